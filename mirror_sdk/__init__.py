@@ -215,7 +215,9 @@ if TYPE_CHECKING:
         APIError,
         AuthenticationError,
         BadRequest,
+        BeforeHistory,
         CallTimeout,
+        CassetteDamaged,
         ChannelGone,
         ClientClosed,
         CompatibilityWarning,
@@ -224,12 +226,15 @@ if TYPE_CHECKING:
         ConnectionFailed,
         DeviceRequestFailed,
         DeviceUnavailable,
+        EmptyTableWarning,
         ExecuteRejected,
         GapWarning,
         LimitExceeded,
         MirrorError,
+        NoHistory,
         NoSuchResource,
         NotFound,
+        NotRecorded,
         NotSubscribedWarning,
         PreconditionFailed,
         ReadRejected,
@@ -247,7 +252,7 @@ if TYPE_CHECKING:
     )
     from mirror_sdk.events import Event, EventKind
     from mirror_sdk.explanation import Explanation
-    from mirror_sdk.naming import DeviceLike
+    from mirror_sdk.naming import DeviceLike, Devices
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
 
     # These are in no __all__: with what they need, pandas, not every program has been installed.
@@ -274,9 +279,11 @@ __all__ = [
     "AsyncWatch",
     "AuthenticationError",
     "BadRequest",
+    "BeforeHistory",
     "Bench",
     "CallTimeout",
     "CallbackInbox",
+    "CassetteDamaged",
     "ChannelGone",
     "ClientClosed",
     "ClientStatus",
@@ -293,6 +300,8 @@ __all__ = [
     "DeviceRequest",
     "DeviceRequestFailed",
     "DeviceUnavailable",
+    "Devices",
+    "EmptyTableWarning",
     "Event",
     "EventKind",
     "Events",
@@ -302,8 +311,10 @@ __all__ = [
     "LimitExceeded",
     "MirrorClient",
     "MirrorError",
+    "NoHistory",
     "NoSuchResource",
     "NotFound",
+    "NotRecorded",
     "NotSubscribedWarning",
     "PreconditionFailed",
     "PresubscriptionRule",
@@ -348,7 +359,7 @@ _NAMES = {
     "mirror_sdk._service.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
-    "mirror_sdk.naming": ["DeviceLike"],
+    "mirror_sdk.naming": ["DeviceLike", "Devices"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],

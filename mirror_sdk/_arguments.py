@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
@@ -100,3 +101,24 @@ def closest(wanted: str, known: Iterable[str]) -> str:
 def shown(given: object) -> str:
     """What was given, by its kind."""
     return "None" if given is None else f"a {type(given).__name__}"
+
+
+Form: TypeAlias = Literal["pandas", "arrow", "polars"]
+"""``pandas`` is a ``pandas.DataFrame``, ``arrow`` a ``pyarrow.Table``, ``polars`` a ``polars.DataFrame``."""
+
+_MODULES: Mapping[Form, str] = {
+    "pandas": "mirror_sdk.frames",
+    "arrow": "mirror_sdk.tables",
+    "polars": "mirror_sdk.tables.polars_frames",
+}
+
+
+def module_for(as_: Form) -> str:
+    """The module to import before tables of a form are made: it says what to install where that is missing.
+
+    Raises:
+        ValueRefused: There is no such form.
+    """
+    if as_ not in _MODULES:
+        raise ValueRefused(f"as_={as_!r} is no form of a table; give {', '.join(map(repr, _MODULES))}")
+    return _MODULES[as_]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
 from weakref import WeakSet
 
-from mirror_sdk._arguments import count, place, seconds, text
+from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
@@ -34,6 +32,8 @@ from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._service.rules import add_rules, remove_rules
 from mirror_sdk._service.status import ClientStatus, status_of
 from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk._tables import DeviceTable, is_table, raise_first, warn_if_empty
+from mirror_sdk._tables import places as places_in
 from mirror_sdk.config import Settings, page_address, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import (
@@ -42,23 +42,29 @@ from mirror_sdk.errors import (
     BadRequest,
     ClientClosed,
     ConfigError,
+    ConnectionFailed,
     MirrorError,
     NotFound,
+    ValueRefused,
 )
 from mirror_sdk.events import Event, event_filter, utc_now
+from mirror_sdk.forms import given
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
+    Devices,
     KnownNames,
     either,
     id_of,
     ids_of,
     look_up,
+    require_known,
     send_about,
     send_to,
     unclear,
 )
 from mirror_sdk.progress import progress_bar
+from mirror_sdk.resource import SeenValue, seen_revision
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
@@ -67,22 +73,28 @@ from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
 
     import httpx
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
+    from mirror_sdk.cassette import AsyncCassette, Mode
     from mirror_sdk.explanation import Explanation
-    from mirror_sdk.frames.units import Unitless
+    from mirror_sdk.history.reading import Told
+    from mirror_sdk.history.request import HistoryRequest
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.checks import KnownDevice, Place, Seen
-    from mirror_sdk.plan.wanted import Want
+    from mirror_sdk.plan.wanted import Want, Wanted
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
+    from mirror_sdk.tables.arrow_types import ArrowTable
+    from mirror_sdk.tables.units import Unitless
     from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 
 P = ParamSpec("P")
@@ -123,12 +135,14 @@ class AsyncMirrorClient:
 
     Wherever a method takes a device, that is a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a
     :class:`Device`, a :class:`DeviceObject`, or the handle of a request to it; where it takes several, these in a list,
-    mixed as one likes. A text of 32 hexadecimal digits is an id, which costs no question. Any other is looked up in the
-    directory, names of a list together: an id goes before a name, and of several devices with a name the one that is
-    registered is meant. What only looks at the mirror remembers for half a minute what a name led to; what asks or
-    writes to a device, or subscribes, looks the name up each time, so that a write never goes to the device that had
-    the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
-    close names; where it names several, :class:`AmbiguousName`, which lists their ids.
+    mixed as one likes, or a table whose rows name them in a column ``device_id``, such as ``snapshot.query(...)``,
+    where each device counts once and one without rows is an :class:`EmptyTableWarning`. A text of 32 hexadecimal digits
+    is an id, which costs no question. Any other is looked up in the directory, names of a list together: an id goes
+    before a name, and of several devices with a name the one that is registered is meant. What only looks at the mirror
+    remembers for half a minute what a name led to; what asks or writes to a device, or subscribes, looks the name up
+    each time, so that a write never goes to the device that had the name before. Where a text names no device that is
+    :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
+    :class:`AmbiguousName`, which lists their ids.
 
     The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
     ``station`` are devices in them, ``bench`` is a :class:`AsyncBench` and ``folder`` a ``Path``.
@@ -173,6 +187,7 @@ class AsyncMirrorClient:
         self._names = KnownNames()
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
         self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
+        self._cassette: AsyncCassette | None = None
 
     @classmethod
     def from_env(
@@ -210,20 +225,113 @@ class AsyncMirrorClient:
             max_retries=max_retries,
         )
 
+    @classmethod
+    def from_cassette(
+        cls,
+        path: str | PathLike[str],
+        *,
+        mode: Mode = "once",
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        transport: httpx.AsyncBaseTransport | None = None,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+    ) -> Self:
+        """A client with a cassette in it until it is closed; see :meth:`cassette`.
+
+        Played, it needs no service, no address and no key, so that a notebook can be shipped with its cassette and run
+        anywhere. Recorded, it is the client of :meth:`from_env`, and the file is there when it is closed.
+
+        Args:
+            path: The cassette.
+            mode: As for :meth:`cassette`.
+            base_url: Address of the service to record, instead of ``API_HOST``.
+            api_key: Access key, instead of ``API_KEY``.
+            timeout: Seconds a call may take as a whole.
+            transport: Carries the requests instead of the network, while it is recorded.
+            max_snapshot_bytes: How many bytes a snapshot may have after decompression.
+            max_retries: How often a request is sent again.
+
+        Raises:
+            CassetteDamaged: It is no cassette, or one of another version.
+            ConfigError: It is to be recorded, and there is no key, or something cannot be used.
+            FileNotFoundError: It is to be played, and is not there.
+            ValueRefused: There is no such mode.
+
+        >>> async with client.cassette(folder / "lights.zip"):
+        ...     count = len(await client.list_devices())
+        >>> async with AsyncMirrorClient.from_cassette(folder / "lights.zip", mode="replay") as played:
+        ...     len(await played.list_devices()) == count
+        True
+        """
+        import_whole("mirror_sdk.cassette")
+        from mirror_sdk.cassette import address_of, is_played
+
+        if is_played(path, mode):
+            base_url, api_key = address_of(path), api_key or "no-key-is-sent"
+        made = cls.from_env(
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            transport=transport,
+            max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
+        )
+        made._cassette = made.cassette(path, mode=mode)
+        made._cassette.insert(made._cassette.open())
+        return made
+
+    def cassette(self, path: str | PathLike[str], *, mode: Mode = "once") -> AsyncCassette:
+        """Record what the service says within an ``async with`` block, or have it said again without the service.
+
+        Within the block the client is as new: it knows no names and no position in the notification log. Beside it,
+        nothing else may be asked of the client. Where the block ends in an error nothing is recorded. See
+        :mod:`mirror_sdk.cassette` for what is in a cassette, and what never is.
+
+        Args:
+            path: The file, such as ``run.zip``.
+            mode: ``once`` plays a cassette that is there and records one that is not, ``replay`` only plays, ``record``
+                records anew, and ``none`` does neither.
+
+        Raises:
+            CassetteDamaged: It is no cassette, or one of another version.
+            FileNotFoundError: It is to be played, and is not there.
+            NotRecorded: Within the block: something is asked that was not asked in the recording.
+            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook.
+
+        >>> for _ in range(2):
+        ...     async with client.cassette(folder / "read.zip") as cassette:
+        ...         print(cassette.is_playing, await client.read_value(station, "/3303/0/5700"))
+        False 21.5
+        True 21.5
+        """
+        import_whole("mirror_sdk.cassette")
+        from mirror_sdk.cassette import AsyncCassette
+
+        if self._callbacks is not None:
+            raise ValueRefused("a webhook brings notifications past a cassette; use_long_polling() first")
+        return AsyncCassette(path, mode, self._sender, self._begin_anew)
+
     async def aclose(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
 
         >>> await client.aclose()
         """
+        await self._end(is_kept=True)
+
+    async def _end(self, *, is_kept: bool) -> None:
         for watch in list(self._watches):
             await watch.stop()
+        if self._cassette is not None:
+            await self._cassette.end(is_kept=is_kept)
         await self._sender.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._end(is_kept=kind is None)
 
     def __repr__(self) -> str:
         return f"<AsyncMirrorClient {self.base_url}>"
@@ -326,7 +434,8 @@ class AsyncMirrorClient:
         >>> (await client.get_device("station-01"))["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object, timeout=timeout))
+        found = await self._about(device_id, _operations.get_device_object, timeout=timeout)
+        return DeviceObject.from_wire(found, self)
 
     async def get_directory_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
         """The device as the directory lists it.
@@ -434,37 +543,78 @@ class AsyncMirrorClient:
         await off_loop(webbrowser.open, address)
         return address
 
+    @overload
     async def state_frame(
         self,
-        devices: Iterable[DeviceLike] | None = None,
+        devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
         tz: str | None = None,
         timeout: float | None = None,
-    ) -> pd.DataFrame:
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def state_frame(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def state_frame(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+
+    async def state_frame(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
         Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
 
         Args:
-            devices: Devices, their ids or endpoint names; ``None`` takes all of the directory.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
+                all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ImportError: pandas is not installed.
+            ImportError: What the form needs, such as pandas, is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
             ValueRefused: A pattern is not one, or ``tz`` is no time zone.
 
         >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
+        >>> (await client.state_frame(paths=["/3311/*"], as_="polars")).height
+        2
         """
-        await import_off_loop("mirror_sdk.frames.one_by_one")
-        from mirror_sdk.frames.one_by_one import StateParts
+        await import_off_loop(module_for(as_), "mirror_sdk.tables.one_by_one")
+        from mirror_sdk.tables.one_by_one import StateParts
 
         parts = await off_loop(StateParts, paths=paths, raw=raw)
         whole = self._sender.whole(timeout)
@@ -476,11 +626,13 @@ class AsyncMirrorClient:
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
             rows = await ask_each(partial(self._take_of, take=parts.rows_of, timeout=whole), some)
             await off_loop(parts.add, rows)
-        return await off_loop(parts.frame, tz=tz, server=self.base_url)
+        tables, about = await off_loop(parts.finish, server=self.base_url)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
+    @overload
     async def snapshot(
         self,
-        devices: Iterable[DeviceLike] | None = None,
+        devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -491,7 +643,58 @@ class AsyncMirrorClient:
         tz: str | None = None,
         compression: Compression | None = None,
         timeout: float | None = None,
-    ) -> pd.DataFrame:
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def snapshot(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def snapshot(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+
+    async def snapshot(
+        self,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The state table of many devices, all as of one instant, in one answer.
 
         The columns are those of :func:`mirror_sdk.frames.state_frame`; devices and their resources stand in the order
@@ -501,7 +704,8 @@ class AsyncMirrorClient:
         one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
 
         Args:
-            devices: Devices, their ids or endpoint names; ``None`` takes all that match the conditions.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
+                all that match the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -511,10 +715,11 @@ class AsyncMirrorClient:
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
-            ImportError: pandas is not installed.
+            ImportError: What the form needs, such as pandas, is not installed.
             BadRequest: There is no such filter; the message lists the known ones.
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
@@ -525,8 +730,10 @@ class AsyncMirrorClient:
 
         >>> (await client.snapshot(endpoint_type="Light", paths=["/3311/*"]))["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
+        >>> (await client.snapshot(paths=["/3303/*"], as_="arrow"))["path"].to_pylist()
+        ['/3303/0/5700']
         """
-        await import_off_loop("mirror_sdk.snapshot.request")
+        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
@@ -540,12 +747,13 @@ class AsyncMirrorClient:
             device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
         request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
-        return await self._frame_of(request, whole)
+        tables, about = await self._parts_of(request, whole)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     async def snapshot_dataset(
         self,
         folder: str | PathLike[str],
-        devices: Iterable[DeviceLike] | None = None,
+        devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -648,7 +856,7 @@ class AsyncMirrorClient:
         >>> (await client.refresh(frame))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop("mirror_sdk.snapshot.table")
+        await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
         whole = self._sender.whole(timeout)
@@ -659,6 +867,419 @@ class AsyncMirrorClient:
             request = whole_request(request, error)
             taken, tables = await self._take_tables(request, whole)
         return await off_loop(refreshed, frame, request, taken, tables)
+
+    # The past
+
+    @overload
+    async def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+
+    async def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """What happened: a row for each thing, by device, path and the time at which it did.
+
+        The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
+        came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
+        as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
+        devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
+        service has kept everything. What breaks off on the way goes on behind the last row that came.
+
+        Args:
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
+                the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            begin: From this instant on, with its time zone; ``None`` for all that is kept.
+            end: Up to before this instant; ``None`` for the present.
+            state: ``registered`` or ``deregistered``, now.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the payloads are a column too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            limit: How many rows at most, the first ones; ``None`` for all.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: There is no such filter; the message lists the known ones.
+            BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
+            ImportError: What the form needs, such as pandas, is not installed.
+            NoHistory: The service keeps none, or is of a version that knows none.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
+            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one,
+                ``limit`` is no number, or ``tz`` is no time zone.
+
+        Source: wire.md 10.
+
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> found = await client.history(["station-01"], ["/3303/*"])
+        >>> found[["what", "origin", "value_num"]].values.tolist()
+        [['registration', nan, <NA>], ['reported', 'read', 21.5]]
+        """
+        await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
+        from mirror_sdk.history.reading import basis
+        from mirror_sdk.history.request import HistoryRequest, check_stretch
+        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.tables.history import HistoryParts
+
+        check_stretch(begin, end)
+        whole = self._sender.whole(timeout)
+        chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
+        request = HistoryRequest(
+            selection=Selection.of(
+                paths=paths,
+                state=state,
+                endpoint_type=endpoint_type,
+                endpoint_name=endpoint_name,
+                filters=filters,
+                device_ids=chosen,
+            ),
+            server=self.base_url,
+            begin=begin,
+            end=end,
+            limit=count("limit", limit),
+            compression=compression,
+        )
+        parts = await off_loop(HistoryParts, raw=raw)
+        told = await self._read_history(request, parts.add, whole, raw=raw)
+        if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
+            await self._run(require_known(unheard), whole)
+        units = await self._units_of(await off_loop(parts.unitless))
+        tables, based_on = await off_loop(parts.finish, basis(request, told), state=units)
+        return await off_loop(lambda: given(tables, based_on, as_=as_, tz=tz))
+
+    @overload
+    async def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+
+    async def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """The state table of many devices as it was at an instant of the past, by what is known of it now.
+
+        That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
+        that was asked for by then, with what had become of it. Conditions are those of the directory as it is now.
+
+        Args:
+            instant: Which instant, with its time zone.
+            devices: As for :meth:`snapshot`, as are the others.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``, now.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: There is no such filter; the message lists the known ones.
+            BeforeHistory: The instant lies before what is kept; ``oldest_at`` is the oldest there is.
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ImportError: What the form needs, such as pandas, is not installed.
+            NoHistory: The service keeps none, or is of a version that knows none.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
+            ValueRefused: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+
+        Source: wire.md 10.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> before = await bench.get_clock()
+        >>> await bench.advance(60)
+        datetime.datetime(...)
+        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
+        [21.5]
+        """
+        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
+        from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.tables.columns import moment
+
+        moment("instant", instant)
+        whole = self._sender.whole(timeout)
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
+        )
+        request = SnapshotRequest(
+            selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=instant
+        )
+        tables, about = await self._parts_of(request, whole)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+
+    @overload
+    async def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+
+    async def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """What changed between two instants: one row per resource that was reported then, with both its values.
+
+        The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
+        false where a gap lies between. What is reported late meanwhile may be in one of the two values only.
+
+        Args:
+            begin: From behind this instant on, with its time zone.
+            end: Up to this instant.
+            devices: As for :meth:`history`, as are the others.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``, now.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: There is no such filter; the message lists the known ones.
+            BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
+            ImportError: What the form needs, such as pandas, is not installed.
+            NoHistory: The service keeps none, or is of a version that knows none.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
+            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
+                ``tz`` is no time zone.
+
+        Source: wire.md 10.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> begin, end = await bench.get_clock(), await bench.advance(60)
+        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
+        [['/3303/0/5700', 21.5, 22.5]]
+        """
+        await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
+        from mirror_sdk.history.changes import Counts, changes_parts
+        from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
+        from mirror_sdk.snapshot.selection import Selection
+
+        check_stretch(begin, end)
+        whole = self._sender.whole(timeout)
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
+        )
+        counts = await off_loop(Counts)
+        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(begin), end=behind(end))
+        before = await self._state_at(begin, selection, whole)
+        await self._read_history(between, counts.add, whole)
+        after = await self._state_at(end, selection, whole)
+        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, begin, end))
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     # Device requests
 
@@ -742,22 +1363,34 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
+        if_match: SeenValue | None = None,
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
         In the place of ``value``, ``text`` is what people typed, such as ``"off"`` or ``" 55 "``; it is read by
-        :func:`mirror_sdk.parse_value`. Other arguments and errors as for :meth:`begin_read`, and:
+        :func:`mirror_sdk.parse_value`. With ``if_match`` the service takes the write only while the desired value of
+        the resource is the one that was seen: a :class:`Resource`, a :class:`DesiredValue`, its ``revision``, or 0
+        where nothing was ever written. It is another one after each write, and when a write has ended. A service
+        without this extension writes in any case. Other arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
+            PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
+                to the device.
             ValueRefused: The value or the text does not go with what is declared for the path, there are both or
                 neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
 
-        >>> request = await client.begin_write(light, "/3311/0/5851", 40)
+        >>> seen = (await client.get_device(light))["/3311/0/5851"]
+        >>> request = await client.begin_write(light, "/3311/0/5851", 40, if_match=seen)
         >>> await request.exception() is None
         True
+        >>> try:
+        ...     await client.begin_write(light, "/3311/0/5851", 70, if_match=seen)
+        ... except PreconditionFailed as error:
+        ...     print(error.resource.desired_value)
+        40
         """
         payload, content_type = encode(
             given_value(value, text, path), path, content_type, allow_read_only=allow_read_only
@@ -771,6 +1404,7 @@ class AsyncMirrorClient:
             timeout=timeout,
             payload=payload,
             content_type=content_type,
+            if_match=None if if_match is None else seen_revision(if_match),
         )
 
     async def begin_execute(
@@ -829,7 +1463,7 @@ class AsyncMirrorClient:
         >>> (await again.result()).python
         21.5
         """
-        pump = AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox())
+        pump = self._new_pump(AsyncLogReader(self._send, after=0))
         return AsyncDeviceRequest(
             async_id=async_id,
             device_id=await self._run(id_of(self._names, device_id, anew=True), timeout),
@@ -904,6 +1538,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
+        if_match: SeenValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -921,6 +1556,7 @@ class AsyncMirrorClient:
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
+            if_match=if_match,
             timeout=self._sender.to_place(wait),
         )
         await request.result(wait)
@@ -948,8 +1584,11 @@ class AsyncMirrorClient:
 
     async def plan(
         self,
-        wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]],
+        wanted: Wanted,
         *,
+        value: object = None,
+        path: str | None = None,
+        if_match: bool = False,
         read_first: bool = False,
         timeout: float | None = None,
     ) -> AsyncPlan:
@@ -963,7 +1602,14 @@ class AsyncMirrorClient:
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
-                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
+                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`. A table may be of Polars or pyarrow
+                too.
+            value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
+                a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
+            path: With ``value``, the resource of each device to write, in the place of the table's ``path``.
+            if_match: Whether each is written only while what is desired there is what the table has seen, which its
+                ``desired_revision`` tells. What somebody else wrote since ends as a refused row with the check
+                ``changed``, here or in ``apply()``, with what is there now; the others are written.
             read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
                 of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
                 device is asked for anything.
@@ -980,14 +1626,16 @@ class AsyncMirrorClient:
         <AsyncPlan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
         >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
+        >>> dim = (await client.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")
+        >>> await client.plan(dim, value=40, if_match=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         """
         await import_off_loop("mirror_sdk.plan")
-        import pandas as pd
-
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
         # What makes the rows may belong to this thread.
-        wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
+        rows = wanted if is_table(wanted) else list(wanted)
+        wants = await off_loop(partial(read_wanted, rows, value=value, path=path, if_match=if_match))
         whole = self._sender.whole(timeout)
         found = await self._run(look_up(self._names, await off_loop(names_in, wants)), whole)
         return await self._plan_of(
@@ -1024,35 +1672,50 @@ class AsyncMirrorClient:
             placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
-            write=partial(
-                self._write_again, cache(lambda: AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox()))
-            ),
+            write=partial(self._write_again, cache(lambda: self._new_pump(AsyncLogReader(self._send, after=0)))),
             see=self._see,
             make_plan=self._plan_of,
         )
 
     # Subscriptions
 
-    async def subscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """Subscribe one resource; lost when the device makes a full registration.
+    async def subscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Subscribe a resource, or those that a table names; lost when the device makes a full registration.
+
+        Args:
+            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
+                ``snapshot.query(...)``.
+            path: The resource path; of a table that of each of its devices, in the place of its column.
+            timeout: Seconds the call may take, instead of the client's; of a table, instead of the client's for each.
 
         Raises:
-            NotFound: There is no such device.
-            UnknownResource: The device does not have this resource.
+            NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
+            UnknownResource: The device does not have this resource; the same.
+            ValueRefused: The table has no such columns, or a row without a device or a path.
 
         Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
+        >>> found = (await client.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
+        >>> await client.subscribe(found)
+        >>> await client.list_subscriptions(light)
+        ['/3311/0/5850', '/3311/0/5851']
         """
-        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
+        await self._act_on(device_id, path, _operations.put_subscription, timeout)
 
-    async def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
+    async def unsubscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """End the subscription of one resource; harmless where there is none, nor such a resource.
+
+        Arguments and errors as for :meth:`subscribe`. Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
         """
-        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True, timeout=timeout)
+        await self._act_on(device_id, path, _operations.delete_subscription, timeout)
 
     async def is_subscribed(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
@@ -1217,7 +1880,7 @@ class AsyncMirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Collection[DeviceLike] | None = None,
+        devices: Devices | None = None,
     ) -> AsyncEvents:
         """Events as they come, from the moment of this call on; each iterator has its own position in the log.
 
@@ -1261,12 +1924,56 @@ class AsyncMirrorClient:
             limit=most,
             wants=wants,
             find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+            clock=self._sender.moments.waiting_seconds,
+            now=self._sender.moments.now,
         )
         if devices is not None or not reader.is_placed:  # asynchronous alone: the others begin when they are made
             # Without a loop there is none to begin on.
             with suppress(RuntimeError):
                 self._sender.let_ahead(events.begin())
         return events
+
+    @overload
+    async def events_frame(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Devices | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def events_frame(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Devices | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def events_frame(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Devices | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
 
     async def events_frame(
         self,
@@ -1275,10 +1982,11 @@ class AsyncMirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Collection[DeviceLike] | None = None,
+        devices: Devices | None = None,
         raw: bool = False,
         tz: str | None = None,
-    ) -> pd.DataFrame:
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
@@ -1295,9 +2003,10 @@ class AsyncMirrorClient:
                 given.
             raw: Whether the payloads stand in ``value_raw``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ImportError: pandas is not installed.
+            ImportError: What the form needs, such as pandas, is not installed.
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
@@ -1306,11 +2015,13 @@ class AsyncMirrorClient:
 
         >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
         ['registration', 'registration']
+        >>> (await client.events_frame(after=0, timeout=0, as_="arrow"))["event"].to_pylist()
+        ['registration', 'registration']
         """
         # It begins before pandas is imported, so that nothing is missed meanwhile.
         async with self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices) as events:
-            await import_off_loop("mirror_sdk.frames")
-            from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
+            await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
+            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = await off_loop(EventParts, raw=raw)
             some: list[Event] = []
@@ -1322,15 +2033,16 @@ class AsyncMirrorClient:
         if some:
             await off_loop(parts.add, some)
         state = await self._units_of(await off_loop(parts.unitless))
-        return await off_loop(parts.frame, tz=tz, server=self.base_url, position=events.position, state=state)
+        tables, about = await off_loop(parts.finish, server=self.base_url, position=events.position, state=state)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     async def watch(
         self,
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
-        devices: Collection[DeviceLike] | None = None,
-        device_ids: Collection[DeviceLike] | None = None,
+        devices: Devices | None = None,
+        device_ids: Devices | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
@@ -1363,7 +2075,7 @@ class AsyncMirrorClient:
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
         await reader.go_to_end(deadline)
-        watch = AsyncWatch(reader, callback, wants)
+        watch = AsyncWatch(reader, callback, wants, self._sender.moments.now)
         self._watches.add(watch)
         return watch
 
@@ -1371,7 +2083,7 @@ class AsyncMirrorClient:
         self,
         path: str | PathLike[str],
         *,
-        devices: Iterable[DeviceLike] | None = None,
+        devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
@@ -1389,7 +2101,8 @@ class AsyncMirrorClient:
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
+                all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
                 which no rule and no subscription of this key covers anything, of some device, is told as a
                 :class:`NotSubscribedWarning`: nothing of it comes.
@@ -1515,14 +2228,36 @@ class AsyncMirrorClient:
     ) -> T:
         return await self._run(send_about(self._names, device, operation, anew=anew), timeout)
 
-    async def _ids_of_all(
-        self, devices: Iterable[DeviceLike], argument: str = "devices", timeout: float | None = None
-    ) -> list[str]:
+    async def _act_on(
+        self,
+        devices: DeviceLike | DeviceTable,
+        path: str | None,
+        operation: Callable[..., Operation[None]],
+        timeout: float | None,
+    ) -> None:
+        """Send the operation of one resource, or of each that a table names."""
+        if not is_table(devices):
+            await self._about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            return
+        whole = self._sender.whole(timeout)
+        named = await off_loop(places_in, devices, path, "device_id")
+        warn_if_empty(named, "device_id")
+        ids = await self._run(ids_of(self._names, [device for device, _ in named], "device_id"), whole)
+        places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
+
+        async def act(place: tuple[str, str]) -> MirrorError | None:
+            try:
+                await self._send(operation(*place), whole)
+            except (BadRequest, NotFound) as error:
+                return error
+            return None
+
+        raise_first(places, await ask_each(act, places))
+
+    async def _ids_of_all(self, devices: Devices, argument: str = "devices", timeout: float | None = None) -> list[str]:
         return await self._run(ids_of(self._names, devices, argument), timeout)
 
-    async def _wants_of(
-        self, paths: Collection[str] | None, devices: Collection[DeviceLike]
-    ) -> Callable[[Event], bool]:
+    async def _wants_of(self, paths: Collection[str] | None, devices: Devices) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(await self._ids_of_all(devices)))
 
     async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
@@ -1548,21 +2283,24 @@ class AsyncMirrorClient:
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)
 
-    async def _units_of(self, unitless: Unitless | None) -> pd.DataFrame | None:
+    async def _units_of(self, unitless: Unitless | None) -> pa.Table | None:
         """A state table that tells the units which devices name, where there are such and it may be read."""
         if unitless is None:
             return None
         try:
-            return await self.snapshot(unitless.devices, paths=unitless.paths)
+            return await self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
         except MirrorError:
             # The events are there in any case.
             return None
 
-    async def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
+    async def _parts_of(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the table of a snapshot, and what it is based on."""
         await import_off_loop("mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import snapshot_frame
+        from mirror_sdk.snapshot.table import snapshot_parts
 
-        return await off_loop(snapshot_frame, request, *await self._take_tables(request, timeout))
+        return await off_loop(snapshot_parts, request, *await self._take_tables(request, timeout))
 
     async def _take_tables(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -1582,13 +2320,44 @@ class AsyncMirrorClient:
             try:
                 taken = await self._sender.receive(request.operation(form), read, timeout)
             except APIError as error:
-                form = reading.next_form(form, error)
+                form = reading.next_form(request, form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
                     await self._send(_operations.get_directory_device(device_id), timeout)
                 return taken
         return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
+
+    async def _read_history(
+        self,
+        request: HistoryRequest,
+        keep: Callable[[pa.Table], object],
+        timeout: float | None = None,
+        *,
+        raw: bool = False,
+    ) -> Told:
+        """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
+        from mirror_sdk.history.reading import HistoryReader
+
+        with progress_bar(0, "rows") as bar:
+            reader = HistoryReader(request, keep, self._max_snapshot_bytes, bar, raw=raw)
+            while (operation := reader.next_operation) is not None:
+                try:
+                    await self._sender.receive(operation, reader.read, timeout)
+                except ConnectionFailed as failure:
+                    reader.cut(failure)
+                except APIError as refusal:
+                    reader.refused(refusal)
+        return reader.told
+
+    async def _state_at(self, instant: datetime, selection: Selection, timeout: float | None) -> pa.Table:
+        """The state table as of an instant of the past."""
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest(selection=selection, server=self.base_url, as_of=instant)
+        tables, about = await self._parts_of(request, timeout)
+        state: pa.Table = await off_loop(lambda: given(tables, about, as_="arrow", tz=None))
+        return state
 
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
         chosen = await self._ids_of(request.selection, timeout)
@@ -1628,12 +2397,12 @@ class AsyncMirrorClient:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known = await self._known_of(wants, timeout)
-        planned = await off_loop(check_all, wants, known, reasons or {})
+        known, new_id = await self._known_of(wants, timeout), self._sender.moments.new_async_id
+        planned = await off_loop(check_all, wants, known, reasons or {}, new_id=new_id)
         if read_first and (places := await off_loop(places_to_read, planned, known)):
             unread = await self._read_each(places, timeout)
             known |= await self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
-            planned = await off_loop(check_all, wants, known, reasons or {}, unread)
+            planned = await off_loop(check_all, wants, known, reasons or {}, unread, new_id=new_id)
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, see=self._see, make_plan=self._plan_of)
 
     async def _see(self, want: Want) -> Seen:
@@ -1679,6 +2448,16 @@ class AsyncMirrorClient:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
         return await self._send(asking, timeout)
 
+    def _begin_anew(self) -> None:
+        """Know no names and no position in the log, as a client that was just made."""
+        self._names = KnownNames()
+        self._pump = self._new_pump(self._new_reader())
+
+    def _new_pump(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncAnswerPump:
+        moments = self._sender.moments
+        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
+        return AsyncAnswerPump(reader, inbox, moments.waiting_seconds)
+
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self._callbacks is None:
             return AsyncLogReader(self._send, after=after)
@@ -1698,6 +2477,7 @@ class AsyncMirrorClient:
         content_type: str | None,
         expiry_seconds: int | None,
         async_id: str | None,
+        if_match: int | None,
     ) -> AsyncDeviceRequest:
         """Send a write like ``begin_write``, where it may have been sent before and its answer may be here already."""
         payload, content_type = encode(value, path, content_type)
@@ -1709,6 +2489,7 @@ class AsyncMirrorClient:
             async_id=async_id,
             payload=payload,
             content_type=content_type,
+            if_match=if_match,
             pump=pump(),
         )
 
@@ -1723,11 +2504,12 @@ class AsyncMirrorClient:
         accept: str | None = None,
         payload: bytes | None = None,
         content_type: str | None = None,
+        if_match: int | None = None,
         pump: AsyncAnswerPump | None = None,
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
-        identity = uuid.uuid4().hex if async_id is None else async_id
+        identity = self._sender.moments.new_async_id() if async_id is None else async_id
         operation = partial(
             _operations.place_device_request,
             async_id=identity,
@@ -1737,12 +2519,14 @@ class AsyncMirrorClient:
             content_type=content_type,
             accept=accept,
             expiry_seconds=expiry_seconds,
+            if_match=if_match,
         )
         deadline = self._sender.deadline(timeout)
         await self._sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self._run(id_of(self._names, device, anew=True), deadline)
-        issued_at, begun_seconds = utc_now(), time.monotonic()
+        issued_at, moments = utc_now(), self._sender.moments
+        begun_seconds = moments.seconds()
         expectation = await pump.expect(identity, deadline)
         accepted = await self._run(send_to(device, operation(device_id)), deadline)
         return AsyncDeviceRequest(
@@ -1756,7 +2540,7 @@ class AsyncMirrorClient:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
-            _begun_seconds=begun_seconds,
+            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
             _pump=pump,
         )
 

@@ -103,7 +103,7 @@ def _helps(module: str) -> dict[str, str]:
     spec = PathFinder.find_spec(module, import_module(module.rpartition(".")[0]).__path__)
     code = spec and spec.loader and cast("InspectLoader", spec.loader).get_code(module)
     functions = [each for each in (code.co_consts if code else ()) if isinstance(each, CodeType) and each.co_consts]
-    return {each.co_name.rstrip("_"): each.co_consts[0] for each in functions}
+    return {each.co_name.rstrip("_").replace("_", "-"): each.co_consts[0] for each in functions}
 
 
 def is_utf8(stream: TextIOWrapper) -> bool:

@@ -1,4 +1,4 @@
-"""A fleet larger than memory as a Dask DataFrame: each partition has the devices of a range of ids.
+"""A fleet or a history larger than memory as a Dask DataFrame: each partition has the devices of a range of ids.
 
 >>> from mirror_sdk.dask import read_mirror
 >>> fleet = read_mirror(paths=["/3303/*"], devices_per_partition=5)     # API_HOST and API_KEY, as for a client
@@ -15,8 +15,18 @@ registers after the ranges were made too. For all devices as of one instant, wri
 :meth:`mirror_sdk.MirrorClient.snapshot_dataset` and read that with :func:`read_dataset`, where every worker reaches its
 folder.
 
-**What Dask knows.** Columns and dtypes are those of :meth:`mirror_sdk.MirrorClient.snapshot`. Categories differ from
-partition to partition, so Dask does not know them beforehand, but those of ``value_kind`` and ``desired_status``. The
+**What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
+``time_per_partition``, by stretches of time; each is in the order of device, path and time. Where an ``end`` is given
+that lies in the past, all partitions together show what ``client.history`` would, but for what comes late meanwhile.
+
+>>> from mirror_sdk.dask import read_history
+>>> rows = read_history(begin=begin, end=end, paths=["/3303/*"], devices_per_partition=5)
+>>> rows.npartitions, len(rows) == len(client.history(begin=begin, end=end, paths=["/3303/*"]))
+(3, True)
+
+**What Dask knows.** Columns and dtypes are those of :meth:`mirror_sdk.MirrorClient.snapshot`, and of
+:meth:`mirror_sdk.MirrorClient.history`. Categories differ from partition to partition, so Dask does not know them
+beforehand, but those that are fixed, such as of ``value_kind``. The
 index of each partition begins at 0, so divisions are unknown. All rows of a device are in one partition.
 
 **What the workers need.** ``API_HOST`` and ``API_KEY`` in their environment, as here. A key that is given to
@@ -30,39 +40,45 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 import dask
 import dask.dataframe as dd
 import pyarrow as pa
+import pyarrow.compute as pc
 from dask.dataframe.utils import clear_known_categories
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
-from mirror_sdk.errors import NotFound, UnexpectedAnswer
-from mirror_sdk.frames.columns import categories_of, to_frame
-from mirror_sdk.frames.device_batches import joined
+from mirror_sdk.errors import NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.forms import given
+from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.frames.state import STATE_SCHEMA
+from mirror_sdk.history.reading import basis
+from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_stretch
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.tables.columns import INSTANT
+from mirror_sdk.tables.device_batches import joined
+from mirror_sdk.tables.history import HistoryParts, schema_of
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_dataset", "read_mirror"]
+__all__ = ["read_dataset", "read_history", "read_mirror"]
 
 _MAX_RETRIES = 11
 """How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a
 cluster has many workers."""
-_FREE_CATEGORIES = [
-    field.name for field in STATE_SCHEMA if pa.types.is_dictionary(field.type) and not categories_of(field)
-]
+_MOST_PARTITIONS = 10_000
 
 
 def read_mirror(
@@ -136,6 +152,113 @@ def read_mirror(
     )
 
 
+def read_history(
+    base_url: str | None = None,
+    api_key: str | None = None,
+    *,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+    time_per_partition: timedelta | None = None,
+    paths: Sequence[str] | None = None,
+    state: str | None = None,
+    endpoint_type: str | None = None,
+    endpoint_name: str | None = None,
+    filters: Mapping[str, object] | None = None,
+    raw: bool = False,
+    tz: str | None = None,
+    compression: Compression | None = None,
+    devices_per_partition: int = DEFAULT_DEVICES_PER_RANGE,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+) -> dd.DataFrame:
+    """What happened to a fleet, in partitions that Dask's workers load from the service.
+
+    Asks the service at once for ranges of ids with as many devices each, and for nothing else. Partitions follow one
+    another by ranges of ids, and within each by time. Rows without a device, gaps of the service, stand in those of the
+    first range, and a gap where it begins.
+
+    Args:
+        base_url: As for :func:`read_mirror`, as are the others that are not explained here.
+        api_key: Access key.
+        begin: From this instant on, with its time zone; ``None`` for all that is kept.
+        end: Up to before this instant; ``None`` for the present, of each partition when it is computed.
+        time_per_partition: The stretch of time of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
+        paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+        state: ``registered`` or ``deregistered``, now.
+        endpoint_type: Endpoint type.
+        endpoint_name: Endpoint name.
+        filters: Other conditions, as for :meth:`mirror_sdk.MirrorClient.list_devices`.
+        raw: Whether the payloads are a column too.
+        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+        devices_per_partition: How many devices a partition has. A million rows make about 100 MB.
+        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`~mirror_sdk.CallTimeout`.
+        max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
+
+    Raises:
+        APIError: The service refused; while partitions load also as :meth:`mirror_sdk.MirrorClient.history` does.
+        BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 ranges.
+        ConfigError: There is no key, or something cannot be used.
+        ConnectionFailed: There was no answer; while partitions load, in about two minutes.
+        UnexpectedAnswer: The service has no ranges of devices.
+        ValueError: A time in ``filters`` has no zone.
+        ValueRefused: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
+            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is no time zone.
+
+    Source: wire.md 7 and 10.
+
+    >>> rows = read_history(begin=begin, end=begin + timedelta(days=1), time_per_partition=timedelta(hours=12))
+    >>> rows.npartitions
+    2
+    """
+    stretches = _stretches(begin, end, time_per_partition)
+    settings = Settings.load(base_url, api_key)
+    selection = Selection.of(
+        paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
+    )
+    request = HistoryRequest(
+        selection=selection,
+        server=settings.base_url,
+        begin=begin,
+        end=end,
+        compression=compression,
+        max_retries=_MAX_RETRIES,
+    )
+    ranges = _ranges(settings, selection, devices_per_partition, timeout).data
+    if len(ranges) * len(stretches) > _MOST_PARTITIONS:
+        raise ValueRefused(
+            f"{len(ranges)} ranges of devices and {len(stretches)} stretches of time make more than"
+            f" {_MOST_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
+        )
+    limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
+    return _from_map(
+        _HistoryPart(request, settings if api_key else None, timeout, limit_bytes, raw=raw, tz=tz),
+        [((one.after, one.last), stretch) for one in ranges for stretch in stretches],
+        to_frame(schema_of(raw=raw).empty_table(), {}, tz=tz),
+    )
+
+
+def _stretches(
+    begin: datetime | None, end: datetime | None, span: timedelta | None
+) -> list[tuple[datetime | None, datetime | None]]:
+    """Stretches of time, one behind the other.
+
+    Raises:
+        ValueRefused: They cannot be made of these.
+    """
+    check_stretch(begin, end)
+    if span is None:
+        return [(begin, end)]
+    if begin is None or end is None:
+        raise ValueRefused("time_per_partition takes begin= and end=, between which it is laid out")
+    if not span >= MILLISECOND or (end - begin) / span > _MOST_PARTITIONS:
+        raise ValueRefused(
+            f"time_per_partition={span} makes more than {_MOST_PARTITIONS} partitions; give a larger one"
+        )
+    cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
+    return list(zip(cuts, [*cuts[1:], end], strict=True))
+
+
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     """The state table in a folder that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote: a partition a file.
 
@@ -172,15 +295,65 @@ class _MirrorPart:
     def __call__(self, bounds: tuple[str | None, str | None], columns: Sequence[str] | None = None) -> pd.DataFrame:
         settings = self.settings or Settings.load(self.request.server)
         request = replace(self.request, selection=self.request.selection.between(*bounds))
-        key = settings.api_key.get_secret_value()
-        with (
-            MirrorClient(
-                settings.base_url, key, timeout=self.timeout_seconds, max_snapshot_bytes=self.max_snapshot_bytes
-            ) as client,
-            without_progress(),
-        ):
-            frame = client._frame_of(request)
+        with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
+            tables, about = client._parts_of(request)
+            frame = given(tables, about, as_="pandas", tz=request.tz)
         return frame if columns is None else frame[list(columns)]
+
+
+_Bounds = tuple[tuple[str | None, str | None], tuple[datetime | None, datetime | None]]
+"""The ids behind which a partition begins and with which it ends, and the instants."""
+
+
+@dataclass(frozen=True)
+class _HistoryPart:
+    """Loads a partition of the history from the service, with a client of its own."""
+
+    request: HistoryRequest
+    settings: Settings | None
+    timeout_seconds: float
+    max_snapshot_bytes: int
+    raw: bool
+    tz: str | None
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __dask_tokenize__(self) -> str:
+        return self.token
+
+    def __call__(self, bounds: _Bounds, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        (after, last), (begin, end) = bounds
+        selection = self.request.selection.between(after, last)
+        request = replace(self.request, selection=selection, begin=begin, end=end)
+        parts = HistoryParts(raw=self.raw)
+        own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
+        settings = self.settings or Settings.load(self.request.server)
+        with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
+            told = client._read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
+            units = client._units_of(parts.unitless())
+        tables, about = parts.finish(basis(request, told), state=units)
+        frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
+        return frame if columns is None else frame[list(columns)]
+
+
+def _client(settings: Settings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
+    key = settings.api_key.get_secret_value()
+    return MirrorClient(settings.base_url, key, timeout=timeout_seconds, max_snapshot_bytes=max_snapshot_bytes)
+
+
+def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
+    """The rows that stand in no other partition: gaps reach over some, and those of the service are told in all.
+
+    Args:
+        table: The rows.
+        is_first: Whether it is one of the first range of devices.
+        begin: Where it begins, unless it is the first stretch of time.
+    """
+    if not is_first:
+        table = table.filter(table["device_id"].is_valid())
+    if begin is None:
+        return table
+    begins_here = pc.greater_equal(table["changed_at"], pa.scalar(begin, INSTANT))
+    return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["what"].cast(pa.string()), "gap"))))
 
 
 @dataclass(frozen=True)
@@ -192,7 +365,8 @@ class _DatasetPart:
 
 
 def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:
-    meta = clear_known_categories(empty, cols=_FREE_CATEGORIES)
+    free = [str(name) for name, dtype in empty.dtypes.items() if has_no_categories(dtype)]
+    meta = clear_known_categories(empty, cols=free)
     # The dtypes are those of the tables, whatever kind of texts Dask prefers.
     with dask.config.set({"dataframe.convert-string": False}):
         frame: dd.DataFrame = dd.from_map(load, parts, meta=meta, label="mirror")

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._fork import import_whole
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
-from mirror_sdk.errors import UnknownResource
+from mirror_sdk.errors import UnknownResource, ValueRefused
 from mirror_sdk.resource import (
     DesiredValue,  # noqa: F401 - pickles and programs know it by this module too
     ReportedValue,  # noqa: F401 - the same
@@ -30,14 +30,36 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mirror_sdk.naming import DeviceLike
+
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class KeepsHistory(Protocol[T_co]):
+    """A client."""
+
+    def history(
+        self,
+        devices: Iterable[DeviceLike] | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> T_co:
+        """What happened."""
 
 
 class _Unread:
-    """Where a device object has its resources as they came, until they are looked at."""
+    """Where a device object has its resources as they came, until they are looked at, and who gave it."""
 
-    __slots__ = ("_states",)
+    __slots__ = ("_client", "_states")
     _states: Sequence[wire_object.ResourceState] | None
+    _client: KeepsHistory[Any] | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,8 +84,12 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     resources: Mapping[str, Resource]
 
     @classmethod
-    def from_wire(cls, wire: wire_object.DeviceObject) -> DeviceObject:
+    def from_wire(cls, wire: wire_object.DeviceObject, client: KeepsHistory[Any] | None = None) -> DeviceObject:
         """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
+
+        Args:
+            wire: The answer.
+            client: Who is asked for more of the device.
 
         Source: wire.md 1.
         """
@@ -71,6 +97,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         for name in _PLAIN_FIELDS:
             object.__setattr__(device, name, getattr(wire, name))
         object.__setattr__(device, "_states", wire.resources)
+        object.__setattr__(device, "_client", client)
         return device
 
     if not TYPE_CHECKING:  # which would believe that there are attributes of any name
@@ -122,6 +149,55 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.resources)
+
+    @overload
+    def history(
+        self,
+        path: str | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame: ...
+    @overload
+    def history(
+        self,
+        path: str | None = None,
+        *,
+        client: KeepsHistory[T_co],
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> T_co: ...
+    def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **asked: Any) -> Any:
+        """What happened to this device; see :meth:`mirror_sdk.MirrorClient.history`.
+
+        The client is asked that gave the device object, and of an :class:`~mirror_sdk.AsyncMirrorClient` it is to be
+        awaited; with ``client=`` type checkers know that too. One that was pickled has lost its client.
+
+        Args:
+            path: A resource or a pattern (``/3303/*``); ``None`` for all of the device.
+            client: Who is asked in the place of the client that gave it.
+            asked: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
+
+        Raises:
+            ValueRefused: It came of no client, and none is given.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> client.get_device(station).history("/3303/0/5700")["value_num"].dropna().tolist()
+        [21.5]
+        """
+        asker = getattr(self, "_client", None) if client is None else client
+        if asker is None:
+            raise ValueRefused(f"device object {self.device_id} does not know its client; give client=")
+        return asker.history([self.device_id], None if path is None else [path], **asked)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
         """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.

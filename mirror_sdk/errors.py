@@ -8,6 +8,8 @@ Exceptions::
       + UnknownResource
       x AmbiguousName
       x RecordingDamaged
+      x CassetteDamaged
+      x NotRecorded
       x ValueRefused
       + ConnectionFailed
         x CallTimeout
@@ -16,10 +18,12 @@ Exceptions::
       + APIError
         + BadRequest
           x NoSuchResource
+          x BeforeHistory
         x AuthenticationError
         x AccessDenied
         + NotFound
           x UnknownDevice
+          x NoHistory
         x Conflict
         x ChannelGone
         x PreconditionFailed
@@ -47,15 +51,25 @@ Warnings::
       x CompatibilityWarning
       x SnapshotWarning
       x NotSubscribedWarning
+      x EmptyTableWarning
 
 An access key is in no message and in no attribute of any of them.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
 from mirror_sdk._visible import visible_line
+from mirror_sdk.wire import history as wire_history
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.errors import ErrorBody, FieldError
+
+if TYPE_CHECKING:
+    from mirror_sdk.resource import Resource
 
 
 class MirrorError(Exception):
@@ -91,6 +105,14 @@ class AmbiguousName(MirrorError, ValueError):
 
 class RecordingDamaged(MirrorError):
     """A file of a recording is not as it was written; the message names it."""
+
+
+class CassetteDamaged(MirrorError):
+    """A file is no cassette, or is not as it was written; the message names it."""
+
+
+class NotRecorded(MirrorError):
+    """A cassette has no answer to a request, since that was not made when it was recorded; the message names both."""
 
 
 class ValueRefused(MirrorError, ValueError):
@@ -164,6 +186,19 @@ class NoSuchResource(BadRequest, UnknownResource):
     """400 with the reason ``RESOURCE_NOT_FOUND``: the service knows of no such resource of the device."""
 
 
+class BeforeHistory(BadRequest):
+    """400 with the reason ``BEFORE_HISTORY``: an instant lies before what the service's history keeps."""
+
+    @property
+    def oldest_at(self) -> datetime | None:
+        """The oldest instant there is; ``None`` where the service does not tell it."""
+        body: ErrorBody = self.args[1]
+        try:
+            return wire_history.BeforeHistory.model_validate(body.model_dump()).oldest_at
+        except ValidationError:
+            return None
+
+
 class AuthenticationError(APIError):
     """401: there is no access key, or the service does not know it."""
 
@@ -180,6 +215,10 @@ class UnknownDevice(NotFound):
     """No device has this id or endpoint name; the message lists close names."""
 
 
+class NoHistory(NotFound):
+    """404: the service keeps no history; its operator switches one on with ``mirror-server run --keep-history 30d``."""
+
+
 class Conflict(APIError):
     """409: it contradicts something that is there already, such as another request with the same async-id."""
 
@@ -189,7 +228,14 @@ class ChannelGone(APIError):
 
 
 class PreconditionFailed(APIError):
-    """412: what was to be changed is not what was read any more; nothing was changed. Read it again and go on."""
+    """412: what was to be changed is not what was read any more; nothing was changed. Read it again and go on.
+
+    Attributes:
+        resource: Of a write with ``if_match``, the resource as it is now, for another look; if the write is still
+            wanted, ``if_match=error.resource`` goes with it. ``None`` where the service does not tell.
+    """
+
+    resource: Resource | None = None
 
 
 class LimitExceeded(APIError):
@@ -277,6 +323,10 @@ class NotSubscribedWarning(UserWarning):
     """What is to be recorded is covered by no rule and no subscription of the key: nothing of it comes."""
 
 
+class EmptyTableWarning(UserWarning):
+    """A table that was to name devices or resources has no rows: nothing is meant, and nothing is done."""
+
+
 def _after(attempts: int) -> str:
     return f" (after {attempts} attempts)" if attempts > 1 else ""
 
@@ -323,6 +373,12 @@ _BY_STATUS: dict[int, type[APIError]] = {
     429: LimitExceeded,
 }
 
+_BY_REASON: dict[tuple[type[APIError], str | None], type[APIError]] = {
+    (BadRequest, _RESOURCE_NOT_FOUND): NoSuchResource,
+    (BadRequest, wire_history.BEFORE_HISTORY): BeforeHistory,
+    (NotFound, wire_history.NO_HISTORY): NoHistory,
+}
+
 _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "REQUEST_EXPIRED": RequestExpired,
     _RESOURCE_NOT_FOUND: ResourceNotFound,
@@ -346,8 +402,7 @@ UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.ite
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
     """The error of an answer with this status; a 4xx without a class of its own is a plain ``APIError``."""
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
-    if kind is BadRequest and body.reason == _RESOURCE_NOT_FOUND:
-        kind = NoSuchResource
+    kind = _BY_REASON.get((kind, body.reason), kind)
     return kind(status, body, retry_after_seconds)
 
 

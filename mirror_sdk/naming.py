@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import starmap
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -26,6 +27,8 @@ from mirror_sdk._arguments import closest, shown
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.steps import Steps, Work
+from mirror_sdk._tables import DeviceTable, is_table, warn_if_empty
+from mirror_sdk._tables import device_ids as ids_in
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -75,6 +78,8 @@ class OfDevice(Protocol):
 
 DeviceLike: TypeAlias = str | ListedDevice | OfDevice
 """A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a request's handle."""
+Devices: TypeAlias = Iterable[DeviceLike] | DeviceTable
+"""Several devices: a list of them, or a table whose rows name them in a column or an index ``device_id``."""
 
 
 class KnownNames:
@@ -200,9 +205,18 @@ def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps
     return device_id
 
 
-def either(
-    *, devices: Collection[DeviceLike] | None, device_ids: Collection[DeviceLike] | None
-) -> tuple[str, Collection[DeviceLike] | None]:
+def require_known(device_ids: Sequence[str]) -> Steps[None]:
+    """Make sure that devices are there.
+
+    Raises:
+        UnknownDevice: One is not.
+    """
+    listed = {device.id for device in (yield from devices_with("id", device_ids))}
+    if unknown := [device_id for device_id in device_ids if device_id not in listed]:
+        raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
+
+
+def either(*, devices: Devices | None, device_ids: Devices | None) -> tuple[str, Devices | None]:
     """The devices that were given by the one name of the argument or by its older one, and by which.
 
     Raises:
@@ -213,12 +227,22 @@ def either(
     return ("device_ids", device_ids) if devices is None else ("devices", devices)
 
 
-def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, anew: bool = True) -> Steps[list[str]]:
-    """The ids of devices, in their order; their names are looked up together. Errors as for :func:`id_of`."""
-    # A text and a device object can be iterated over too.
-    if isinstance(devices, str) or own_id(devices) is not None:
-        raise TypeError(f"{argument} takes a list of device ids; write {argument}=[{devices!r}]")
-    given, each = list(devices), f"each of {argument}"
+def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = True) -> Steps[list[str]]:
+    """The ids of devices, in their order; their names are looked up together.
+
+    Errors as for :func:`id_of`, and:
+
+    Raises:
+        ValueRefused: A row of a table names no device.
+
+    Warns:
+        EmptyTableWarning: A table has no rows.
+    """
+    if is_table(devices):
+        in_table: list[str] = yield Work(partial(ids_in, devices, argument))
+        warn_if_empty(in_table, argument)
+        devices = in_table
+    given, each = given_devices(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
     found = yield from look_up(names, sought, anew=anew)
@@ -227,6 +251,21 @@ def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, a
     if found.unknown:
         raise (yield from unknown_device(found.unknown, (yield from _endpoint_names())))
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
+
+
+def given_devices(devices: Devices, argument: str) -> list[DeviceLike]:
+    """The devices that were given, in a list or a table.
+
+    Raises:
+        TypeError: A single one was, in the place of a list.
+        ValueRefused: A row of a table names no device.
+    """
+    if is_table(devices):
+        return [*ids_in(devices, argument)]
+    # A text and a device object can be iterated over too.
+    if isinstance(devices, str) or own_id(devices) is not None:
+        raise TypeError(f"{argument} takes a list of device ids; write {argument}=[{devices!r}]")
+    return list(devices)
 
 
 def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> Steps[Found]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from numbers import Integral
+from typing import Any, TypeAlias
 
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 from mirror_sdk.wire.model import JsonForm, write_timestamp
 from mirror_sdk.wire.paths import parse_path
 
@@ -136,6 +139,39 @@ class Resource(JsonForm):
         return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
+SeenValue: TypeAlias = int | Resource | DesiredValue
+"""What somebody saw of a resource before writing to it: the resource, its desired value, or that one's revision."""
+
+_MOST_REVISIONS = 2**63
+
+
+def seen_revision(if_match: SeenValue) -> int:
+    """The revision of the desired value that was seen, 0 where nothing was ever written.
+
+    Raises:
+        TypeError: It is none of these.
+        ValueRefused: The service told no revision, or it is no number of one.
+    """
+    if isinstance(if_match, Resource):
+        return NEVER_WRITTEN if if_match.desired is None else seen_revision(if_match.desired)
+    if isinstance(if_match, DesiredValue):
+        if if_match.revision is None:
+            raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")
+        return if_match.revision
+    return _read_revision(if_match)
+
+
+def _read_revision(given: object) -> int:
+    # numpy's numbers, of a column of revisions, are such too.
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise TypeError(
+            f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
+        )
+    if not 0 <= int(given) < _MOST_REVISIONS:
+        raise ValueRefused(f"if_match={given} is no revision; device[path].desired.revision tells it")
+    return int(given)
+
+
 def _at(moment: datetime | None) -> str:
     return "" if moment is None else f" at {write_timestamp(moment)}"
 
@@ -172,7 +208,7 @@ def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Res
         path=path,
         label=definition.label if definition else "",
         unit=unit,
-        subscribed=state.subscribed,
+        subscribed=bool(state.subscribed),
         reported=_reported(state),
         desired=_desired(state),
         subscribed_at=state.subscribed_at,

@@ -6,8 +6,8 @@ An access key first, then the server::
     mirror-server run --database sqlite:///mirror.db
 
 ``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
-``notifications`` (polls, webhooks, streams), ``processes`` (several of them on PostgreSQL, and what they bear),
-``wsgi`` (gunicorn, waitress).
+``notifications`` (polls, webhooks, streams), ``history`` (what is kept of what happened), ``processes`` (several of
+them on PostgreSQL, and what they bear), ``wsgi`` (gunicorn, waitress).
 
 Settings
 --------
@@ -21,13 +21,15 @@ values may be given, a variable has them separated by spaces.
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
   ``--keep-log-bytes``.
+- What is kept of what happened, and for how long: ``--keep-history`` (``30d``; nothing without it). Where days of it
+  that are over go: ``--history-archive``. More in ``mirror-server help history``.
 - What a connection may before a key is asked for: ``--max-connections`` (as far as the system allows open files),
   ``--max-head-bytes``, ``--max-headers``, ``--max-body-bytes``, ``--idle-timeout-seconds``,
   ``--request-timeout-seconds`` (the head and then the body), ``--write-timeout-seconds`` (each 64 KiB of an answer),
   ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an address).
-- What one application may: ``--max-parked-polls`` for all, and of these, and of the eight snapshots that are sent at
-  once, ``--poll-share``; ``--max-unread-bytes``. Under another WSGI server ``--max-blocking-polls``, which is the
-  variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
+- What one application may: ``--max-parked-polls`` for all, and of these, and of the eight snapshots and histories that
+  are sent at once, ``--poll-share``; ``--max-unread-bytes``. Under another WSGI server ``--max-blocking-polls``,
+  which is the variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
 - Who is believed, and who is called: ``--trust-proxy``, ``--allow-callbacks-to``.
 - What stands in the log: ``--log-format`` (``json`` for programs), ``--access-log`` or ``--no-access-log``.
 - Where real devices come: ``--coap`` (plain text; beyond this machine with ``--coap-insecure`` alone), ``--coaps``
@@ -91,9 +93,10 @@ Watching it
 
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
 - ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route,
-  waiting device requests, open polls, connections, what clients leave unread, size of the notification logs, webhooks
-  and their failures, devices by state; of real devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations,
-  messages by kind, retransmissions, handshakes that failed, sessions.
+  waiting device requests, open polls, connections, what clients leave unread, size of the notification logs and of the
+  history (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their failures, devices by state; of real
+  devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that
+  failed, sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
   application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
   queries and no values.

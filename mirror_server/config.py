@@ -52,6 +52,8 @@ class Settings:
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
         keep_log_bytes: How much of notifications is kept for one application.
+        keep_history_seconds: How long the history is kept; ``None`` for none at all.
+        history_archive: Where older days of it go, a folder or a URL; ``None`` for nowhere.
         callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
         failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
         trusted_proxies: Which proxies are believed what they say in ``X-Forwarded-For``.
@@ -84,6 +86,8 @@ class Settings:
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600
     keep_log_bytes: int = 50_000_000
+    keep_history_seconds: float | None = None
+    history_archive: str | None = None
     callback_networks: tuple[Network, ...] = ()
     failed_keys_per_minute: int = 20
     trusted_proxies: tuple[Proxy, ...] = ()

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from mirror_server.devices.lwm2m.exchange import Counts
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store.database import Database
-from mirror_server.store.statistics import measure
+from mirror_server.store.statistics import HistorySize, measure, measure_history
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink, Statistics
@@ -94,6 +94,7 @@ class _State(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._database.read() as session:
             found = measure(session)
+            history = measure_history(session)
         devices = GaugeMetricFamily("mirror_devices", "Devices by state.", labels=["state"])
         devices.add_metric(["registered"], found.registered_devices)
         devices.add_metric(["deregistered"], found.deregistered_devices)
@@ -117,6 +118,19 @@ class _State(Collector):
             ("mirror_webhook_backlog_entries", "Log entries that webhooks have not taken yet.", found.webhook_backlog),
         ):
             yield GaugeMetricFamily(name, meaning, value)
+        yield from _kept(history)
+
+
+def _kept(history: HistorySize) -> Iterator[GaugeMetricFamily]:
+    rows = GaugeMetricFamily("mirror_history_rows", "Rows of the history by place.", labels=["place"])
+    rows.add_metric(["tail"], history.tail_rows)
+    rows.add_metric(["segments"], history.segment_rows)
+    rows.add_metric(["archive"], history.archive_rows)
+    yield rows
+    sizes = GaugeMetricFamily("mirror_history_bytes", "Size of the compressed history by place.", labels=["place"])
+    sizes.add_metric(["segments"], history.segment_bytes)
+    sizes.add_metric(["archive"], history.archive_bytes)
+    yield sizes
 
 
 class _RealDevices(Collector):

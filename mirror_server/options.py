@@ -68,6 +68,33 @@ def _read_coaps_address(text: str) -> ListenAddress:
     return _read_listen_address(text, COAPS_PORT)
 
 
+_TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
+_UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_LEAST_HISTORY_SECONDS = 60
+
+
+def read_time(text: str) -> int:
+    """Reads ``24h``, ``30m``, ``7d`` or ``0``; gives seconds.
+
+    Raises:
+        BadParameter: It is none of these.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+    return int(found[1]) * _UNITS_SECONDS[found[2]]
+
+
+def _read_history_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    seconds = read_time(text)
+    if seconds < _LEAST_HISTORY_SECONDS:
+        raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h, or leave it out for none")
+    return seconds
+
+
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
     return word == "manual"
 
@@ -100,6 +127,12 @@ coap_option = _option(
     help="Have real devices come by CoAP there, by LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. Without a port 5683,"
     " and 0 takes a free one.",
 )
+archive_option = _option(
+    "--history-archive",
+    "history_archive",
+    metavar="FOLDER",
+    help="Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens.",
+)
 
 _ALL = (
     database_option,
@@ -130,6 +163,15 @@ _ALL = (
         type=click.IntRange(min=10_000),
         help="How much of notifications is kept for one application; the oldest go first.",
     ),
+    _option(
+        "--keep-history",
+        "keep_history_seconds",
+        metavar="TIME",
+        callback=_read_history_time,
+        help="Keep what happened, every value that devices told and every end of a write, for so long: 30d, 12h."
+        " Without it nothing of that is kept.",
+    ),
+    archive_option,
     _option(
         "--max-body-bytes",
         "max_body_bytes",

@@ -29,8 +29,10 @@ from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
+from mirror_server.service.happenings import Happenings
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.pacing import Pacing
+from mirror_server.service.pasts import PastService
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
@@ -38,6 +40,7 @@ from mirror_server.store import devices as stored_devices
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
+from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
@@ -45,6 +48,8 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
+    from mirror_server.history.keeper import Keeper
+    from mirror_server.history.service import HistoryService
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
@@ -62,11 +67,13 @@ class Services:
     Raises:
         DatabaseError: The database cannot be used.
         CannotListen: Real devices cannot come where the settings say.
+        CannotKeepHistory: A history cannot be kept as the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
         check_listening(settings)
         self.settings = settings
+        history_parts = _history_parts(settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
             undo.callback(self._let_others_serve)
@@ -75,6 +82,12 @@ class Services:
             self._leadership = _leadership(settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
+        is_kept = settings.keep_history_seconds is not None
+        self.history: HistoryService | None = None
+        self._keeper: Keeper | None = None
+        if history_parts is not None:
+            self.history, self._keeper = history_parts(self.database, self.clock)
+        self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
         self.log = self._make_log()
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
@@ -85,11 +98,17 @@ class Services:
         )
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
-            database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            happenings=self.happenings,
+            wake=self._wake,
+            ask_again=self._contact,
         )
         self.devices = self._make_devices()
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
+        self.past = PastService(self.history, self.clock, self.snapshots.slots)
         self._housekeeping = self._make_housekeeping()
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
@@ -119,6 +138,9 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        self.happenings.start()
+        if self._keeper is not None:
+            self._keeper.start()
         self._housekeeping.start()
         if self.real_devices is not None:
             # Where others may have led, one of them may still hold the port.
@@ -140,6 +162,9 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
+        self.happenings.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
         self._housekeeping.stop()
         self._simulator.stop()
         if self.real_devices is not None:
@@ -176,6 +201,8 @@ class Services:
         if self._pacing is not None:
             self._pacing.close()
         self.clock.close()
+        if self._keeper is not None:
+            self._keeper.stop()
         if self._leadership is not None:
             self._leadership.stop()
         if self.forwarder is not None and self.forwarder.answerer is not None:
@@ -186,6 +213,8 @@ class Services:
         if self.bench is not None:
             self.bench.close()
         self.log.store_read()
+        self.happenings.stop()
+        self.happenings.show_life()
         if self._leadership is not None:
             # What is stored after the end of leading would be dropped.
             self.database.settle(_LAST_SECONDS)
@@ -208,6 +237,11 @@ class Services:
             return []
         ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
+
+    def _advanced(self) -> None:
+        self.happenings.show_life()
+        if self._keeper is not None:
+            self._keeper.look()
 
     def _wake(self, device_id: str) -> None:
         self._dispatcher.wake(device_id)
@@ -248,6 +282,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
+            happenings=self.happenings,
             wake=self._wake,
             expiry_due=self._command_expires,
             under_way=self._under_way,
@@ -259,6 +294,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
+            happenings=self.happenings,
             commands=self.commands,
             subscriptions=self.subscriptions,
             contact=self._contact,
@@ -310,7 +346,31 @@ class Services:
     def _make_bench(self) -> Bench | None:
         if self.settings.simulate is None:
             return None
-        return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+        return Bench(
+            simulator=self._simulator,
+            clock=self.clock,
+            database=self.database,
+            advanced=self._advanced,
+        )
+
+
+def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]] | None:
+    """What makes the parts of a history where one is kept, found before anything is begun that it could spoil."""
+    if settings.keep_history_seconds is None:
+        if settings.history_archive is not None:
+            raise CannotKeepHistory(
+                "--history-archive is for days of a history; add --keep-history 30d, or leave it out"
+            )
+        return None
+    try:
+        from mirror_server.history.keeper import history_of  # noqa: PLC0415 - needs an extra, and takes long to import
+    except ImportError as error:
+        cure = "pip install 'device-state-mirror[history]'"
+        raise CannotKeepHistory(f"cannot keep a history: {error}; {cure}, or leave --keep-history out") from error
+    try:
+        return history_of(settings)
+    except ValueError as error:
+        raise CannotKeepHistory(f"{error}; name a folder, or a URL that fsspec opens") from error
 
 
 def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
@@ -335,10 +395,11 @@ def _begin_serving(url: str) -> Callable[[], None]:
 def _in_common(settings: Settings) -> str:
     """What all processes on one database must have in common."""
     bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    # Of real devices nothing is said where there are none, as versions before them say it.
+    # Of real devices and history nothing is said where there are none, as versions before them say it.
     ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    return f"{bench} and {clock}{ways}"
+    history = "" if settings.keep_history_seconds is None else ", with --keep-history"
+    return f"{bench} and {clock}{ways}{history}"
 
 
 def _leadership(settings: Settings, database: Database) -> Leadership | None:

@@ -39,12 +39,14 @@ html_show_sphinx = False
 
 PUBLIC = [
     "mirror_sdk",
+    "mirror_sdk.cassette",
     "mirror_sdk.dask",
     "mirror_sdk.errors",
     "mirror_sdk.example_app",
     "mirror_sdk.frames",
     "mirror_sdk.object_table",
     "mirror_sdk.plan",
+    "mirror_sdk.privacy",
     "mirror_sdk.recording",
     "mirror_sdk.snapshot",
     "mirror_sdk.testing",

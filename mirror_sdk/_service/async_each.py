@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
 from mirror_sdk._off_loop import all_of
 from mirror_sdk._service.async_sender import MOST_AT_ONCE
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-async def ask_each(ask: Callable[[str], Awaitable[T]], device_ids: Sequence[str]) -> list[T]:
-    """What comes of asking each, in the order of the devices.
+async def ask_each(ask: Callable[[K], Awaitable[T]], asked: Sequence[K]) -> list[T]:
+    """What comes of asking each, in their order.
 
     Raises:
         MirrorError: One of them failed; nothing more is asked.
     """
-    answers: dict[str, T] = {}
-    waiting = iter(device_ids)
+    answers: dict[K, T] = {}
+    waiting = iter(asked)
 
     async def work() -> None:
-        for device_id in waiting:
-            answers[device_id] = await ask(device_id)
+        for one in waiting:
+            answers[one] = await ask(one)
 
     await all_of(work() for _ in range(MOST_AT_ONCE))
-    return [answers[device_id] for device_id in device_ids]
+    return [answers[one] for one in asked]
 
 
 ask_each_at_once = ask_each

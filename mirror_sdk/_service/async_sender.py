@@ -19,6 +19,7 @@ from mirror_sdk._service.answer_body import Gathering, Unpacking
 from mirror_sdk._service.async_network import AsyncNetwork
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
+from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.operation import Answer, Operation, Received, hide_key
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.sender import (
@@ -36,7 +37,7 @@ from mirror_sdk._service.sender import (
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
-from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
@@ -78,6 +79,8 @@ class AsyncSender:
         self._headers = client_headers(settings)
         self._transport = transport
         self._network: AsyncNetwork | None = None
+        self.moments = Moments()
+        self._before: tuple[httpx.AsyncBaseTransport | None, httpx.AsyncClient | None] | None = None
         self._preparing = asyncio.Lock()
         self._is_prepared = False
         self._connections = Connections()
@@ -94,7 +97,7 @@ class AsyncSender:
         if self._transport is None and self._pool is not None and not self._pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
             leave_to_parent(self._pool)
-            self._pool = None
+            self._pool = self._network = None
             self._is_prepared = False
 
     def _new_pool(self) -> httpx.AsyncClient:
@@ -136,6 +139,49 @@ class AsyncSender:
         for task in list(self._ahead):
             task.cancel()
         await self._http.aclose()
+
+    @property
+    def base_url(self) -> str:
+        """Address of the service."""
+        return self._base_url
+
+    @property
+    def base_path(self) -> str:
+        """The path of that address."""
+        return httpx.URL(self._base_url).path.rstrip("/")
+
+    @property
+    def api_key(self) -> str:
+        """The access key."""
+        return self._key.get_secret_value()
+
+    @property
+    def carrier(self) -> httpx.AsyncBaseTransport:
+        """What carries the requests."""
+        return self._transport or self._network or AsyncNetwork(self._base_url)
+
+    def insert(self, transport: httpx.AsyncBaseTransport, moments: Moments) -> None:
+        """Have requests carried by another transport; see :meth:`mirror_sdk._service.sender.Sender.insert`.
+
+        Raises:
+            ClientClosed: It was closed.
+            ValueRefused: That is so already.
+        """
+        refuse_closed(self._http)
+        if self._before is not None:
+            raise ValueRefused("there is a cassette in this client; end its block first")
+        self._before = self._transport, self._pool
+        self._transport, self.moments = transport, moments
+        self._pool = self._new_pool()
+
+    async def take_out(self) -> None:
+        """Have requests carried as before; what was closed meanwhile stays closed."""
+        inserted = self._pool
+        if self._before is not None:
+            (self._transport, self._pool), self._before = self._before, None
+        self.moments = Moments()
+        if inserted is not None and inserted.is_closed:
+            await self._http.aclose()
 
     def let_ahead(self, task: asyncio.Task[None]) -> None:
         """Send nothing else before this task of the running loop, which sends by this too, has ended."""

@@ -6,26 +6,27 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _MOST_AT_ONCE = 8
 """How many threads ask: httpx gets slower with more."""
 
 
-def ask_each(ask: Callable[[str], T], device_ids: Sequence[str]) -> list[T]:
+def ask_each(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
     """What comes of asking each, one after the other.
 
     Raises:
         MirrorError: One of them failed; nothing more is asked.
     """
-    return [ask(device_id) for device_id in device_ids]
+    return [ask(one) for one in asked]
 
 
-def ask_each_at_once(ask: Callable[[str], T], device_ids: Sequence[str]) -> list[T]:
-    """The same from threads, in the order of the devices.
+def ask_each_at_once(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
+    """The same from threads, in their order.
 
     Raises:
         MirrorError: One of them failed; nothing more is begun.
     """
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        return list(pool.map(ask, device_ids))
+        return list(pool.map(ask, asked))

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import ValidationError
 
 from mirror_sdk._visible import visible_line, without_key
-from mirror_sdk.errors import APIError, MirrorError, UnexpectedAnswer, api_error
+from mirror_sdk.errors import APIError, MirrorError, PreconditionFailed, UnexpectedAnswer, api_error
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
@@ -134,6 +134,8 @@ def hide_key(error: MirrorError, key: str) -> None:
     error.args = tuple(_without_key(argument, key) for argument in error.args)
     if isinstance(error, APIError):
         APIError.__init__(error, *error.args)
+    if isinstance(error, PreconditionFailed) and error.resource and key in str(error.resource.to_dict()):
+        error.resource = None
     if error.__cause__ is not None and without_key(str(error.__cause__), key) != str(error.__cause__):
         error.__cause__, error.__suppress_context__ = None, True
 

@@ -21,11 +21,18 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer
+from mirror_sdk.resource import Resource, resources_of
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
+from mirror_sdk.wire.device_requests import (
+    ASYNC_ID_PATTERN,
+    DesiredChanged,
+    DeviceRequestBody,
+    Method,
+    WaitingRequestPage,
+)
 from mirror_sdk.wire.directory import (
     FILTER_OPERATORS,
     MAX_LIMIT,
@@ -52,6 +59,7 @@ RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 """A presubscription rule, or a mapping of its members."""
 
 _NOT_FOUND = frozenset({404})
+_PRECONDITION_FAILED = frozenset({412})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
@@ -262,8 +270,11 @@ def place_device_request(
     content_type: str | None = None,
     accept: str | None = None,
     expiry_seconds: int | None = None,
+    if_match: int | None = None,
 ) -> Operation[Accepted]:
     """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
+
+    With ``if_match`` it is taken only while the desired value has this revision.
 
     Raises:
         ValueError: Something cannot be sent; the message names it.
@@ -284,6 +295,8 @@ def place_device_request(
         of_device(routes.DEVICE_REQUESTS, device_id),
         partial(_read_accepted, async_id),
         params={"async-id": async_id},
+        headers={} if if_match is None else {"If-Match": f'"{if_match}"'},
+        also_reads=_PRECONDITION_FAILED,
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
         is_repeatable=True,
@@ -572,6 +585,8 @@ def _shown(text: object) -> str:
 
 
 def _read_accepted(async_id: str, answer: Answer) -> Accepted:
+    if answer.status_code in _PRECONDITION_FAILED:
+        raise _read_changed(answer)
     # A service may say nothing at all.
     named = _read_object(answer.content).get("async-response-id", async_id) if answer.content.strip() else async_id
     if named != async_id:
@@ -580,6 +595,21 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
         at=_read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=_read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
     )
+
+
+def _read_changed(answer: Answer) -> PreconditionFailed:
+    error = PreconditionFailed(answer.status_code, read_error_body(answer))
+    error.resource = _read_current(answer)
+    return error
+
+
+def _read_current(answer: Answer) -> Resource | None:
+    """The resource that a refused write was for; ``None`` where the service does not tell."""
+    try:
+        state = DesiredChanged.model_validate_json(answer.content).resource
+    except ValidationError:
+        return None
+    return resources_of([state])[state.resource_path]
 
 
 def _read_instant(header: str | None) -> datetime | None:

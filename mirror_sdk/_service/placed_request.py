@@ -151,6 +151,7 @@ class UnplacedRequest(JsonForm):
         issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
         refusal: Why the service did not take it.
         is_unknown: Whether it was tried without learning what became of it.
+        found: The desired value there is instead, of a write that was refused because another one came before it.
     """
 
     async_id: str
@@ -161,6 +162,7 @@ class UnplacedRequest(JsonForm):
     issued_at: datetime | None = None
     refusal: str | None = None
     is_unknown: bool = False
+    found: Value | None = None
 
 
 def warn_of_loss(requests: Iterable[object], called_from: Line | None = None) -> None:

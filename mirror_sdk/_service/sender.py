@@ -16,6 +16,7 @@ from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._service.answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
+from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
 from mirror_sdk._service.operation import Answer, Operation, Received, hide_key
 from mirror_sdk._service.retries import Retries
@@ -70,6 +71,9 @@ class Sender:
         self._sleep = sleep
         self._headers = client_headers(settings)
         self._transport = transport
+        self._network: Network | None = None
+        self.moments = Moments()
+        self._before: tuple[httpx.BaseTransport | None, httpx.Client | None] | None = None
         self._connections = Connections()
         self._making = Lock()
         self._pool: httpx.Client | None = self._new_pool()
@@ -79,10 +83,12 @@ class Sender:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
         if self._transport is None and self._pool is not None and not self._pool.is_closed:
-            self._pool = None
+            self._pool = self._network = None
 
     def _new_pool(self) -> httpx.Client:
-        return httpx.Client(headers=self._headers, transport=self._transport or Network(self._base_url))
+        if self._transport is None:
+            self._network = Network(self._base_url)
+        return httpx.Client(headers=self._headers, transport=self._transport or self._network)
 
     @property
     def _http(self) -> httpx.Client:
@@ -95,6 +101,51 @@ class Sender:
     def close(self) -> None:
         """Close the connections; harmless when they are closed."""
         self._http.close()
+
+    @property
+    def base_url(self) -> str:
+        """Address of the service."""
+        return self._base_url
+
+    @property
+    def base_path(self) -> str:
+        """The path of that address."""
+        return httpx.URL(self._base_url).path.rstrip("/")
+
+    @property
+    def api_key(self) -> str:
+        """The access key."""
+        return self._key.get_secret_value()
+
+    @property
+    def carrier(self) -> httpx.BaseTransport:
+        """What carries the requests."""
+        return self._transport or self._network or Network(self._base_url)
+
+    def insert(self, transport: httpx.BaseTransport, moments: Moments) -> None:
+        """Have requests carried by another transport, and times told by it, until :meth:`take_out`.
+
+        Raises:
+            ClientClosed: It was closed.
+            ValueRefused: That is so already.
+        """
+        refuse_closed(self._http)
+        with self._making:
+            if self._before is not None:
+                raise ValueRefused("there is a cassette in this client; end its block first")
+            self._before = self._transport, self._pool
+            self._transport, self.moments = transport, moments
+            self._pool = self._new_pool()
+
+    def take_out(self) -> None:
+        """Have requests carried as before; what was closed meanwhile stays closed."""
+        with self._making:
+            inserted = self._pool
+            if self._before is not None:
+                (self._transport, self._pool), self._before = self._before, None
+            self.moments = Moments()
+        if inserted is not None and inserted.is_closed:
+            self._http.close()
 
     def whole(self, timeout: float | None) -> Deadline | None:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.

@@ -13,6 +13,11 @@
 status is 0 where all was done, 1 where something was refused or failed, 2 for wrong usage, and 3 where no answer came
 in time.
 
+What is to be shared gets pseudonyms with ``--pseudonymise`` (see ``mirror help privacy``). The key for them comes from
+``MIRROR_PSEUDONYM_KEY``, a file or the terminal, never from the command line, which other users of the machine see::
+
+    mirror snapshot shared.parquet --pseudonymise --pseudonym-key-file ~/november.key
+
 For programs there are ``--json`` and ``--csv``. In CSV a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
 line end and is no number has an apostrophe in front, so that no spreadsheet executes it; so has one that begins with
 apostrophes before these, and to take one away gives back what it was. A table out, and one in::

@@ -108,12 +108,13 @@ class _Pattern(_TextType):
             self.fail(str(error), param, ctx)
 
 
+pattern_type = _Pattern()
 device_argument = click.argument("device", type=DeviceName())
 path_argument = click.argument("path", type=_Path())
 patterns_option = click.option(
     "--path",
     "paths",
-    type=_Pattern(),
+    type=pattern_type,
     multiple=True,
     metavar="PATTERN",
     help="Only these, such as '/3303/*'; may be given several times.",

@@ -59,7 +59,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.get_device(device)
-    show(_resource_rows(found, paths), list(_COLUMNS), form)
+    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form)
 
 
 @main.command()
@@ -94,8 +94,20 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @timeout_option
 @expiry_option
 @click.option("--allow-read-only", is_flag=True, help="Also what is declared read-only, for a device that takes it.")
+@click.option(
+    "--if-match",
+    type=click.IntRange(min=0),
+    metavar="REVISION",
+    help="Only while the desired value has this revision, which 'mirror get --json' shows; 0 where there is none.",
+)
 def write(
-    device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None, allow_read_only: bool
+    device: str,
+    path: str,
+    value: str,
+    timeout: float | None,
+    expiry_seconds: int | None,
+    allow_read_only: bool,
+    if_match: int | None,
 ) -> None:
     """Have a DEVICE take a VALUE at PATH; done when it has.
 
@@ -104,12 +116,13 @@ def write(
     \b
       mirror write light-01 /3311/0/5850 on
       mirror write freezer-01 /3308/0/5900 -18.5
+      mirror write light-01 /3311/0/5851 40 --if-match 17
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
     with connect() as client:
         request = client.begin_write(
-            device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
+            device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only, if_match=if_match
         )
         request.result(timeout)
 
@@ -231,8 +244,10 @@ _COLUMNS: dict[str, Callable[[Resource], object]] = {
     "desired": lambda resource: resource.desired and str(resource.desired.value),
     "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
     "status": _status_word,
+    "desired_revision": lambda resource: resource.desired and resource.desired.revision,
     "subscribed": lambda resource: resource.subscribed,
 }
+_FOR_PEOPLE = [name for name in _COLUMNS if name != "desired_revision"]
 
 
 def _resource_rows(device: DeviceObject, patterns: Sequence[str]) -> Iterator[Row]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,12 +16,15 @@ from mirror_sdk._visible import with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import Form, form_options, show
+from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import PythonValue, encode, written
 
 if TYPE_CHECKING:
     import pandas as pd
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _DRIFTS = 1
 _NOT_ALL = 1
@@ -123,11 +126,16 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
         sys.exit(_DRIFTS)
 
 
+def selection_options(command: F) -> F:
+    """Give a command the options of which devices and resources; it gets ``paths``, ``state`` and ``endpoint_type``."""
+    command = click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")(command)
+    states = click.Choice(["registered", "deregistered"])
+    return patterns_option(click.option("--state", type=states, help="Only devices in this state.")(command))
+
+
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@patterns_option
-@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only devices in this state.")
-@click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
+@selection_options
 @click.option("--dataset", is_flag=True, help="FILE is a folder, for many Parquet files: a fleet larger than memory.")
 @click.option("--overwrite", is_flag=True, help="With --dataset, put it into the place of another dataset.")
 @click.option(
@@ -137,6 +145,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     show_default=True,
     help="How many bytes it may have after decompression.",
 )
+@pseudonym_options
 def snapshot(
     file: Path,
     paths: Sequence[str],
@@ -145,6 +154,8 @@ def snapshot(
     dataset: bool,
     overwrite: bool,
     max_snapshot_bytes: int,
+    pseudonymise: bool,
+    pseudonym_key_file: Path | None,
 ) -> None:
     """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
 
@@ -153,14 +164,15 @@ def snapshot(
     \b
       mirror snapshot temperatures.csv --path '/3303/0/5700'
       mirror snapshot fleet --dataset
+      mirror snapshot shared.parquet --pseudonymise --pseudonym-key-file ~/november.key
     """  # noqa: D301 - click wants the character, not its escape
     if overwrite and not dataset:
         raise click.BadParameter("goes with --dataset alone; a file is always replaced", param_hint="--overwrite")
-    if not dataset and file.suffix not in {".parquet", ".csv"}:
-        raise click.BadParameter(
-            f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
-        )
-    wanted = list(paths) or None
+    if not dataset:
+        require_table(file, "; for a folder give --dataset")
+    if dataset and pseudonymise:
+        raise click.BadParameter("goes without --dataset; write a file of a part of the fleet", param_hint="--dataset")
+    wanted, key = list(paths) or None, read_key(is_wanted=pseudonymise, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
             written = client.snapshot_dataset(
@@ -168,7 +180,18 @@ def snapshot(
             )
             _tell_written(written.rows, written.device_count, file)
             return
-        frame = client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type)
+        frame = pseudonymised(client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type), key)
+    write_state(frame, file)
+
+
+def require_table(file: Path, otherwise: str = "") -> None:
+    """Make sure that the ending of a file says how a table is written into it."""
+    if file.suffix not in {".parquet", ".csv"}:
+        raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv{otherwise}", param_hint="FILE")
+
+
+def write_state(frame: pd.DataFrame, file: Path) -> None:
+    """Write a state table, by the ending of the file, and say so."""
     if file.suffix == ".csv":
         from mirror_sdk.cli.table_rows import write_csv
 

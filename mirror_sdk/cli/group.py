@@ -16,6 +16,7 @@ _MODULES = {
     "mirror_sdk.cli.help_command": ["help"],
     "mirror_sdk.cli.lab_command": ["lab"],
     "mirror_sdk.cli.log_commands": ["record", "watch"],
+    "mirror_sdk.cli.past_commands": ["as-of", "history"],
 }
 
 
@@ -119,6 +120,7 @@ def main(timeout: float | None, max_retries: int | None) -> None:
       mirror write light-01 /3311/0/5851 40
       mirror plan wanted.csv --apply
       mirror get light-01
+      mirror history light-01 --since 2h
       mirror watch --path '/3303/*'
       mirror record run.parquet
 

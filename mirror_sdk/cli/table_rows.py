@@ -20,6 +20,8 @@ from mirror_sdk.values import written
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
+HISTORY_COLUMNS = ["at", "path", "what", "value", "unit", "origin", "status", "category", "until"]
+_OF_HISTORY = {"changed_at": "at"} | {name: name for name in HISTORY_COLUMNS if name not in {"at", "value"}}
 _NOT_SENT = "not sent"
 
 
@@ -72,6 +74,13 @@ def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame, form: Form) -> Iter
         }
 
 
+def history_rows(frame: pd.DataFrame, form: Form) -> Iterator[Row]:
+    """The rows of a history table of one device."""
+    plain = [map(_plain, frame[name].astype(object)) for name in _OF_HISTORY]
+    for value, *cells in zip(_values(frame, "value", form), *plain, strict=True):
+        yield {"value": value, **dict(zip(_OF_HISTORY.values(), cells, strict=True))}
+
+
 def _names(frame: pd.DataFrame) -> dict[str, str]:
     """What the devices of a table are called: by name, by id where they have none."""
     devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
@@ -104,9 +113,9 @@ def _values(frame: pd.DataFrame, of: ValueOf, form: Form) -> list[object]:
 
 def _typed(value: Any, path: str) -> Any:
     # The column of numbers is one of floats, also of what is declared a whole number.
-    definition = lookup(path)
+    definition = lookup(path) if isinstance(value, float) else None
     is_whole = definition is not None and definition.type is ResourceType.INTEGER
-    return int(value) if is_whole and isinstance(value, float) and value.is_integer() else value
+    return int(value) if is_whole and value.is_integer() else value
 
 
 def _plain(value: object) -> object:

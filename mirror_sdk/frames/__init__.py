@@ -5,7 +5,9 @@
 with ``to_frame()`` the directory. With this module imported every frame has the accessor ``mirror``, for what is asked
 of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and
 why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each
-resource. Type checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+resource. Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``,
+``rates``, ``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
+``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
 >>> state = client.state_frame()
@@ -17,6 +19,21 @@ a ``tz`` is given. All instants are told by the service, by its clock, so that t
 ``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is
 based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
 pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back.
+
+``as_="arrow"`` gives a table as a ``pyarrow.Table`` and ``as_="polars"`` as a ``polars.DataFrame``, both of the same
+Arrow columns, made without pandas: the extras ``arrow`` and ``polars`` do not install it. pyarrow loads pandas by
+itself where it is installed; nothing here does. What the table is based on stands in the metadata of its schema, as
+JSON under ``mirror``, and goes into the Parquet files of Arrow and back; ``from_arrow`` makes the frame of it. Polars
+has no place for it. There a category is ``Categorical``, one whose categories are fixed ``Enum``, ordered as they are.
+All three give their columns by ``__arrow_c_stream__``, so that Polars, DuckDB and others take any of them as it is. Of
+a frame of pandas DuckDB before 1.2 takes a missing number for 0; 1.4.4 and later are tested.
+
+>>> from mirror_sdk.frames import from_arrow
+>>> table = client.snapshot(paths=["/3311/*"], as_="arrow")
+>>> table.num_rows, from_arrow(table).attrs["mirror"]["devices"]
+(2, 2)
+>>> client.snapshot(paths=["/3303/*"], as_="polars")["path"].to_list()
+['/3303/0/5700']
 
 In a notebook a table of this package has its ids and times in one line, ``—`` where a value is missing, and units and
 zones in its header (``frame.mirror.to_html()``); it is a plain ``DataFrame`` all the same, and its text is that of
@@ -40,30 +57,31 @@ except ModuleNotFoundError as _error:
 from mirror_sdk.frames.accessor import MirrorAccessor, mirror
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
-from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
+from mirror_sdk.frames.events import events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
+from mirror_sdk.frames.history import history_frame
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
 from mirror_sdk.frames.shown import show_in_notebooks
 from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
-from mirror_sdk.frames.state import (
-    DIRECTORY_SCHEMA,
-    STATE_RAW_SCHEMA,
-    STATE_SCHEMA,
-    directory_frame,
-    state_frame,
-    value_column,
-    wide,
-)
+from mirror_sdk.frames.state import directory_frame, state_frame, value_column, wide
+from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
+from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
+from mirror_sdk.tables.history import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
+from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_RAW_SCHEMA, STATE_SCHEMA
 
 __all__ = [
     "DIRECTORY_SCHEMA",
     "DRIFT_SCHEMA",
     "EVENTS_RAW_SCHEMA",
     "EVENTS_SCHEMA",
+    "HISTORY_RAW_SCHEMA",
+    "HISTORY_SCHEMA",
     "REQUESTS_SCHEMA",
     "STALE_SCHEMA",
     "STATE_RAW_SCHEMA",
     "STATE_SCHEMA",
+    "ArrowStream",
+    "ArrowTable",
     "DriftKind",
     "MirrorAccessor",
     "RequestStatus",
@@ -71,6 +89,7 @@ __all__ = [
     "drift_frame",
     "events_frame",
     "from_arrow",
+    "history_frame",
     "in_zone",
     "mirror",
     "read_parquet",

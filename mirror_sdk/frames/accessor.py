@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
-from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
+from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
+from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
 from mirror_sdk.wire.directory import Device
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 
 T_co = TypeVar("T_co", covariant=True)
-_LONGEST_NAME = 40
-"""The most characters of a device's name in the legend of a plot."""
 
 
 class _Refreshes(Protocol[T_co]):
@@ -36,8 +36,22 @@ class _Refreshes(Protocol[T_co]):
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
-class MirrorAccessor:
-    """What can be asked of a state, events, requests or drift table, and of any table with the columns needed.
+class MirrorAccessor(Questions):
+    """What can be asked of a state, events, history, requests or drift table, and of any with the columns needed.
+
+    The questions about time are asked of a history or events table, also of a recording's. To them a value is a step:
+    v(t) is what the last row told of the resource at or before t (of one millisecond, the row that came last). It is
+    known at t unless at or behind that row, and at or before t, a stretch began in which nothing is known:
+
+    - a ``gap`` row: the service was down, or lost entries;
+    - a ``deregistration`` or ``expired`` row of the device, until its next ``registration`` or ``reg_update``;
+    - with ``silence_limit``, a silence of the device: nothing came of it (no value, no registration, no update) for
+      longer than the limit; it begins when the limit is over.
+
+    So what was told before such a stretch is known neither in it nor behind it, until the resource is told again. What
+    a device sent later of a time within one holds from there on. Opaque values, NaN and none are not known. Times are
+    the devices' own (``changed_at``; where a device says none, that of the receipt). All rows of a device count, so
+    choose resources by ``paths=``, not by dropping rows.
 
     Raises:
         ValueRefused: The table lacks a column; the message names it.
@@ -101,7 +115,7 @@ class MirrorAccessor:
         """
         frame = self._frame
         self._need("device_id", "path")
-        if "event" in frame:
+        if "event" in frame or "what" in frame:
             return self._wide_events()
         if "reported_at" in frame:
             return wide(frame, columns=columns)
@@ -208,6 +222,27 @@ class MirrorAccessor:
         """
         return to_html(self._frame)
 
+    def pseudonymise(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
+        """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.
+
+        Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
+        what was replaced stands in ``attrs["mirror"]["pseudonymised"]``.
+
+        Args:
+            key: A text or bytes, of 16 bytes or more, that is kept secret. Tables of one key have the same pseudonyms.
+            also: Other texts to look for in those that stay, such as names of devices that are not in this table.
+
+        Raises:
+            ValueRefused: The key is too short or none, the table has pseudonyms already, or it has values and no column
+                says of which resources.
+
+        >>> key = "of the study of November, room 7"
+        >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymise(key)
+        >>> state["endpoint_name"].unique().tolist()
+        ['name-yv60x8ph8361']
+        """
+        return pseudonymised_frame(self._frame, key, also=also)
+
     def refresh(self, client: _Refreshes[T_co]) -> T_co:
         """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
 
@@ -286,7 +321,7 @@ class MirrorAccessor:
         return stale_devices(self._frame, stale, devices)
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the numbers of an events table over time, a line for each device and resource, with their names.
+        """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
 
         Args:
             paths: Only these resources.
@@ -301,20 +336,17 @@ class MirrorAccessor:
         >>> client.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
         """
-        try:
-            import matplotlib.pyplot as plt  # an extra, and slow to import
-        except ImportError as exc:
-            raise ImportError('plots need matplotlib: pip install "device-state-mirror[notebook]"') from exc
         self._need("device_id", "path", "value_num", "changed_at")
-        numbers = self._frame[self._frame["value_num"].notna() & self._frame["changed_at"].notna()]
+        numbers = self._told_values()
+        numbers = numbers[numbers["value_num"].notna() & numbers["changed_at"].notna()]
         if paths is not None:
             numbers = numbers[numbers["path"].isin(list(paths))]
-        axes: Axes = plt.subplots(figsize=(9, 4), layout="constrained")[1] if ax is None else ax
+        axes = axes_for(ax)
         lines = {
             (str(device_id), str(path)): rows.sort_values("changed_at")
             for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False)
         }
-        names = line_names(lines, self._device_names())
+        names = line_names(lines, device_names(self._frame))
         for line, ordered in lines.items():
             name = names[line]
             axes.plot(
@@ -329,22 +361,19 @@ class MirrorAccessor:
         units = list(numbers["unit"].unique()) if "unit" in numbers else []
         axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
         if not numbers.empty:
-            for text in axes.legend(loc="best", fontsize="small").get_texts():
-                # A name may have what would be a formula.
-                text.set_parse_math(False)
+            plain_legend(axes)
         axes.grid(visible=True, alpha=0.3)
         return axes
 
-    def _device_names(self) -> dict[str, str]:
-        """What the devices are called that the table has an endpoint name of."""
-        if "endpoint_name" not in self._frame:
-            return {}
-        known = self._frame[["device_id", "endpoint_name"]].astype(object).dropna().drop_duplicates("device_id")
-        short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in known["endpoint_name"]]
-        return shown_names(dict(zip(known["device_id"], short, strict=True)))
+    def _told_values(self) -> pd.DataFrame:
+        """The rows in which a device told a value, of an events or history table; of any other table all."""
+        for column, word in (("event", "observation"), ("what", "reported")):
+            if column in self._frame:
+                return self._frame[self._frame[column] == word]
+        return self._frame
 
     def _wide_events(self) -> pd.DataFrame:
-        frame = self._frame[self._frame["event"] == "observation"]
+        frame = self._told_values()
         cells = pd.DataFrame(
             {
                 "changed_at": frame["changed_at"],

@@ -1,8 +1,8 @@
-"""How tables are built: by column, from a pyarrow schema that defines names, types and order."""
+"""Frames for pandas out of the tables of :mod:`mirror_sdk.tables`, and what their columns have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import Value, ValueKind
-from mirror_sdk.wire.model import write_timestamp
-
-CATEGORY = pa.dictionary(pa.int32(), pa.string())
-INSTANT = pa.timestamp("ms", tz="UTC")
-_CATEGORIES = b"categories"
+from mirror_sdk.tables.columns import INSTANT, categories_of, moment, to_table
 
 _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.int16(): pd.Int16Dtype(),
@@ -24,48 +19,11 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.float64(): pd.Float64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
     pa.string(): pd.StringDtype(),
+    pa.large_string(): pd.StringDtype(),
+    pa.string_view(): pd.StringDtype(),
     INSTANT: pd.DatetimeTZDtype("ms", "UTC"),
 }
 _WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
-
-
-def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
-    """A column whose categories are always these, in this order, whatever occurs in it."""
-    arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
-    return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
-
-
-def value_fields(prefix: str) -> list[pa.Field]:
-    """The three typed columns of a value."""
-    return [
-        pa.field(f"{prefix}_num", pa.float64()),
-        pa.field(f"{prefix}_text", pa.string()),
-        pa.field(f"{prefix}_bool", pa.bool_()),
-    ]
-
-
-def number(value: Value) -> float | None:
-    """A number, for a ``_num`` column."""
-    return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
-
-
-def text(value: Value) -> str | None:
-    """A text, an object link, or a time, for a ``_text`` column."""
-    return str(value) if value.kind in (ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK) else None
-
-
-def boolean(value: Value) -> bool | None:
-    """A boolean, for a ``_bool`` column."""
-    return value.python if isinstance(value.python, bool) else None
-
-
-def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object]]:
-    """The three typed columns of values."""
-    return {
-        f"{prefix}_num": [number(value) for value in values],
-        f"{prefix}_text": [text(value) for value in values],
-        f"{prefix}_bool": [boolean(value) for value in values],
-    }
 
 
 def build(
@@ -77,18 +35,6 @@ def build(
         ValueRefused: There is no such time zone.
     """
     return to_frame(to_table(columns, schema), about, tz=tz)
-
-
-def based_on(
-    device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
-) -> dict[str, object]:
-    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
-    return {
-        "taken_at": None if taken_at is None else write_timestamp(taken_at),
-        "devices": len({one for one in device_ids if one is not None}),
-        "complete": complete,
-        "server": server,
-    }
 
 
 def basis_of(frame: pd.DataFrame) -> dict[str, object]:
@@ -119,11 +65,6 @@ def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
     """Whether a part of the index is a column of the same name too, as ``set_index(..., drop=False)`` leaves it."""
     name = level.name
     return name is not None and sum(one == name for one in frame.columns) == 1 and level.equals(pd.Index(frame[name]))
-
-
-def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
-    """The columns as the schema has them."""
-    return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
 def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
@@ -178,19 +119,6 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
-def moment(name: str, instant: object) -> str:
-    """An instant for ``attrs``.
-
-    Raises:
-        ValueRefused: It is no time, or has no time zone.
-    """
-    if not isinstance(instant, datetime) or pd.isna(instant):
-        raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
-    if instant.tzinfo is None:
-        raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
-    return write_timestamp(instant)
-
-
 _LOST = (
     "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
     " frame.mirror.based_on(original), the table it was made of, or join with original.mirror.join(other, on=...). Or"
@@ -228,12 +156,6 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
             )
 
 
-def categories_of(field: pa.Field) -> list[str]:
-    """The categories of a column whose categories are fixed; none of any other."""
-    categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
-    return categories.decode().split()
-
-
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
     """The dtype of a category column in which nothing occurs."""
     categories = categories_of(field)
@@ -243,16 +165,3 @@ def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
 def has_no_categories(dtype: object) -> bool:
     """Whether it is the dtype of a category column in which nothing occurs."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
-
-
-def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:
-    """A column whose categories are fixed, of the indices into them."""
-    return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
-
-
-def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
-    if not field.metadata:
-        return pa.array(values, type=field.type)
-    index_of: dict[object, int | None] = {category: index for index, category in enumerate(categories_of(field))}
-    index_of[None] = None
-    return fixed_category_array(pa.array([index_of[value] for value in values], type=field.type.index_type), field)

@@ -11,18 +11,9 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import (
-    CATEGORY,
-    INSTANT,
-    basis_of,
-    build,
-    fixed_category,
-    need_times,
-    plain,
-    present,
-    value_fields,
-)
-from mirror_sdk.frames.state import REVISIONS
+from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
+from mirror_sdk.tables.state import REVISIONS
 from mirror_sdk.values import ValueKind
 
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import TYPE_CHECKING, Literal, overload
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirror_sdk._arguments import Form, module_for
+from mirror_sdk._fork import import_whole
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import category_dtype, has_no_categories
+from mirror_sdk.frames.columns import category_dtype, has_no_categories, to_frame
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
-from mirror_sdk.frames.events import EVENTS_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
 from mirror_sdk.frames.stale import STALE_SCHEMA
-from mirror_sdk.frames.state import DIRECTORY_SCHEMA, STATE_SCHEMA
+from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
+from mirror_sdk.tables.columns import basis_of_table, with_basis
+from mirror_sdk.tables.events import EVENTS_SCHEMA
+from mirror_sdk.tables.history import HISTORY_SCHEMA
+from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_SCHEMA
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _CATEGORIES = {
     field.name: category_dtype(field)
@@ -24,6 +33,7 @@ _CATEGORIES = {
     for field in schema
     if pa.types.is_dictionary(field.type)
 }
+_OF_HISTORY = {field.name: category_dtype(field) for field in HISTORY_SCHEMA if pa.types.is_dictionary(field.type)}
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
@@ -41,32 +51,63 @@ def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_valid(spans), pc.fill_null(spans, zero), missing)
 
 
-def from_arrow(table: pa.Table) -> pd.DataFrame:
-    """The frame a table was made from, with its ``attrs``."""
-    frame: pd.DataFrame = table.to_pandas()
-    for name, dtype in _CATEGORIES.items():
+def from_arrow(table: ArrowStream) -> pd.DataFrame:
+    """The frame a table was made from, or that the same columns make, with ``attrs`` where the table tells them.
+
+    A table of ``as_="arrow"`` tells them, and so does one of :func:`to_arrow`; a frame of Polars tells none.
+
+    >>> table = client.state_frame(as_="arrow")
+    >>> frame = from_arrow(table)
+    >>> frame.attrs == client.state_frame().attrs
+    True
+    """
+    whole = pa.table(table)
+    is_of_pandas = b"pandas" in (whole.schema.metadata or {})
+    frame: pd.DataFrame = whole.to_pandas() if is_of_pandas else to_frame(whole, basis_of_table(whole))
+    for name, dtype in (_OF_HISTORY if "what" in frame else _CATEGORIES).items():
         # Arrow forgets the categories of a column without any value.
         if name in frame and (frame[name].dtype == object or has_no_categories(frame[name].dtype)):
             frame[name] = frame[name].astype(dtype)
     return frame
 
 
-def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """The table that ``frame.to_parquet(file)`` wrote, with its types and ``attrs``.
+@overload
+def read_parquet(
+    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Literal["pandas"] = "pandas"
+) -> pd.DataFrame: ...
+@overload
+def read_parquet(
+    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Literal["arrow"]
+) -> ArrowTable: ...
+@overload
+def read_parquet(
+    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Literal["polars"]
+) -> pl.DataFrame: ...
+def read_parquet(
+    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Form = "pandas"
+) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+    """The table in a Parquet file, with its types and what it is based on, whichever form it was written from.
 
     Args:
         file: The file, or the folder of a dataset.
         columns: Only these columns; ``None`` reads all.
+        as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
     Raises:
+        ImportError: Polars is asked for and not installed.
         OSError: There is no such file.
-        ValueRefused: It is no Parquet file, or a damaged one.
+        ValueRefused: It is no Parquet file, or a damaged one, or there is no such form.
+
+    >>> client.state_frame().to_parquet(folder / "state.parquet")
+    >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
+    4
     """
+    import_whole(module_for(as_))
     wanted = None if columns is None else list(columns)
     try:
         table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
         table.validate(full=True)
-        return from_arrow(table)
+        return _in_form(table, as_)
     except FileNotFoundError:
         raise
     except OSError as exc:
@@ -76,6 +117,18 @@ def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = N
         raise _damaged(file, exc) from exc
     except (pa.ArrowException, LookupError, TypeError, ValueError) as exc:
         raise _damaged(file, exc) from exc
+
+
+def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+    if as_ == "pandas":
+        return from_arrow(table)
+    if as_ == "polars":
+        from mirror_sdk.tables.polars_frames import polars_frame
+
+        return polars_frame(table)
+    about = basis_of_table(table)
+    told: ArrowTable = with_basis(table, about) if about else table
+    return told
 
 
 def _damaged(file: str | PathLike[str], problem: Exception) -> ValueRefused:

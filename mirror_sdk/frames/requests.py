@@ -12,15 +12,8 @@ import pyarrow as pa
 from mirror_sdk._service.device_request import look_for_answers
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.events import instant_of
-from mirror_sdk.frames.columns import (
-    CATEGORY,
-    INSTANT,
-    based_on,
-    build,
-    fixed_category,
-    value_columns,
-    value_fields,
-)
+from mirror_sdk.frames.columns import build
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, based_on, fixed_category, value_columns, value_fields
 from mirror_sdk.values import NO_VALUE, Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -96,6 +89,8 @@ def requests_frame(
         value_text      string               the text that came back
         value_bool      boolean              the boolean that came back
         ==============  ===================  ===========================================================
+
+        Of a write that was refused because another one came before it, the value that came back is that of the other.
 
         All instants are told by the service, by its clock alone, so they may be compared with each other and with those
         of the other tables. They are missing where it told none: of a request that it has not accepted, of one that was
@@ -175,6 +170,8 @@ def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
 
 
 def _value(request: PlacedRequest | UnplacedRequest) -> Value:
-    if isinstance(request, UnplacedRequest) or request.answer is None:
+    if isinstance(request, UnplacedRequest):
+        return request.found or NO_VALUE
+    if request.answer is None:
         return NO_VALUE
     return NO_VALUE if request.read_failure(request.answer) is not None else request.read_value(request.answer)

@@ -10,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, need_times, plain, present
+from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.object_table import never_changes
+from mirror_sdk.tables.columns import CATEGORY, INSTANT
 from mirror_sdk.wire.directory import Device
 
 _PAUSES = 3

@@ -6,11 +6,12 @@ others.
 """
 
 from mirror_sdk.object_table.definition_files import load_object_definitions
-from mirror_sdk.object_table.table import lookup, never_changes, register_object
+from mirror_sdk.object_table.table import labelled, lookup, never_changes, register_object
 from mirror_sdk.wire.declarations import (
     IN_SENSOR_UNITS,
     SENSOR_UNITS,
     Access,
+    Personal,
     ResourceDeclaration,
     ResourceDefinition,
     ResourceType,
@@ -20,9 +21,11 @@ __all__ = [
     "IN_SENSOR_UNITS",
     "SENSOR_UNITS",
     "Access",
+    "Personal",
     "ResourceDeclaration",
     "ResourceDefinition",
     "ResourceType",
+    "labelled",
     "load_object_definitions",
     "lookup",
     "never_changes",

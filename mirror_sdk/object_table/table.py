@@ -11,6 +11,7 @@ from mirror_sdk.wire.declarations import (
     DECLARED_OBJECTS,
     NUMBERS,
     SENSOR_UNITS,
+    Personal,
     ResourceDeclaration,
     ResourceDefinition,
     ResourceType,
@@ -35,7 +36,15 @@ def _definitions(
         yield (
             (object_id, resource_id),
             ResourceDefinition(
-                object_id, resource_id, label, kind, declared.unit, declared.access, declared.range, declared.multiple
+                object_id,
+                resource_id,
+                label,
+                kind,
+                declared.unit,
+                declared.access,
+                declared.range,
+                declared.multiple,
+                None if declared.personal is None else Personal(declared.personal),
             ),
         )
 
@@ -56,6 +65,11 @@ def lookup(path: str) -> ResourceDefinition | None:
     """
     key = _key(path)
     return None if key is None else _table.get(key)
+
+
+def labelled(label: str) -> ResourceDefinition | None:
+    """The resource with a label such as ``Device · Serial Number``; ``None`` where none has it."""
+    return next((definition for definition in _table.values() if definition.label == label), None)
 
 
 def never_changes(path: str) -> bool:
@@ -142,6 +156,8 @@ def _check_resource(what: str, declared: object) -> None:
         raise ValueError(f"{what}: access 'E' goes with type 'none', and no other access does")
     if not isinstance(declared.unit, str):
         raise ValueError(f"{what}: unit={declared.unit!r} is no unit; give a text, '' for none")  # noqa: TRY004 - as above
+    if declared.personal is not None and declared.personal not in tuple(Personal):
+        raise ValueError(f"{what}: personal={declared.personal!r} is none of {', '.join(Personal)}; None for not")
     if declared.range is not None:
         _check_range(what, declared)
 

@@ -17,6 +17,12 @@ undone; the column ``undoable`` tells what cannot.
 >>> plan.undo().apply()["status"].tolist()
 ['success']
 
+The answer to a question is what is written next, and with ``if_match=True`` only where nobody wrote meanwhile:
+
+>>> dim = client.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
+>>> client.plan(dim, value=40, if_match=True).frame["check"].tolist()
+['ok']
+
 Devices that sleep are written to last and are no canary (of several writes none of which is for a device that is awake,
 ``canary=0`` sends them all). They take it at their next contact, for which a write waits 3 days or more (the column
 ``expiry_seconds``) and ``apply()`` does not: such a write is ``pending``, and ``apply()`` again, days later too, tells

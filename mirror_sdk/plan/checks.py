@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from mirror_sdk.plan.wanted import Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import NO_VALUE, Value, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS
+from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import write_timestamp
 
@@ -52,6 +52,7 @@ class Check(StrEnum):
     WRONG_TYPE = "wrong_type"
     OUT_OF_RANGE = "out_of_range"
     NO_EARLIER_VALUE = "no_earlier_value"
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,8 @@ def check_all(
     devices: Mapping[str, KnownDevice],
     reasons: Mapping[str, str],
     unread: Mapping[Place, str] | None = None,
+    *,
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> list[PlannedWrite]:
     """The writes of a plan, in the order in which they are wanted.
 
@@ -153,6 +156,7 @@ def check_all(
         devices: The devices there are.
         reasons: Why a name leads nowhere.
         unread: Why a resource that was asked for its value told none.
+        new_id: Makes the async-id of each.
     """
     values: dict[tuple[str, str], list[object]] = defaultdict(list)
     for want in wants:
@@ -162,7 +166,7 @@ def check_all(
     for want in wants:
         key = want.device_id, want.path
         why = reasons.get(want.device_id, _NO_SUCH_DEVICE)
-        one = _plan(want, devices.get(want.device_id), why, values[key], is_repeated=key in seen)
+        one = _plan(want, devices.get(want.device_id), why, values[key], new_id(), is_repeated=key in seen)
         planned.append(_with_way_back(one, (unread or {}).get(key)))
         seen.add(key)
     return planned
@@ -192,19 +196,20 @@ def _is_to_be_read(want: Want, device: KnownDevice) -> bool:
     return current is None or is_over or _is_uncertain(resource)
 
 
-def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object], *, is_repeated: bool) -> PlannedWrite:
+def _plan(
+    want: Want, device: KnownDevice | None, why: str, values: list[object], async_id: str, *, is_repeated: bool
+) -> PlannedWrite:
     resource = device.resources.get(want.path) if device else None
     wanted, finding = _value_of(want)
     if finding is None:
         finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, why, resource)
     if finding is None and resource is not None and device is not None:
-        finding = _of_state(wanted, resource, device.listed)
-    current = resource and _current(resource)
+        finding = _of_state(wanted, resource, device.listed, want.if_match)
     return PlannedWrite(
-        async_id=uuid.uuid4().hex,
+        async_id=async_id,
         want=want,
         wanted=wanted,
-        before=current.value if current else NO_VALUE,
+        before=current_value(resource) if resource else NO_VALUE,
         endpoint_name=device.listed.endpoint_name if device else None,
         unit=(resource.unit or None) if resource else None,
         finding=finding or Finding(Decision.WRITE, Check.OK),
@@ -277,13 +282,15 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
     return None
 
 
-def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
+def _of_state(wanted: Value, resource: Resource, listed: Device, if_match: int | None) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
     if desired is not None and is_pending and same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
+    if if_match is not None and if_match != _revision(resource):
+        return changed_since(resource)
     if listed.state != "registered":
         return Finding(
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it all the same"
@@ -293,6 +300,17 @@ def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
     return Finding(
         Decision.WRITE, Check.OK, "the device sleeps and takes it at its next contact" if listed.queue_mode else ""
     )
+
+
+def _revision(resource: Resource) -> int | None:
+    return NEVER_WRITTEN if resource.desired is None else resource.desired.revision
+
+
+def changed_since(resource: Resource | None) -> Finding:
+    """The finding of a write that somebody else came before, or the end of an earlier one."""
+    desired = resource and resource.desired
+    told = f": {desired!r}" if desired else ""
+    return _refuse(Check.CHANGED, f"what is desired there is not what was seen any more{told}; look again")
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
@@ -314,6 +332,12 @@ def _is_uncertain(resource: Resource) -> bool:
     if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
     return not resource.is_reported_since
+
+
+def current_value(resource: Resource) -> Value:
+    """The value the resource has, as far as the mirror knows."""
+    current = _current(resource)
+    return current.value if current else NO_VALUE
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:

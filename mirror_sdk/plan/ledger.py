@@ -18,11 +18,12 @@ from mirror_sdk.errors import (
     LimitExceeded,
     MirrorError,
     NotFound,
+    PreconditionFailed,
     ServerError,
     ValueRefused,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan.checks import Check, PlannedWrite, same
+from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value, same
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -37,18 +38,12 @@ _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class Entry:
-    """One write and what became of it."""
+    """One write and what became of it; ``is_overtaken`` where another one came before it, so that it was refused."""
 
     def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
         self.planned = planned
-        want = planned.want
-        self.request: PlacedRequest | UnplacedRequest = placed or UnplacedRequest(
-            async_id=planned.async_id,
-            device_id=want.device_id,
-            path=want.path,
-            method="PUT",
-            asked=planned.wanted,
-        )
+        self.is_overtaken = False
+        self.request: PlacedRequest | UnplacedRequest = placed or self._unplaced()
 
     @property
     def status(self) -> RequestStatus:
@@ -83,6 +78,29 @@ class Entry:
         self.request = replace(request, _expectation=Expectation(request.async_id, answer))
         return True
 
+    def overtaken(self, error: PreconditionFailed, issued_at: datetime) -> None:
+        """The service refused it, because what is desired there is not what was seen any more."""
+        resource = error.resource
+        current = current_value(resource) if resource else self.planned.before
+        self.planned = replace(self.planned, before=current, finding=changed_since(resource))
+        self.is_overtaken = True
+        self.request = replace(
+            self._unplaced(),
+            issued_at=issued_at,
+            refusal=error.reason or error.type,
+            found=resource.desired.value if resource and resource.desired else None,
+        )
+
+    def _unplaced(self) -> UnplacedRequest:
+        want = self.planned.want
+        return UnplacedRequest(
+            async_id=self.planned.async_id,
+            device_id=want.device_id,
+            path=want.path,
+            method="PUT",
+            asked=self.planned.wanted,
+        )
+
     def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
         """The service refused it, or nobody knows whether it took it.
 
@@ -93,12 +111,8 @@ class Entry:
         if isinstance(self.request, PlacedRequest) and not isinstance(error, _REFUSED):
             # It was sent before: that is known, whatever became of this attempt.
             return
-        self.request = UnplacedRequest(
-            async_id=self.planned.async_id,
-            device_id=self.planned.want.device_id,
-            path=self.planned.want.path,
-            method="PUT",
-            asked=self.planned.wanted,
+        self.request = replace(
+            self._unplaced(),
             issued_at=issued_at,
             refusal=error.reason or error.type if isinstance(error, _REFUSED) else None,
             is_unknown=not isinstance(error, _REFUSED),
@@ -198,6 +212,10 @@ class Ledger:
     def settle(self, entry: Entry) -> None:
         """A write has ended, or the wait for it has."""
         self._under_way.remove(entry)
+        if entry.is_overtaken:
+            # It tells nothing of whether such a write succeeds.
+            self._replace_canary(entry)
+            return
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
             self.stop(f"the first write, to {_name(entry)}, is {entry.status.value}")
             return
@@ -205,6 +223,19 @@ class Ledger:
         if self._max_failures is not None and self._failures > self._max_failures:
             told = "1 write" if self._failures == 1 else f"{self._failures} writes"
             self.stop(f"{told} failed, and max_failures is {self._max_failures}")
+
+    def _replace_canary(self, entry: Entry) -> None:
+        """Try another one first, where one of the first was not sent at all."""
+        if entry not in self._canaries:
+            return
+        self._canaries.remove(entry)
+        unsent = next((one for one in self._todo if one.planned.is_awake and one not in self._canaries), None)
+        if unsent is not None:
+            self._todo.remove(unsent)
+            self._todo.appendleft(unsent)
+            self._canaries.append(unsent)
+        elif self._todo and not self._canaries and not self.count()[RequestStatus.SUCCESS]:
+            self.stop(f"another write came before the first one, to {_name(entry)}, and no other device is awake")
 
     def stop(self, reason: str) -> None:
         """Send no more; the first reason counts."""

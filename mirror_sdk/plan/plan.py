@@ -13,7 +13,7 @@ import pandas as pd
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._service.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
-from mirror_sdk.errors import MirrorError
+from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
 from mirror_sdk.plan.flights import Flight, Stop, first_landed, land_all, take_off, wait_or_stop
@@ -182,7 +182,11 @@ class Plan(PlanReport):
                     content_type=want.content_type,
                     expiry_seconds=own_seconds,
                     async_id=entry.planned.async_id,
+                    if_match=want.if_match,
                 )
+            except PreconditionFailed as error:
+                entry.overtaken(error, issued_at)
+                return
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return

@@ -59,7 +59,8 @@ class PlanReport(JsonForm):
         >>> [write.finding.decision.value for write in plan.planned]
         ['write', 'refuse']
         """
-        return self._planned
+        now = {entry.planned.async_id: entry.planned for entry in self._ledger.entries}
+        return [now.get(one.async_id, one) for one in self._planned]
 
     @property
     def requests(self) -> list[PlacedRequest | UnplacedRequest]:
@@ -97,7 +98,7 @@ class PlanReport(JsonForm):
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
         """
-        return plan_frame(self._planned, server=self._server)
+        return plan_frame(self.planned, server=self._server)
 
     @property
     def result(self) -> pd.DataFrame:
@@ -126,12 +127,12 @@ class PlanReport(JsonForm):
         ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
         """
         requests = {request.async_id: request for request in self.requests}
-        decisions = Counter(one.finding.decision for one in self._planned)
+        decisions = Counter(one.finding.decision for one in self.planned)
         return {
             "server": plain(self._server),
             "stopped_because": plain(self.stopped_because),
             "decisions": {plain(decision): decisions[decision] for decision in Decision},
-            "writes": [_told(one, requests.get(one.async_id)) for one in self._planned],
+            "writes": [_told(one, requests.get(one.async_id)) for one in self.planned],
         }
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -146,7 +147,7 @@ class PlanReport(JsonForm):
 
         >>> plan.save(folder / "plan.json")
         """
-        save(path, self._server, self._planned, self.requests)
+        save(path, self._server, self.planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue]]:
         """Device id, path and what was there before, for all that may be sent; what had no value is left out.
@@ -189,14 +190,14 @@ class PlanReport(JsonForm):
 
     @property
     def _to_write(self) -> list[PlannedWrite]:
-        return [one for one in self._planned if one.finding.decision is Decision.WRITE]
+        return [one for one in self.planned if one.finding.decision is Decision.WRITE]
 
     @property
     def _is_unsent(self) -> bool:
         return all(entry.status is RequestStatus.QUEUED for entry in self._ledger.entries)
 
     def _summary(self) -> str:
-        counted = Counter(one.finding.decision for one in self._planned)
+        counted = Counter(one.finding.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
         parts = [", ".join(decisions) or "nothing is wanted"]
         if self._is_unsent:

@@ -18,6 +18,7 @@ from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Fi
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
+from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, ExpirySeconds
 from mirror_sdk.wire.model import Payload, Timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -60,6 +61,8 @@ class _SavedWrite(_Saved):
     sleeps: bool = False
     expiry_seconds: ExpirySeconds = CONNECTED_EXPIRY_SECONDS
     request: _SavedRequest | None = None
+    # Nor in those of the second.
+    if_match: Revision | None = None
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
@@ -83,7 +86,7 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     server: str
     writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
@@ -103,7 +106,7 @@ def save(
     unfinished = target.with_name(f"{target.name}.unfinished")
     placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, PlacedRequest)}
     writes = [_to_saved(one, placed.get(one.async_id)) for one in planned]
-    saved = SavedPlan(version=2, server=server, writes=writes)
+    saved = SavedPlan(version=3, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
@@ -176,6 +179,7 @@ def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWri
         sleeps=planned.sleeps,
         expiry_seconds=planned.expiry_seconds,
         request=request,
+        if_match=planned.want.if_match,
     )
 
 
@@ -183,7 +187,7 @@ def _from_saved(saved: _SavedWrite) -> PlannedWrite:
     wanted = _value(saved.wanted, saved.path)
     return PlannedWrite(
         async_id=saved.async_id,
-        want=Want(saved.device_id, saved.path, wanted.python, saved.content_type),
+        want=Want(saved.device_id, saved.path, wanted.python, saved.content_type, saved.if_match),
         wanted=wanted,
         before=_value(saved.before, saved.path),
         endpoint_name=saved.endpoint_name,

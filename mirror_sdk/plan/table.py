@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.frames.columns import CATEGORY, build, fixed_category, value_columns, value_fields
+from mirror_sdk.frames.columns import build
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
+from mirror_sdk.tables.columns import CATEGORY, fixed_category, value_columns, value_fields
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -59,7 +60,8 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
         undoable        boolean              whether what was there before is known and can be written back
         ==============  ===================  ===========================================================
 
-        The last three are NA where nothing is sent.
+        The last three are NA where nothing is sent. Where ``check`` is ``changed``, somebody else wrote before this
+        write, which ``if_match`` had refused: ``current`` is what is there since.
     """
     definitions = [lookup(one.want.path) for one in planned]
     columns: dict[str, list[object]] = {

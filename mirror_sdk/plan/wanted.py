@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
+import pyarrow as pa
 
+from mirror_sdk._tables import DeviceTable, is_table, named_rows
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
+from mirror_sdk.resource import seen_revision
 from mirror_sdk.values.typed import read_typed
+from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 
 _IDS_AT_ONCE = 50
 _LONG = ("device_id", "path", "value")
 _TYPED = ("device_id", "path", "text")
+_REVISION, _STATUS = "desired_revision", "desired_status"
 _CURE = (
-    "give a table with the columns device_id, path and value (or text, for what people typed), or one with a row per"
-    " device (index device_id) and a column per path, or a list of (device, path, value); a device is an id or an"
-    " endpoint name"
+    "give a table with the columns device_id, path and value (or text, for what people typed; or value= for all rows),"
+    " or one with a row per device (index device_id) and a column per path, or a list of (device, path, value); a"
+    " device is an id or an endpoint name"
 )
+
+
+Wanted: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
+"""What is to be written: a table, or a list of (device, path, value)."""
 
 
 class Want(NamedTuple):
     """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first.
+
+    With ``if_match`` it is wanted only while the desired value has this revision.
 
     In the place of a value that could not be read from a text stands the error, which refuses it.
     """
@@ -32,26 +43,30 @@ class Want(NamedTuple):
     path: str
     value: object
     content_type: str | None = None
+    if_match: int | None = None
 
 
-def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> list[Want]:
+def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None, if_match: bool = False) -> list[Want]:
     """The single values wanted; a missing one (``NA``, ``NaN``, ``None``) is not wanted.
 
     Args:
         wanted: A table with the columns ``device_id`` or, as in the files of ``mirror plan``, ``device``, ``path``,
             ``value`` or ``text`` (what people typed), and perhaps ``content_type``; or one with the index ``device_id``
             and a column per path; or (device, path, value). Devices stand there as ids or names.
+        value: One value for all that the rows name, or a column of the table's rows, one for each.
+        path: With a value, the resource of each device that is written, in the place of the table's column.
+        if_match: Whether each is wanted only while the desired value is the one that the table has seen.
 
     Raises:
         ValueRefused: It is none of these.
     """
-    if isinstance(wanted, pd.DataFrame):
-        if not wanted.columns.is_unique:
-            twice = wanted.columns[wanted.columns.duplicated()][0]
-            raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
-        if "device_id" not in wanted:
-            wanted = wanted.rename(columns={"device": "device_id"})
-        rows = _of_table(wanted)
+    if is_table(wanted):
+        frame = _frame_of(wanted)
+        if value is not None or path is not None:
+            frame = _with_value(frame, value, path, keeps_seen=if_match)
+        rows = _of_table(frame, if_match=if_match)
+    elif value is not None or path is not None or if_match:
+        raise ValueRefused("value=, path= and if_match= go with a table; write device, path and value into the list")
     else:
         rows = [_of_tuple(row) for row in wanted]
     return [row for row in rows if not _is_missing(row.value)]
@@ -74,15 +89,64 @@ def device_chunks(wants: Iterable[Want]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _of_table(frame: pd.DataFrame) -> list[Want]:
+def _frame_of(table: DeviceTable) -> pd.DataFrame:
+    frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas()
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
+    return frame if "device_id" in frame else frame.rename(columns={"device": "device_id"})
+
+
+def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_seen: bool) -> pd.DataFrame:
+    """The resources that the rows name, each once, with the value that is wanted there."""
+    if value is None:
+        raise ValueRefused("path= goes with value=, which is written there")
+    if there := [name for name in ("value", "text") if name in frame]:
+        raise ValueRefused(f"the table has a column {there[0]}, and value= was given; give one of them")
+    if keeps_seen and path is not None:
+        raise ValueRefused("if_match=True goes without path=: the table saw the values of its own paths")
+    if isinstance(value, pd.Series) and not value.index.equals(frame.index):
+        raise ValueRefused("value= has other rows than the table; make it of the columns of the same table")
+    rows = named_rows(frame, ("device_id", "path") if path is None else ("device_id",), "wanted")
+    if path is not None:
+        rows = rows.assign(path=path)
+    if keeps_seen:
+        rows = rows.assign(**{name: frame[name].array for name in (_REVISION, _STATUS) if name in frame})
+    values: Any = value.array if isinstance(value, pd.Series) else value
+    try:
+        return rows.assign(value=values).drop_duplicates()
+    except (TypeError, ValueError) as error:
+        raise ValueRefused(f"value= is no value, and no column of values for the rows: {error}") from error
+
+
+def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     names = set(frame.columns)
     if {"value", "text"} <= names:
         raise ValueRefused(f"the table has both a column value and a column text; {_CURE}")
     if set(_LONG) <= names:
-        return _of_long(frame)
+        return _of_long(frame, if_match=if_match)
     if set(_TYPED) <= names:
-        return [want._replace(value=_read(want)) for want in _of_long(frame.rename(columns={"text": "value"}))]
+        typed = _of_long(frame.rename(columns={"text": "value"}), if_match=if_match)
+        return [want._replace(value=_read(want)) for want in typed]
+    if if_match:
+        raise _unseen()
     return _of_wide(frame)
+
+
+def _unseen() -> ValueRefused:
+    return ValueRefused(
+        f"if_match=True: the table lacks {_REVISION}, or a row for each resource; snapshot() and state_frame() tell it"
+    )
+
+
+def _seen(frame: pd.DataFrame) -> list[int]:
+    """The revisions of the desired values that the table has seen; 0 where it has seen none."""
+    if _REVISION not in frame:
+        raise _unseen()
+    revisions = frame[_REVISION]
+    if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
+        raise ValueRefused("if_match=True: the service told no revisions of desired values; write without if_match")
+    return [NEVER_WRITTEN if pd.isna(revision) else seen_revision(revision) for revision in revisions.astype(object)]
 
 
 def _read(typed: Want) -> object:
@@ -95,17 +159,19 @@ def _read(typed: Want) -> object:
         return error
 
 
-def _of_long(frame: pd.DataFrame) -> list[Want]:
+def _of_long(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     columns = [frame[name].astype(object) for name in _LONG]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
+    seen = _seen(frame) if if_match else [None] * len(frame)
     return [
         Want(
             own_id(device_id) or str(device_id),
             str(path),
             value,
             None if _is_missing(content_type) else str(content_type),
+            revision,
         )
-        for device_id, path, value, content_type in zip(*columns, types, strict=True)
+        for device_id, path, value, content_type, revision in zip(*columns, types, seen, strict=True)
     ]
 
 

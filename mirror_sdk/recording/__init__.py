@@ -23,10 +23,10 @@ Needs pandas and pyarrow, the ``frames`` extra.
 """
 
 import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
+from mirror_sdk.history.changes import CHANGES_SCHEMA
 from mirror_sdk.recording.async_recorder import AsyncRecorder
 from mirror_sdk.recording.audit import Audit, Hole
 from mirror_sdk.recording.reading import Recording, read_recording
 from mirror_sdk.recording.recorder import Recorder
-from mirror_sdk.recording.replay import CHANGES_SCHEMA
 
 __all__ = ["CHANGES_SCHEMA", "AsyncRecorder", "Audit", "Hole", "Recorder", "Recording", "read_recording"]

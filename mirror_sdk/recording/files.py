@@ -16,10 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from mirror_sdk.errors import RecordingDamaged, ValueRefused
-from mirror_sdk.frames.columns import categories_of
-from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.frames.state import REVISIONS, STATE_SCHEMA
 from mirror_sdk.recording.coverage import Span, merge, read_older_spans, read_spans, write_spans
 from mirror_sdk.recording.layout import (
     about_path,
@@ -36,6 +33,9 @@ from mirror_sdk.recording.layout import (
     state_path,
     unfinished_path,
 )
+from mirror_sdk.tables.columns import categories_of
+from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA
+from mirror_sdk.tables.state import REVISIONS, STATE_SCHEMA
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(

@@ -19,9 +19,9 @@ from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
 from mirror_sdk._service.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
-from mirror_sdk.frames.events import event_columns
 from mirror_sdk.recording import files, layout
 from mirror_sdk.recording.coverage import Span
+from mirror_sdk.tables.events import event_columns
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 _BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}

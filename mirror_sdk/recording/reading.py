@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk._arguments import Form, count, module_for
+from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import based_on, build, moment
-from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.recording import files, layout, replay
+from mirror_sdk.forms import given
+from mirror_sdk.history.request import check_stretch
+from mirror_sdk.naming import Devices
+from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.recording.selecting import Chosen, chosen, names_in
+from mirror_sdk.tables.columns import based_on, moment, to_table
+from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mirror_sdk.tables.arrow_types import ArrowTable
 
 
 class Recording:
@@ -45,12 +56,23 @@ class Recording:
     def __repr__(self) -> str:
         return f"<Recording {self.path}>"
 
-    def events(self, *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
+    @overload
+    def events(
+        self, *, raw: bool = False, tz: str | None = None, as_: Literal["pandas"] = "pandas"
+    ) -> pd.DataFrame: ...
+    @overload
+    def events(self, *, raw: bool = False, tz: str | None = None, as_: Literal["arrow"]) -> ArrowTable: ...
+    @overload
+    def events(self, *, raw: bool = False, tz: str | None = None, as_: Literal["polars"]) -> pl.DataFrame: ...
+    def events(
+        self, *, raw: bool = False, tz: str | None = None, as_: Form = "pandas"
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The events table, each event once; see :func:`mirror_sdk.frames.events_frame`.
 
         Args:
             raw: Whether the payloads stand in ``value_raw``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
@@ -61,12 +83,13 @@ class Recording:
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
+        import_whole(module_for(as_))
         held = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
         found = _audit(held)
         about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
-        return build(columns, schema, tz=tz, **about)
+        return given([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
@@ -93,15 +116,156 @@ class Recording:
         """
         RecordingFolder(self.path, self._about).close()
 
-    def as_of(self, instant: datetime, *, tz: str | None = None) -> pd.DataFrame:
+    @overload
+    def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+    @overload
+    def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+    @overload
+    def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+    def history(
+        self,
+        devices: Devices | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """What happened: a row for each thing, as :meth:`mirror_sdk.MirrorClient.history` gives it.
+
+        The columns are those of :func:`mirror_sdk.frames.history_frame`. What the log does not tell is missing: values
+        that others read, values that nobody subscribed, ends of writes, the revision of the mirror, and gaps of the
+        service itself. What this application read stands at the time of the answer, not at that of the device, and
+        ``received_at`` is of the clock here. What the recording has lost, or did not look at, is a row ``gap``; a
+        recording with ``paths`` has no registrations and nothing that was read.
+
+        Args:
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            begin: From this instant on, with its time zone; ``None`` for all that is recorded.
+            end: Up to before this instant; ``None`` for all that is recorded.
+            raw: Whether the payloads are a column too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            limit: How many rows at most, the first ones; ``None`` for all.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Returns:
+            The table. ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing.
+
+        Raises:
+            ValueRefused: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
+                occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
+
+        >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     bench.set_value("station-01", "/3303/0/5700", 22.5)
+        >>> recorder.recording.history()[["what", "value_num"]].values.tolist()
+        [['reported', 21.5], ['reported', 22.5]]
+        """
+        import_whole(module_for(as_))
+        check_stretch(begin, end)
+        most = count("limit", limit)
+        held = self._read()
+        return given(
+            *past.history(
+                held.events,
+                held.spans,
+                self._chosen(held, devices, paths),
+                begin=begin,
+                end=end,
+                limit=most,
+                raw=raw,
+                server=self._about.server,
+            ),
+            as_=as_,
+            tz=tz,
+        )
+
+    @overload
+    def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+    @overload
+    def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+    @overload
+    def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+    def as_of(
+        self,
+        instant: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The state table as it was at an instant: what was last observed by then, upon the state at the beginning.
 
         Times are those of the devices' changes (``changed_at``). The log tells nothing of desired values, so their
-        columns hold nothing, nor of values that were read without being observed.
+        columns hold nothing, nor of values that others read without their being observed.
 
         Args:
             instant: Which instant, with its time zone.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
             A state table, see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true when it is
@@ -110,7 +274,8 @@ class Recording:
             tell its time.
 
         Raises:
-            ValueRefused: The instant is naive or lies before the recording, or ``tz`` is no time zone.
+            ValueRefused: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
+                not one, or ``tz`` is no time zone.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -120,19 +285,64 @@ class Recording:
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
+        import_whole(module_for(as_))
         moment("instant", instant)
-        held = self._read()
-        history = replay.history(held.events, self._states())
+        held, history = self._replayed(devices, paths)
         complete = history.is_complete(held.spans, instant)
-        return replay.as_of(history, instant, complete=complete, server=self._about.server, tz=tz)
+        return given(*replay.as_of(history, instant, complete=complete, server=self._about.server), as_=as_, tz=tz)
 
-    def changes(self, begin: datetime, end: datetime, *, tz: str | None = None) -> pd.DataFrame:
-        """What changed between two instants: one row per resource that was observed then, with both its values.
+    @overload
+    def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["pandas"] = "pandas",
+    ) -> pd.DataFrame: ...
+    @overload
+    def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["arrow"],
+    ) -> ArrowTable: ...
+    @overload
+    def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Literal["polars"],
+    ) -> pl.DataFrame: ...
+    def changes(
+        self,
+        begin: datetime,
+        end: datetime,
+        devices: Devices | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        tz: str | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """What changed between two instants: one row per resource that was reported then, with both its values.
 
         Args:
             begin: From behind this instant on, with its time zone.
             end: Up to this instant.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
             A frame with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
@@ -150,7 +360,7 @@ class Recording:
             after_num       Float64              the number at ``end``
             after_text      string               the text at ``end``
             after_bool      boolean              the boolean at ``end``
-            observations    Int64                how many observations lie between
+            observations    Int64                how often it was reported between
             first_at        datetime64[ms, UTC]  when the first of them changed it
             last_at         datetime64[ms, UTC]  when the last of them did
             ==============  ===================  ===========================================================
@@ -159,7 +369,8 @@ class Recording:
             :meth:`as_of`.
 
         Raises:
-            ValueRefused: An instant is naive or lies before the recording, or the end lies before the beginning.
+            ValueRefused: An instant is naive or lies before the recording, the end lies before the beginning, a device
+                does not occur in it, or a pattern is not one.
 
         >>> begin = bench.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:
@@ -167,14 +378,21 @@ class Recording:
         >>> len(recorder.recording.changes(begin, bench.advance(60)))
         0
         """
-        moment("begin", begin)
-        moment("end", end)
-        if end < begin:
-            raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
+        import_whole(module_for(as_))
+        check_stretch(begin, end)
+        held, history = self._replayed(devices, paths)
+        complete = history.is_complete(held.spans, begin, end)
+        return given(*replay.changes(history, begin, end, complete=complete), as_=as_, tz=tz)
+
+    def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
+        names = {} if devices is None else names_in(held.events, self._states())
+        return chosen(names, devices, paths)
+
+    def _replayed(self, devices: Devices | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+        """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())
-        complete = history.is_complete(held.spans, begin, end)
-        return replay.changes(history, begin, end, complete=complete, tz=tz)
+        return held, history._replace(rows=self._chosen(held, devices, paths).of_frame(history.rows))
 
     def _read(self) -> _Held:
         pieces = [files.read_numbered(self.path, number) for number in files.event_numbers(self.path)]
@@ -194,7 +412,21 @@ class Recording:
         return [files.read_state(self.path, number) for number in layout.state_numbers(self.path)]
 
 
-def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
+@overload
+def read_recording(
+    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["pandas"] = "pandas"
+) -> pd.DataFrame: ...
+@overload
+def read_recording(
+    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["arrow"]
+) -> ArrowTable: ...
+@overload
+def read_recording(
+    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["polars"]
+) -> pl.DataFrame: ...
+def read_recording(
+    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Form = "pandas"
+) -> pd.DataFrame | ArrowTable | pl.DataFrame:
     """The events table of a recording; see :meth:`Recording.events`.
 
     Raises:
@@ -202,7 +434,7 @@ def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | No
         RecordingDamaged: A file is not as it was written; the message names it.
         ValueRefused: The folder holds something else, or ``tz`` is no time zone.
     """
-    return Recording(path).events(raw=raw, tz=tz)
+    return Recording(path).events(raw=raw, tz=tz, as_=as_)
 
 
 class _Held(NamedTuple):

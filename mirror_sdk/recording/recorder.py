@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pandas as pd
+import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import Line, warn
@@ -25,13 +26,13 @@ from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.steps import Steps
 from mirror_sdk.errors import MirrorError, NotSubscribedWarning, ValueRefused
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
-from mirror_sdk.frames.units import Units, units_of
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.subscribing import Subscribing
+from mirror_sdk.tables.units import Units, units_of
 from mirror_sdk.wire.entries import Batch
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
@@ -173,7 +174,7 @@ class Tape:
             # There was no device, which would tell it; so there was none before.
             about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
-        self._units = units_of(state)
+        self._units = units_of(pa.Table.from_pandas(state[["device_id", "path", "unit"]], preserve_index=False))
         self.needs_state = False
         if about["taken_at"] is not None:
             self._known_from = datetime.fromisoformat(about["taken_at"])

@@ -11,28 +11,14 @@ import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, moment, value_fields
-from mirror_sdk.frames.state import STATE_SCHEMA, parts_of
+from mirror_sdk.history.changes import COUNTED_SCHEMA, KEY, VALUES_SCHEMA, Counted, changes_parts
 from mirror_sdk.object_table import lookup
 from mirror_sdk.recording.coverage import Span, is_covered
+from mirror_sdk.tables.columns import moment, to_table
+from mirror_sdk.tables.state import STATE_SCHEMA, parts_of
+from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.model import write_timestamp
 
-CHANGES_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("label", CATEGORY),
-        pa.field("unit", CATEGORY),
-        *value_fields("before"),
-        *value_fields("after"),
-        pa.field("observations", pa.int64()),
-        pa.field("first_at", INSTANT),
-        pa.field("last_at", INSTANT),
-    ]
-)
-"""The changes table."""
-
-_KEY = ["device_id", "path"]
 _NUMBERS = ("object_id", "instance_id", "resource_id")
 _VALUE = ["reported_num", "reported_text", "reported_bool", "value_kind"]
 _OF_STATE = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
@@ -42,8 +28,8 @@ class History(NamedTuple):
     """Every value that is known with its time, and what the states tell beside it.
 
     ``rows`` has one row per value: the key, the value columns, ``reported_at``, ``known_from``, and whether it was
-    observed. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording. ``taken`` are the
-    instants of the states.
+    observed, or read. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording.
+    ``taken`` are the instants of the states.
     """
 
     rows: pd.DataFrame
@@ -59,32 +45,36 @@ class History(NamedTuple):
 def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     """The history out of stored events and the state tables of a recording."""
     frame: pd.DataFrame = events.to_pandas(integer_object_nulls=True)
-    observed = frame[(frame["event"] == EventKind.OBSERVATION.value)].rename(
+    # The answer to a read of this application brings a value too.
+    is_answer = (frame["event"] == EventKind.ASYNC_RESPONSE.value) & (frame["value_kind"] != ValueKind.NONE.value)
+    observed = frame[(frame["event"] == EventKind.OBSERVATION.value) | is_answer].rename(
         columns={"value_num": "reported_num", "value_text": "reported_text", "value_bool": "reported_bool"}
     )
     # A device may not say when its value changed; then it is when it was received.
     observed = observed.assign(reported_at=observed["changed_at"].fillna(observed["received_at"]))
     observed = observed.assign(known_from=observed["reported_at"], observed=True)
-    pieces = [observed[[*_KEY, *_VALUE, "reported_at", "known_from", "observed"]].astype(object)]
+    pieces = [observed[[*KEY, *_VALUE, "reported_at", "known_from", "observed"]].astype(object)]
     # That of an empty fleet may not tell its time.
     states = [state for state in states if state.attrs["mirror"]["taken_at"]]
     taken = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
     for state, taken_at in zip(states, taken, strict=True):
-        rows = state[[*_KEY, *_VALUE, *_OF_STATE, "reported_at"]].astype(object)
+        rows = state[[*KEY, *_VALUE, *_OF_STATE, "reported_at"]].astype(object)
         pieces.append(rows.assign(known_from=taken_at, observed=False))
     rows = pd.concat([piece for piece in pieces if len(piece)] or pieces[:1], ignore_index=True)
     for name in ("reported_at", "known_from"):
         rows[name] = pd.to_datetime(rows[name], utc=True)
     starts = taken or list(rows["known_from"])
     return History(
-        rows.reindex(columns=[*_KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"]),
+        rows.reindex(columns=[*KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"]),
         min(starts, default=None),
         taken,
     )
 
 
-def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz: str | None) -> pd.DataFrame:
-    """The state table at an instant.
+def as_of(
+    known: History, instant: datetime, *, complete: bool, server: str
+) -> tuple[list[pa.Table], dict[str, object]]:
+    """The state table at an instant, and what it is based on.
 
     Raises:
         ValueRefused: The instant lies before the recording.
@@ -96,42 +86,29 @@ def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz:
     columns |= {name: [one[place] for one in parts] for place, name in enumerate(_NUMBERS)}
     columns |= {name: _told_or_declared(latest[name], paths, name) for name in ("label", "unit")}
     columns |= {name: [None] * len(latest) for name in STATE_SCHEMA.names if name not in columns}
-    return build(
-        columns,
-        STATE_SCHEMA,
-        tz=tz,
-        taken_at=moment("instant", instant),
-        devices=int(latest["device_id"].nunique()),
-        complete=complete,
-        server=server,
-    )
+    about: dict[str, object] = {
+        "taken_at": moment("instant", instant),
+        "devices": int(latest["device_id"].nunique()),
+        "complete": complete,
+        "server": server,
+    }
+    return [to_table(columns, STATE_SCHEMA)], about
 
 
-def changes(known: History, begin: datetime, end: datetime, *, complete: bool, tz: str | None) -> pd.DataFrame:
-    """The changes table: one row per resource that was observed after ``begin`` and up to ``end``.
+def changes(
+    known: History, begin: datetime, end: datetime, *, complete: bool
+) -> tuple[list[pa.Table], dict[str, object]]:
+    """The changes table, one row per resource that was observed after ``begin`` and up to ``end``, and its basis.
 
     Raises:
         ValueRefused: ``begin`` lies before the recording.
     """
-    before, after = _latest(known, begin).set_index(_KEY), _latest(known, end).set_index(_KEY)
+    before, after = _latest(known, begin), _latest(known, end)
     rows = known.rows
     between = rows[rows["observed"].astype(bool) & (rows["reported_at"] > begin) & (rows["reported_at"] <= end)]
-    counted = between.groupby(_KEY, sort=False)["reported_at"].agg(["count", "min", "max"])
-    columns: dict[str, list[object]] = {
-        "device_id": [device_id for device_id, _ in counted.index],
-        "path": [path for _, path in counted.index],
-        "observations": counted["count"].tolist(),
-        "first_at": _plain(counted["min"]),
-        "last_at": _plain(counted["max"]),
-    }
-    for kind in ("num", "text", "bool"):
-        columns[f"before_{kind}"] = _plain(before[f"reported_{kind}"].reindex(counted.index))
-        columns[f"after_{kind}"] = _plain(after[f"reported_{kind}"].reindex(counted.index))
-    paths = [str(path) for _, path in counted.index]
-    columns |= {name: _told_or_declared(after[name].reindex(counted.index), paths, name) for name in ("label", "unit")}
-    return build(
-        columns, CHANGES_SCHEMA, tz=tz, begin=moment("begin", begin), end=moment("end", end), complete=complete
-    )
+    counted = between.groupby(KEY)["reported_at"].agg(observations="count", first_at="min", last_at="max")
+    counts = Counted(_table(counted.reset_index(), COUNTED_SCHEMA), complete)
+    return changes_parts(counts, _table(before, VALUES_SCHEMA), _table(after, VALUES_SCHEMA), begin, end)
 
 
 def _latest(known: History, instant: datetime) -> pd.DataFrame:
@@ -142,11 +119,11 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
     rows = known.rows[known.rows["known_from"] <= instant]
     # Within one instant the entries of the log follow the state they began from, in their order.
     ordered = rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
-    latest = ordered.drop_duplicates(_KEY, keep="last").set_index(_KEY)
+    latest = ordered.drop_duplicates(KEY, keep="last").set_index(KEY)
     # Names and the like stand in the states alone, and hold until the next one.
-    told = rows[~rows["observed"].astype(bool)].drop_duplicates(_KEY, keep="last").set_index(_KEY)
+    told = rows[~rows["observed"].astype(bool)].drop_duplicates(KEY, keep="last").set_index(KEY)
     latest[_OF_STATE] = told[_OF_STATE].reindex(latest.index)
-    appeared = rows.drop_duplicates(_KEY).set_index(_KEY).index
+    appeared = rows.drop_duplicates(KEY).set_index(KEY).index
     latest = latest.reindex(appeared)
     by_observation = latest["observed"].astype(bool)
     latest["fresh_until"] = latest["fresh_until"].mask(by_observation)
@@ -156,6 +133,10 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
 def _told_or_declared(told: pd.Series, paths: Sequence[str], name: str) -> list[object]:
     """Labels or units: as the device has them, else as they are declared."""
     return [one or getattr(lookup(path), name, None) or None for one, path in zip(_plain(told), paths, strict=True)]
+
+
+def _table(rows: pd.DataFrame, schema: pa.Schema) -> pa.Table:
+    return to_table({name: _plain(rows[name]) for name in schema.names}, schema)
 
 
 def _plain(column: pd.Series) -> list[object]:

@@ -22,4 +22,4 @@ decompression (2 GiB; an argument of the client, ``--max-snapshot-bytes`` of ``m
 error, never a table. Without a ``timeout`` of its own a snapshot may take the client's for each 64 KiB.
 """
 
-import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
+import mirror_sdk.tables  # noqa: F401 - first, as it says what to install where pyarrow is missing

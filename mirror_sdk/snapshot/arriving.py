@@ -1,4 +1,4 @@
-"""The bytes of a snapshot as they arrive: bounded after every decompression, before anything is made of them.
+"""The bytes of a snapshot or a history as they arrive, bounded after decompression before anything is made of them.
 
 What a few bytes decompress to is said in what arrives, and may be anything: in a header of the answer, in front of a
 buffer within an Arrow message. So each is looked at first. Source: wire.md 7.
@@ -7,14 +7,22 @@ buffer within an Arrow message. So each is looked at first. Source: wire.md 7.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
-from mirror_sdk.errors import UnexpectedAnswer
+import pyarrow as pa
+from pydantic import ValidationError
+
+from mirror_sdk._service.operation import first_fault
+from mirror_sdk._visible import visible_line
+from mirror_sdk.errors import MirrorError, UnexpectedAnswer
 
 MOST_BYTES_AT_ONCE = 128 * 1024 * 1024
 """The most bytes of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
 
+_FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError)
+"""What Arrow, pandas and Python say of what they cannot read."""
 _CONTINUATION = b"\xff\xff\xff\xff"
 _VERSION, _KIND, _CONTENT, _BODY_BYTES = range(4)
 _FIFTH_VERSION = 4
@@ -27,15 +35,33 @@ _NOT_COMPRESSED = -1
 
 
 class Bounded:
-    """Counts what a snapshot has after decompression.
+    """Counts what arrives after decompression.
 
     Args:
         most_bytes: How much it may have in all.
+        what: What arrives, in a word.
+        cure: What to do where it is too much, but for a larger limit.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, what: str = "snapshot", cure: str = "if the fleet is so large,") -> None:
         self.most_bytes = most_bytes
+        self.what = what
+        self._cure = cure
         self._left = most_bytes
+
+    def not_as_agreed(self, fault: object) -> UnexpectedAnswer:
+        """The error that what arrived is not what the interface says."""
+        return UnexpectedAnswer(f"the {self.what} is not what the interface says: {visible_line(str(fault))}")
+
+    @contextmanager
+    def as_unexpected(self) -> Iterator[None]:
+        """Whatever cannot be made of what arrived is told as what it is: not what the interface says."""
+        try:
+            yield
+        except MirrorError:
+            raise
+        except _FAULTS as exc:
+            raise self.not_as_agreed(first_fault(exc) if isinstance(exc, ValidationError) else exc) from exc
 
     @property
     def most_at_once(self) -> int:
@@ -50,7 +76,8 @@ class Bounded:
         """
         if byte_count > MOST_BYTES_AT_ONCE:
             raise UnexpectedAnswer(
-                f"a part of the snapshot has {byte_count} bytes after decompression; {MOST_BYTES_AT_ONCE} is the limit"
+                f"a part of the {self.what} has {byte_count} bytes after decompression; {MOST_BYTES_AT_ONCE} is the"
+                " limit"
             )
         self.require(byte_count)
         self._left -= byte_count
@@ -63,8 +90,8 @@ class Bounded:
         """
         if byte_count > self._left:
             raise UnexpectedAnswer(
-                f"the snapshot has more than max_snapshot_bytes={self.most_bytes} after decompression; if the fleet"
-                " is so large, give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
+                f"the {self.what} has more than max_snapshot_bytes={self.most_bytes} after decompression; {self._cure}"
+                " give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
             )
 
 
@@ -113,14 +140,15 @@ class Messages:
         return taken
 
     def close(self) -> None:
-        """Nothing: the answer is its reader's to close."""
+        """Let go of what is read, which else is for a collection to find; the answer is its reader's to close."""
+        self._parts.close()
 
     def _some(self, size: int) -> bytes:
         part = self._rest or next(self._parts, b"")
         self._rest = part[size:]
         return part[:size]
 
-    def _all_parts(self) -> Iterator[bytes]:
+    def _all_parts(self) -> Generator[bytes]:
         """The parts of each message: its mark, the size of its head, its head and its body."""
         while head_size := self._exactly(4):
             if head_size == _CONTINUATION:
@@ -135,20 +163,24 @@ class Messages:
             try:
                 yield self._body_of(head)
             except struct.error:
-                raise UnexpectedAnswer("the snapshot is not what the interface says: a message is damaged") from None
+                raise self._bounded.not_as_agreed("a message is damaged") from None
 
     def _body_of(self, head: bytes) -> bytes:
         message = _table(head, 0)
         if _number("<h", head, message, _VERSION) != _FIFTH_VERSION:
-            raise UnexpectedAnswer("the snapshot is not what the interface says: another version of Arrow's format")
+            raise self._bounded.not_as_agreed("another version of Arrow's format")
         body = self._exactly(_number("<q", head, message, _BODY_BYTES))
         if (records := _records(head, message)) is not None:
-            self._bounded.count(_decompressed_size(head, records, body))
+            try:
+                size = _decompressed_size(head, records, body)
+            except ValueError as exc:
+                raise self._bounded.not_as_agreed(exc) from None
+            self._bounded.count(size)
         return body
 
     def _exactly(self, size: int) -> bytes:
         if not size >= 0:
-            raise UnexpectedAnswer(f"the snapshot is not what the interface says: a message of {size} bytes")
+            raise self._bounded.not_as_agreed(f"a message of {size} bytes")
         self._bounded.count(size)
         found = self._body.read(size)
         self.is_cut = self.is_cut or len(found) < size
@@ -169,7 +201,7 @@ def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
             (told,) = _SIZE.unpack_from(body, begin)
             size += 0 if told == _NOT_COMPRESSED else told
             if told < _NOT_COMPRESSED:
-                raise UnexpectedAnswer(f"the snapshot is not what the interface says: a buffer of {told} bytes")
+                raise ValueError(f"a buffer of {told} bytes")
     return size
 
 

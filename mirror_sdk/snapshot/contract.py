@@ -21,7 +21,8 @@ _MOST_FLAGS = 64 * 1024 * 1024
 _NOT_ASKED = "devices that have not changed, which nobody asked for"
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
 """The first millisecond of the year 1 and the last one of the year 9999, since 1970."""
-_LAST_REVISION = 2**63 - 1
+LAST_REVISION = 2**63 - 1
+"""The largest number of a change of the mirror."""
 
 COLUMNS = pa.schema(
     [
@@ -102,8 +103,53 @@ def require_columns(schema: pa.Schema) -> None:
             raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
 
 
-def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool) -> pa.RecordBatch:
-    """The columns of a batch that are read.
+def require_paths(paths: Iterable[str]) -> None:
+    """Make sure that these are resource paths.
+
+    Raises:
+        NotAsAgreed: One is none.
+    """
+    for path in paths:
+        try:
+            parse_path(path)
+        except ValueError as exc:
+            raise NotAsAgreed(str(exc)) from None
+
+
+def require_all(name: str, column: pa.Array) -> None:
+    """Make sure that nothing is missing.
+
+    Raises:
+        NotAsAgreed: Something is.
+    """
+    if column.null_count:
+        raise NotAsAgreed(f"{column.null_count} of {name} are missing")
+
+
+def require_instants(name: str, column: pa.Array) -> None:
+    """Make sure that these are instants of the years 1 to 9999.
+
+    Raises:
+        NotAsAgreed: One is none.
+    """
+    require_between(name, column.cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+
+
+def require_between(name: str, column: pa.Array, lowest: int | None, highest: int | None) -> None:
+    """Make sure that numbers lie within bounds, which belong to them; ``None`` is none.
+
+    Raises:
+        NotAsAgreed: One does not.
+    """
+    found = pc.min_max(column).as_py()
+    if found["min"] is None:
+        return
+    if (lowest is not None and found["min"] < lowest) or (highest is not None and found["max"] > highest):
+        raise NotAsAgreed(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
+
+
+def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> pa.RecordBatch:
+    """The columns of a batch that are read; of the past it may not be known what was subscribed.
 
     Raises:
         NotAsAgreed: Something in it contradicts itself, or is missing.
@@ -114,12 +160,12 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool) -> pa.RecordBatch:
         # Of what is empty the validation leaves out the offsets.
         return pa.RecordBatch.from_pylist([], schema=COLUMNS)
     batch = batch.select(COLUMNS.names)
-    _require_all("device_id", batch.column("device_id"))
+    require_all("device_id", batch.column("device_id"))
     lists = batch.column("resources")
     if lists.null_count and not may_be_unchanged:
         raise NotAsAgreed(_NOT_ASKED)
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    _check_resources(lists.flatten(), counts)
+    _check_resources(lists.flatten(), counts, is_past=is_past)
     _check_desired(batch.column("desired"), counts)
     return batch
 
@@ -135,59 +181,48 @@ def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool
             raise NotAsAgreed(_NOT_ASKED)
         return
     paths = {resource.resource_path for resource in entry.resources}
-    _require_paths(paths)
+    require_paths(paths)
     if len(paths) != len(entry.resources):
         raise NotAsAgreed("a resource of a device stands there twice")
 
 
-def _check_resources(resources: pa.StructArray, counts: np.ndarray) -> None:
+def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: bool) -> None:
     path = resources.field("path")
-    for name, column in (("resources", resources), ("path", path), ("subscribed", resources.field("subscribed"))):
-        _require_all(name, column)
+    for name, column in (("resources", resources), ("path", path)):
+        require_all(name, column)
+    if not is_past:
+        require_all("subscribed", resources.field("subscribed"))
     words = path.dictionary
-    _require_all("path", words)
+    require_all("path", words)
     if len(words.unique()) != len(words):
         raise NotAsAgreed("a path stands in the dictionary twice")
-    _require_paths(words.to_pylist())
+    require_paths(words.to_pylist())
     devices = np.repeat(np.arange(len(counts)), counts)
     _require_once("a resource of a device", devices * len(words) + path.indices.to_numpy())
     for name in ("reported_at", "reported_expires_at"):
-        _require_between(name, resources.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+        require_instants(name, resources.field(name))
     _check_revision("reported_revision", resources)
 
 
 def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     desired = lists.flatten()
     resource = desired.field("resource")
-    _require_all("desired", desired)
-    _require_all("resource", resource)
+    require_all("desired", desired)
+    require_all("resource", resource)
     own = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     places = resource.to_numpy().astype(np.int64)
     if ((places < 0) | (places >= np.repeat(counts, own))).any():
         raise NotAsAgreed("a desired value of a resource that is not there")
     _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + places)
-    _require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
+    require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
     for name in ("desired_at", "requested_at"):
-        _require_between(name, desired.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+        require_instants(name, desired.field(name))
     _check_revision("desired_revision", desired)
 
 
 def _check_revision(name: str, struct: pa.StructArray) -> None:
     if struct.type.get_field_index(name) >= 0:
-        _require_between(name, struct.field(name), 0, _LAST_REVISION)
-
-
-def _require_paths(paths: Iterable[str]) -> None:
-    for path in paths:
-        try:
-            parse_path(path)
-        except ValueError as exc:
-            raise NotAsAgreed(str(exc)) from None
-
-
-def _require_all(name: str, column: pa.Array) -> None:
-    if column.null_count:
-        raise NotAsAgreed(f"{column.null_count} of {name} are missing")
+        require_between(name, struct.field(name), 0, LAST_REVISION)
 
 
 def _require_once(what: str, keys: np.ndarray) -> None:
@@ -202,12 +237,6 @@ def _require_once(what: str, keys: np.ndarray) -> None:
         count = len(np.unique(keys))
     if count != len(keys):
         raise NotAsAgreed(f"{what} stands there twice")
-
-
-def _require_between(name: str, column: pa.Array, lowest: int, highest: int) -> None:
-    found = pc.min_max(column).as_py()
-    if found["min"] is not None and not lowest <= found["min"] <= found["max"] <= highest:
-        raise NotAsAgreed(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
 
 
 def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:

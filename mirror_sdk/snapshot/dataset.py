@@ -13,20 +13,23 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from mirror_sdk._service.operation import first_fault
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import INSTANT, to_frame
-from mirror_sdk.frames.device_batches import joined, recoded
+from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
+from mirror_sdk.tables.columns import INSTANT
+from mirror_sdk.tables.device_batches import joined, recoded
 from mirror_sdk.wire.model import JsonForm, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LIST = "_snapshot.json"
 _FIRST = "part-00000.parquet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import islice
@@ -11,22 +11,29 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Discriminator, TypeAdapter, ValidationError
+from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._caller import warn
 from mirror_sdk._service.answer_body import announced_bytes
-from mirror_sdk._service.operation import content_type, elsewhere, first_fault
+from mirror_sdk._service.operation import content_type, elsewhere
 from mirror_sdk._service.operations import require_asked
-from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
-from mirror_sdk.frames.device_batches import joined, state_of_batch
-from mirror_sdk.frames.state import DeviceRows, StateRows, state_table
+from mirror_sdk.errors import (
+    APIError,
+    BeforeHistory,
+    ConnectionFailed,
+    NoHistory,
+    SnapshotWarning,
+    UnexpectedAnswer,
+)
 from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.tables.device_batches import joined, state_of_batch
+from mirror_sdk.tables.state import DeviceRows, StateRows, state_table
 from mirror_sdk.wire import device_object as wire_object
+from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import matches_any
 from mirror_sdk.wire.routes import TOTAL_HEADER
@@ -40,8 +47,6 @@ _ENTRY: TypeAdapter[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd] = 
 _LABEL = "devices"
 """What a progress bar counts."""
 _LONGEST_TOTAL = 18
-_FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError)
-"""What Arrow, pandas and Python say of what they cannot read."""
 _GOES_ON = "the snapshot goes on after its end"
 
 
@@ -133,14 +138,15 @@ def read_snapshot(
     # To the very end, so that the connection can be used again.
     if body.read(1):
         raise UnexpectedAnswer(_GOES_ON)
-    if request.revision is not None and end.revision < request.revision:
+    if request.revision is not None and (end.revision is None or end.revision < request.revision):
         raise UnexpectedAnswer(
             f"asked for what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
         )
+    _require_instant(request, end)
     for told in (end.device_count, total):
         if told is not None and told != read.arrived:
             raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {told}")
-    with _as_unexpected():
+    with bounded.as_unexpected():
         taken_at = write_timestamp(end.taken_at)
     return Taken(
         taken_at=taken_at,
@@ -152,22 +158,19 @@ def read_snapshot(
     )
 
 
+def _require_instant(request: SnapshotRequest, end: SnapshotEnd) -> None:
+    """Make sure that a snapshot of the past is one: its end tells the instant, and no revision to go on from."""
+    if request.as_of is not None and end.revision is not None:
+        raise UnexpectedAnswer(
+            "asked for the state at an instant of the past, and the snapshot is of the present: this service is of a"
+            " version without a history"
+        )
+
+
 def _read_total(headers: Mapping[str, str]) -> int | None:
     """How many devices were announced."""
     total = headers.get(TOTAL_HEADER, "")
     return int(total) if total.isdecimal() and len(total) <= _LONGEST_TOTAL else None
-
-
-@contextmanager
-def _as_unexpected() -> Iterator[None]:
-    """Whatever cannot be made of what arrived is told as what it is: not what the interface says."""
-    try:
-        yield
-    except MirrorError:
-        raise
-    except _FAULTS as exc:
-        fault = first_fault(exc) if isinstance(exc, ValidationError) else exc
-        raise UnexpectedAnswer(f"the snapshot is not what the interface says: {visible_line(str(fault))}") from exc
 
 
 def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
@@ -187,7 +190,7 @@ def _arrow_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Par
     """Each batch, and the end."""
     messages = Messages(body, bounded)
     try:
-        with _as_unexpected(), pa.ipc.open_stream(messages) as stream:
+        with bounded.as_unexpected(), closing(messages), pa.ipc.open_stream(messages) as stream:
             require_columns(stream.schema)
             while (found := _next_batch(stream)) is not None:
                 batch, metadata = found
@@ -208,7 +211,7 @@ def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Map
 
 
 def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
-    batch = checked(batch, may_be_unchanged=read.request.revision is not None)
+    batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
     count = batch.num_rows
     read.follow(batch.column("device_id").to_pylist(), batch.column("endpoint_name").to_pylist())
     read.require_paths(_paths_of(batch))
@@ -237,7 +240,7 @@ def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Pa
     """The devices of some lines each, and the end."""
     lines = Lines(body, bounded)
     each_line, end = iter(lines), None
-    with _as_unexpected():
+    with bounded.as_unexpected():
         while some := list(islice(each_line, _LINES_AT_A_TIME)):
             *entries, last = map(_ENTRY.validate_json, some)
             if end or any(isinstance(entry, SnapshotEnd) for entry in entries):
@@ -263,21 +266,31 @@ def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unchan
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
-    return _Part(len(entries), state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0])
+    table = state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0]
+    return _Part(len(entries), table if read.request.as_of is None else _without_subscribed(table))
+
+
+def _without_subscribed(table: pa.Table) -> pa.Table:
+    """A state table of the past, of which it is not known what was subscribed; a resource says yes or no."""
+    place = table.schema.get_field_index("subscribed")
+    return table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.bool_()))
 
 
 _FORMS = {ARROW: _arrow_parts, NDJSON: _ndjson_parts}
 """Who reads which content type."""
 
 
-def next_form(form: str, error: APIError) -> str | None:
+def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | None:
     """What to ask for after a refusal; ``None`` where the service has no snapshots at all.
 
     Raises:
         APIError: The refusal itself, where asking for something else would not help.
+        NoHistory: An instant of the past was asked for, and the service knows nothing of that.
     """
     if error.status == 406 and form == ARROW:
         return NDJSON
+    if request.as_of is not None:
+        raise of_older_service(error) from error
     if error.status in {404, 405}:
         warn(
             f"this service has no snapshots ({error.status}), so devices are read one by one: the table is not of one"
@@ -286,6 +299,16 @@ def next_form(form: str, error: APIError) -> str | None:
         )
         return None
     raise error
+
+
+def of_older_service(refusal: APIError) -> APIError:
+    """What a refusal means where the service may be of a version that knows nothing of a history."""
+    # One that knows what is meant says why.
+    is_strange = refusal.status in {404, 405} or any(field.name == "as_of" for field in refusal.fields)
+    if isinstance(refusal, NoHistory | BeforeHistory) or refusal.reason is not None or not is_strange:
+        return refusal
+    message = "this service is of a version without a history; a recording (client.record) keeps one from now on"
+    return NoHistory(refusal.status, ErrorBody(code=refusal.status, type=refusal.type, message=message))
 
 
 class OneByOne:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from mirror_sdk._service.operation import Answer, Operation, read_json
 from mirror_sdk._service.operations import nothing
@@ -11,6 +12,7 @@ from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.wire import routes
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.snapshot import ARROW, Compression, DeviceRanges
 
 
@@ -25,6 +27,7 @@ class SnapshotRequest:
         tz: Time zone of the time columns.
         compression: How an Arrow stream is compressed; ``None`` goes by whether the service is on this machine.
         revision: That of the table there is, where only what has changed since is wanted.
+        as_of: The instant of the past that is to be shown; ``None`` for the present.
         max_retries: How often it may be sent again while the service is busy or out of reach; ``None`` goes by the
             client.
     """
@@ -35,6 +38,7 @@ class SnapshotRequest:
     tz: str | None = None
     compression: Compression | None = None
     revision: int | None = None
+    as_of: datetime | None = None
     max_retries: int | None = None
 
     def operation(self, form: str) -> Operation[None]:
@@ -50,6 +54,8 @@ class SnapshotRequest:
             headers["Accept-Encoding"] = "identity"
         if self.revision is not None:
             params["changed_after"] = self.revision
+        if self.as_of is not None:
+            params["as_of"] = write_timestamp(self.as_of)
         return Operation("GET", routes.SNAPSHOT, nothing, params=params, headers=headers, max_retries=self.max_retries)
 
 

@@ -10,26 +10,24 @@ import pyarrow.compute as pc
 
 from mirror_sdk._caller import warn
 from mirror_sdk.errors import APIError, SnapshotWarning, ValueRefused
-from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.frames.device_batches import joined, recoded, taken_apart
-from mirror_sdk.frames.state import REVISIONS
+from mirror_sdk.forms import given
 from mirror_sdk.snapshot.reading import Taken
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.tables.device_batches import joined, recoded
+from mirror_sdk.tables.state import REVISIONS
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def snapshot_frame(request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
-    """The state table of what was taken; the tables of its rows are used up by this, and the list is empty then.
-
-    Raises:
-        ValueRefused: ``tz`` is no time zone.
-    """
+def snapshot_parts(
+    request: SnapshotRequest, taken: Taken, tables: list[pa.Table]
+) -> tuple[list[pa.Table], dict[str, object]]:
+    """The parts of the state table of what was taken, at least one, and what it is based on."""
     about = basis(request, taken, sum(table.num_rows for table in tables))
-    return frame_of(taken_apart(tables, raw=request.raw), about, tz=request.tz)
+    return tables or [joined([], raw=request.raw)], about
 
 
 def basis(request: SnapshotRequest, taken: Taken, rows: int) -> dict[str, object]:
@@ -39,7 +37,7 @@ def basis(request: SnapshotRequest, taken: Taken, rows: int) -> dict[str, object
         "devices": taken.device_count,
         "complete": True,
         "server": request.server,
-        "one_instant": taken.revision is not None,
+        "one_instant": taken.revision is not None or request.as_of is not None,
         "seq": taken.seq,
         "revision": taken.revision,
         "rows": rows,
@@ -108,7 +106,8 @@ def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table
     Raises:
         ValueRefused: ``tz`` is no time zone.
     """
-    return snapshot_frame(request, taken, _merged(frame, request, taken, tables))
+    parts, about = snapshot_parts(request, taken, _merged(frame, request, taken, tables))
+    return given(parts, about, as_="pandas", tz=request.tz)
 
 
 def _merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:

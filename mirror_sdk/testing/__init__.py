@@ -24,6 +24,17 @@ that has a ``mirror``, ``clock``, ``fleet`` or ``faults`` of its own keeps it, a
 of ours depends on a short one, and nothing is loaded before one is asked for. To have all of them work on a mirror that
 is made otherwise, override ``mirror_in_process``.
 
+A test of what a program makes of a service needs none where there is a cassette of it (:mod:`mirror_sdk.cassette`)::
+
+    @pytest.mark.mirror_cassette("cassettes/fleet.zip")
+    def test_the_report(mirror_cassette):
+        assert make_report(mirror_cassette).rows == 12
+
+``mirror_cassette`` is a client. The first time it is one of ``API_HOST`` and ``API_KEY``, and what the service says is
+recorded, unless the test fails; each time after that no service is asked. ``--mirror-cassettes=record`` records anew,
+``replay`` is for places without a service, ``none`` asks the service. ``mirror_cassette_file`` is the path alone, for
+``AsyncMirrorClient.from_cassette``.
+
 The package also has tests of the interface itself, which any server can be held against, best with a key of their own::
 
     pytest --mirror-url=http://127.0.0.1:8080 --mirror-key=ak_...

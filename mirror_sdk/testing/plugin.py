@@ -7,13 +7,14 @@ short names stand for them, and nothing depends on those, so that a project may 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
+    from mirror_sdk._client import MirrorClient
     from mirror_sdk.testing.clock import Clock
     from mirror_sdk.testing.device import FleetDevice
     from mirror_sdk.testing.faults import Faults
@@ -51,10 +52,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Device that the conformance tests may read. Without it they add a simulated one, or take the first"
         " registered one of the directory.",
     )
+    group.addoption(
+        "--mirror-cassettes",
+        metavar="MODE",
+        choices=["once", "replay", "record", "none"],
+        default="once",
+        help="Whether tests with the marker mirror_cassette play their cassettes (replay), record them anew (record),"
+        " play those that are there and record the others (once), or ask the service (none). Recording takes API_HOST"
+        " and API_KEY of the environment.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the conformance tests where a server is named and no tests are."""
+    """Name the marker, and take the conformance tests where a server is named and no tests are."""
+    config.addinivalue_line(
+        "markers",
+        "mirror_cassette(file): the cassette of the fixtures mirror_cassette and mirror_cassette_file; a relative path"
+        " is one from the folder of the test",
+    )
     if config.getoption("--mirror-url") and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = sorted(str(path) for path in _CONFORMANCE.glob("test_*.py"))
 
@@ -109,3 +124,42 @@ def fleet(mirror_fleet: AddFleet) -> AddFleet:
 def faults(mirror_faults: Faults) -> Faults:
     """Short for ``mirror_faults``; a project may have another one."""
     return mirror_faults
+
+
+@pytest.fixture
+def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
+    """The cassette that the test's marker names."""
+    marker = request.node.get_closest_marker("mirror_cassette")
+    if marker is None or len(marker.args) != 1:
+        raise pytest.UsageError('the test needs the name of its cassette: @pytest.mark.mirror_cassette("name.zip")')
+    file: Path = request.path.parent / marker.args[0]
+    return file
+
+
+@pytest.fixture
+def mirror_cassette(mirror_cassette_file: Path, request: pytest.FixtureRequest) -> Iterator[MirrorClient]:
+    """A client that is answered by the test's cassette, without a service; recorded where that is not there yet.
+
+    A recording of a test that fails is not kept.
+    """
+    from mirror_sdk._client import MirrorClient
+
+    mode = request.config.getoption("--mirror-cassettes")
+    client = MirrorClient.from_cassette(mirror_cassette_file, mode=mode)
+    yield client
+    has_failed = request.node.stash.get(_FAILED, False)
+    client._end(is_kept=not has_failed)
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep whether a test failed, for what ends after it."""
+    report = yield
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report

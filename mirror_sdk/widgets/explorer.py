@@ -8,6 +8,8 @@ import ipywidgets as widgets
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._tables import DeviceTable, is_table
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
@@ -48,7 +50,7 @@ class Explorer(MirrorWidget):
 
     Args:
         client: The mirror.
-        device: Which device to show first: the device, its id or its endpoint name.
+        device: Which device to show first: the device, its id or its endpoint name, or a table whose rows name one.
         stale_after_seconds: What silence of a resource is never too long; see :class:`FleetMap`.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
@@ -62,7 +64,7 @@ class Explorer(MirrorWidget):
         AmbiguousName: Several devices have this name.
         TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
         UnknownDevice: No device has this name.
-        ValueError: ``stale_after_seconds`` is not above 0.
+        ValueError: ``stale_after_seconds`` is not above 0, or a table does not name one device.
 
     >>> with Explorer(client, light, live=False) as explorer:
     ...     explorer.model.title
@@ -72,7 +74,7 @@ class Explorer(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        device: DeviceLike | None = None,
+        device: DeviceLike | DeviceTable | None = None,
         *,
         stale_after_seconds: float | None = None,
         live: bool = True,
@@ -124,7 +126,7 @@ class Explorer(MirrorWidget):
         """
         self.resources.selected = list(paths)
 
-    def choose(self, device: DeviceLike) -> None:
+    def choose(self, device: DeviceLike | DeviceTable) -> None:
         """Show this device, given by itself, its id or its endpoint name.
 
         >>> explorer = Explorer(client, light, live=False)
@@ -177,9 +179,13 @@ class Explorer(MirrorWidget):
         """What it shows, as plain HTML."""
         return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
-    def _id_of(self, device: DeviceLike) -> str:
-        (device_id,) = self.client._ids_of_all([device])
-        return device_id
+    def _id_of(self, device: DeviceLike | DeviceTable) -> str:
+        found = self.client._ids_of_all(device if is_table(device) else [device])
+        if len(found) != 1:
+            raise ValueRefused(
+                f"device: the table names {len(found)} devices, and one is shown; choose one of its rows"
+            )
+        return found[0]
 
     def _left(self) -> widgets.Widget:
         self.count_view = widgets.HTML()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike
+from mirror_sdk.naming import DeviceLike, Devices
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
@@ -126,8 +126,8 @@ class FleetMap(MirrorWidget):
         with self._live.lock:
             return self.model.frame(self.grid.selected)
 
-    def select(self, devices: Sequence[DeviceLike]) -> None:
-        """Select these devices and no others; each is given by itself, its id or its endpoint name.
+    def select(self, devices: Devices) -> None:
+        """Select these devices and no others; each is given by itself, its id or its endpoint name, or all by a table.
 
         Raises:
             AmbiguousName: Several devices have one of the names.

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._tables import device_ids, is_table
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike, known_id
+from mirror_sdk.naming import Devices, known_id
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.feed import feed_of
@@ -57,9 +58,10 @@ _FIELD = {"width": "340px", "flex": "0 0 auto"}
 class EventWatcher(MirrorWidget):
     """The events of chosen resources as lines over time and as a table; as a frame, in a file, or recorded.
 
-    It opens with what was: the events of a recording, where one is given, and what the notification log still has, a
-    day as a rule; ``received`` of these is when they were read. What comes follows, without a hole and each event once.
-    Changing what is chosen filters what is shown as well, and reads the log again.
+    It opens with what was: what the notification log still has, a day as a rule; before that the events of a recording,
+    where one is given, else a day of the history that the service keeps. ``received`` of what stood in the log is when
+    it was read. What comes follows, without a hole and each event once. Changing what is chosen filters what is shown
+    as well, and reads it again.
 
     The plot has an axis for each unit: the one the device names (resource 5701), else that of the object table. A line
     is broken where the log tells of a loss, where its device left, and where it was silent for more than ten times its
@@ -71,7 +73,7 @@ class EventWatcher(MirrorWidget):
 
     Args:
         client: The mirror.
-        devices: Devices, their ids or endpoint names; ``None`` takes all.
+        devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` takes all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
         recording: A recording to begin with, or its folder.
         events_kept: How many events are kept at most, of the recording and of the log each.
@@ -92,7 +94,7 @@ class EventWatcher(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        devices: Collection[DeviceLike] | None = None,
+        devices: Devices | None = None,
         paths: Collection[str] | None = None,
         *,
         recording: str | os.PathLike[str] | Recording | None = None,
@@ -102,6 +104,7 @@ class EventWatcher(MirrorWidget):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
+        devices = device_ids(devices, "devices") if is_table(devices) else devices
         given = () if devices is None or isinstance(devices, str) else devices
         # A name stays one: the device that has it may come later.
         chosen = [known_id("each of devices", one) or str(one) for one in given]

@@ -74,10 +74,13 @@ class Desired(WireModel):
 
 
 class ResourceState(WireModel):
-    """One resource of a device object; ``subscribed_at`` is an extension."""
+    """One resource of a device object; ``subscribed_at`` is an extension.
+
+    ``subscribed`` is ``None`` where it is not known, of a snapshot as of an earlier instant alone.
+    """
 
     resource_path: str
-    subscribed: bool
+    subscribed: bool | None
     subscribed_at: Timestamp | None = None
     reported: Reported
     desired: Desired

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from mirror_sdk.wire.device_object import ResourceState
+from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
 from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
@@ -19,6 +21,12 @@ DEFAULT_CONTENT_TYPE = "text/plain"
 """The content type of a value that is written without one."""
 
 QUEUE_LIMIT = 20
+NEVER_WRITTEN = 0
+"""The revision of a desired value that is not there yet, for ``If-Match``; that of a change is 1 or more."""
+ANY_REVISION = "*"
+"""What ``If-Match`` has in the place of a revision where any desired value will do."""
+DESIRED_CHANGED = "DESIRED_CHANGED"
+"""The reason of the 412 for a write to a resource whose desired value is another by now than the writer saw."""
 
 Method = Literal["GET", "PUT", "POST"]
 ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
@@ -94,6 +102,12 @@ class WaitingRequestPage(WireModel):
     limit: int
     order: Order = "ASC"
     after: str | None = None
+
+
+class DesiredChanged(ErrorBody):
+    """The body of a 412: the resource as it is now, with the revision to write with [an extension]."""
+
+    resource: ResourceState
 
 
 class DeviceRequestAccepted(WireModel):

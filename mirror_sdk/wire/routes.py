@@ -1,10 +1,11 @@
-"""Every path of the interface and the headers of its extensions. Source: wire.md 1-8."""
+"""Every path of the interface and the headers of its extensions. Source: wire.md 1-8, 10."""
 
 from __future__ import annotations
 
 DEVICE_OBJECT = "/v3/devices/{device_id}/echo"
 SNAPSHOT = "/v3/device-echo"
 SNAPSHOT_RANGES = "/v3/device-echo/ranges"
+HISTORY = "/v3/device-echo/history"
 DEVICES = "/v3/devices"
 DEVICE = "/v3/devices/{device_id}"
 DEVICE_CONNECTION = "/v3/devices/{device_id}/connection"

@@ -35,14 +35,15 @@ class SnapshotEnd(WireModel):
     """How a snapshot ends: the last line of NDJSON. What breaks off before it is not whole.
 
     ``device_count`` counts the devices before it. ``revision`` is the number of the mirror's last change, ``seq`` that
-    of the last entry in the application's notification log, both at ``taken_at``.
+    of the last entry in the application's notification log, both at ``taken_at``; a snapshot as of an earlier instant
+    has neither, since nothing goes on from there.
     """
 
     object: Literal["snapshot-end"] = "snapshot-end"
     taken_at: Timestamp
     device_count: int
-    revision: int
-    seq: int
+    revision: int | None = None
+    seq: int | None = None
 
 
 class DeviceRange(WireModel):

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from mirror_sdk.wire.snapshot import END_KEY, Compression
-from mirror_server.arrow.columns import INSTANT, WORD, to_array, to_lists
+from mirror_sdk.wire.snapshot import Compression
+from mirror_server.arrow.pieces import Pieces
+from mirror_server.arrow_columns import INSTANT, WORD, to_array, to_lists
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
 from mirror_server.store.snapshots import REPORTED_COLUMNS, Page
 
-_RESOURCE = pa.struct(
+RESOURCE = pa.struct(
     [
         pa.field("path", WORD),
         pa.field("subscribed", pa.bool_()),
@@ -33,7 +34,8 @@ _RESOURCE = pa.struct(
         pa.field("reported_origin", WORD),
     ]
 )
-_DESIRED = pa.struct(
+"""A resource, and what was reported of it."""
+DESIRED = pa.struct(
     [
         pa.field("resource", pa.int32()),
         pa.field("desired_value", pa.binary()),
@@ -44,19 +46,19 @@ _DESIRED = pa.struct(
         pa.field("desired_revision", pa.int64()),
     ]
 )
+"""What was to be written to a resource: ``resource`` is its place in the list of resources."""
 SCHEMA = pa.schema(
     [
         pa.field("device_id", pa.string()),
         pa.field("endpoint_name", pa.string()),
-        pa.field("resources", pa.list_(_RESOURCE)),
-        pa.field("desired", pa.list_(_DESIRED)),
+        pa.field("resources", pa.list_(RESOURCE)),
+        pa.field("desired", pa.list_(DESIRED)),
     ]
 )
-"""The columns of the stream; ``resource`` is the place of a desired value's resource in the list of resources."""
+"""The columns of the stream."""
 
-_DEVICE_ID, *_OF_RESOURCE, _DESIRED_BYTES = range(len(_RESOURCE) + 2)
-_PAYLOAD = _OF_RESOURCE[_RESOURCE.get_field_index("reported_value")]
-_END_OF_STREAM_BYTES = 8
+_DEVICE_ID, *_OFRESOURCE, _DESIRED_BYTES = range(len(RESOURCE) + 2)
+_PAYLOAD = _OFRESOURCE[RESOURCE.get_field_index("reported_value")]
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
 _HELD_PAGE_BYTES = 16 * 1024 * 1024
@@ -69,8 +71,8 @@ def arrow_stream(
     snapshot: Snapshot, compression: Compression, cache: LruCache[EncodedPage], end: bytes
 ) -> Generator[bytes]:
     """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
-    encoder = _Encoder(compression)
-    yield encoder.head
+    pieces = Pieces(SCHEMA, compression)
+    yield pieces.head
     for page in snapshot.pages():
         # Without what tells its versions apart: a page that has changed takes the place of what it was.
         key = (compression, snapshot.selection, page.after)
@@ -79,25 +81,25 @@ def arrow_stream(
             yield encoded.content
             continue
         whole = b""
-        for piece in _pieces(encoder, snapshot, page):
+        for piece in _pieces(pieces, snapshot, page):
             yield piece
             size += len(piece)
             whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
         # What has changed since a revision is asked for once, by whoever has the rest of that revision.
         if whole and snapshot.selection.changed_after is None:
             cache.put(key, EncodedPage(page, whole))
-    yield encoder.tail(end)
+    yield pieces.tail(end)
 
 
-def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
+def _pieces(pieces: Pieces, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
     devices = snapshot.devices(page)
     for part, columns in _parts(devices, snapshot.resources(devices, REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
-        desired: _Columns = [[] for _ in _DESIRED]
+        desired: _Columns = [[] for _ in DESIRED]
         for some in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
             _add(some, desired)
         is_unchanged = [not snapshot.is_changed(device) for device in part]
-        yield encoder.encode(part, columns, _Desired(written, desired), is_unchanged)
+        yield pieces.batch(_batch(part, columns, _Desired(written, desired), is_unchanged))
 
 
 class _Desired(NamedTuple):
@@ -105,33 +107,6 @@ class _Desired(NamedTuple):
 
     resources: Sequence[int]
     columns: _Columns
-
-
-class _Encoder:
-    """Makes pieces that can be put together to one stream."""
-
-    def __init__(self, compression: Compression) -> None:
-        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
-        self.head = self._stream()[:-_END_OF_STREAM_BYTES]
-
-    def encode(
-        self, page: Sequence[DeviceRow], columns: _Columns, desired: _Desired, is_unchanged: Sequence[bool]
-    ) -> bytes:
-        """A piece with these devices and their resources, by device and path; of unchanged ones without a list."""
-        return self._stream(_batch(page, columns, desired, is_unchanged))[len(self.head) : -_END_OF_STREAM_BYTES]
-
-    def tail(self, end: bytes) -> bytes:
-        """The last piece."""
-        return self._stream(_batch([], _no_rows(), _Desired([], [[] for _ in _DESIRED]), []), {END_KEY: end})[
-            len(self.head) :
-        ]
-
-    def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, SCHEMA, options=self._options) as writer:
-            if batch is not None:
-                writer.write_batch(batch, custom_metadata=metadata)
-        return bytes(sink.getvalue())
 
 
 def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
@@ -164,13 +139,14 @@ def _no_rows() -> _Columns:
 def _batch(
     page: Sequence[DeviceRow], columns: _Columns, desired: _Desired, is_unchanged: Sequence[bool]
 ) -> pa.RecordBatch:
+    """These devices and their resources, by device and path; of unchanged ones without a list."""
     counts = Counter(columns[_DEVICE_ID])
     lengths = [counts[device.device_id] for device in page]
     return pa.RecordBatch.from_arrays(
         [
             to_array([device.device_id for device in page], pa.string()),
             to_array([device.endpoint_name for device in page], pa.string()),
-            to_lists(lengths, _structs(_RESOURCE, [columns[index] for index in _OF_RESOURCE]), is_unchanged),
+            to_lists(lengths, _structs(RESOURCE, [columns[index] for index in _OFRESOURCE]), is_unchanged),
             _desired(desired, lengths),
         ],
         schema=SCHEMA,
@@ -184,7 +160,7 @@ def _desired(desired: _Desired, lengths: Sequence[int]) -> pa.Array:
     places = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]
     counts = Counter(owners)
     own = [counts[number] for number in range(len(lengths))]
-    return to_lists(own, _structs(_DESIRED, [places, *desired.columns[1:]]), [False] * len(own))
+    return to_lists(own, _structs(DESIRED, [places, *desired.columns[1:]]), [False] * len(own))
 
 
 def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from mirror_server.cli import main
-from mirror_server.options import database_option
-from mirror_server.store import maintenance, revisions
-from mirror_server.store.database import Database
-from mirror_server.store.database import check as check_database
+from mirror_server.cli.put_away import PutAway, alone
+from mirror_server.options import archive_option, database_option
+from mirror_server.store import history, maintenance, revisions
+from mirror_server.store.database import Database, damage
+from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
+from mirror_server.store.statistics import measure_history
 from mirror_server.store.url import path_of
 
 
@@ -22,15 +24,19 @@ from mirror_server.store.url import path_of
 @click.argument("device_id")
 @click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
 @database_option
-def erase(device_id: str, database_url: str) -> None:
+@archive_option
+def erase(device_id: str, database_url: str, history_archive: str | None) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
     The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
     the device, and its pre-shared key, without which it does not come back. A running server need not be stopped.
+
+    The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
-    with closing(Database(database_url, must_exist=True)) as database:
-        rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        is_purged = database.purge()
+    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+        put_away, rows = _erase(database, device_id, history_archive)
+        is_deleted = put_away.delete_erased(is_alone=is_alone)
+        is_purged = database.purge() and is_deleted
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {
@@ -40,6 +46,11 @@ def erase(device_id: str, database_url: str) -> None:
         "purged": is_purged,
     }
     click.echo(json.dumps(receipt))
+    if not is_deleted:
+        raise click.ClickException(
+            "of the history that was put away this device is told no more, and a server with --keep-history deletes it"
+            " within seconds; none did: start one, and run this again until it says that nothing is stored"
+        )
     if not is_purged:
         raise click.ClickException(
             "the database's files still hold what was erased, because somebody reads it at this moment; run this again"
@@ -47,11 +58,39 @@ def erase(device_id: str, database_url: str) -> None:
         )
 
 
+def _erase(database: Database, device_id: str, archive: str | None) -> tuple[PutAway, dict[str, int]]:
+    """Erase a device but for what was put away of its history, which is counted."""
+    while True:
+        put_away = PutAway(database, archive)
+        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
+        count = put_away.count(device_id)
+
+        def work(session: Session, sealed_revision: int = put_away.sealed_revision) -> dict[str, int] | None:
+            is_same = history.state(session).sealed_revision == sealed_revision
+            return maintenance.erase_device(session, device_id) if is_same else None
+
+        rows = database.write(work)
+        if rows is not None:
+            return put_away, {**rows, "history": rows["history"] + count}
+
+
 @main.command()
 @database_option
-def check(database_url: str) -> None:
-    """Check the database: what is wrong, how often and where; exit status 1 if anything is."""
-    found = check_database(database_url)
+@archive_option
+def check(database_url: str, history_archive: str | None) -> None:
+    """Check the database: what is wrong, how often and where; exit status 1 if anything is.
+
+    Of a history it is told how large it is. All of it is read, files in an archive where --history-archive says.
+    """
+    found = damage(database_url)
+    if not found:
+        with closing(Database(database_url, must_exist=True)) as database:
+            # What the database says of the rest is relied on there.
+            found = database.violations() or PutAway(database, history_archive).violations()
+            with database.read() as session:
+                size = measure_history(session)
+        if size.rows:
+            click.echo(str(size))
     for violation in found:
         click.echo(str(violation))
     if count := sum(violation.count for violation in found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -11,7 +10,7 @@ import click
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.core.instants import Instant, to_datetime
-from mirror_server.options import database_option
+from mirror_server.options import database_option, read_time
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.store import keys as stored_keys
@@ -21,15 +20,9 @@ from mirror_server.store.keys import StoredKey
 from mirror_server.store.process_messages import LOG
 from mirror_server.store.session import Session
 
-_TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
-_UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
-    return int(found[1]) * _UNITS_SECONDS[found[2]]
+    return read_time(text)
 
 
 @main.group()

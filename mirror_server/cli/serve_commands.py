@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import signal
 import tempfile
@@ -30,6 +31,8 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
+
+_DEMO_HISTORY_SECONDS = 7 * 86_400
 
 _NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
 
@@ -152,6 +155,8 @@ def demo(
 ) -> None:
     """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
+    What happens in the last seven days is kept, where the extra 'history' is installed.
+
     Prints the two lines that tell programs where to go, and a link for a browser:
 
     \b
@@ -182,8 +187,14 @@ def demo(
             coap=coap,
             pace=pace,
             callback_networks=LOOPBACK,
+            keep_history_seconds=_DEMO_HISTORY_SECONDS if _can_keep_history() else None,
         )
         _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
+
+
+def _can_keep_history() -> bool:
+    """Whether what the extra ``history`` brings is installed."""
+    return all(importlib.util.find_spec(name) for name in ("fsspec", "numpy", "pyarrow"))
 
 
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:

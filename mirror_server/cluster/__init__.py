@@ -22,8 +22,8 @@ process answers any request, and an application may go to another one with each.
   nothing is stored twice. ``mirror_leader`` in ``/metrics`` tells which one it is. What only that process knows (plain
   polls, the bench, the webhook's channel) is forwarded to it through the database; a change that was under way when it
   died is answered ``503``, to be looked at before it is repeated.
-- All run with the same ``--simulate``, ``--coap`` and ``--coaps``; the leader holds the ports of real devices. With
-  ``--clock manual`` there can be one only.
+- All run with the same ``--simulate``, ``--coap`` and ``--coaps``, and all or none with ``--keep-history``; the leader
+  holds the ports of real devices, and writes the history. With ``--clock manual`` there can be one only.
 - PostgreSQL restarts: what changes something is answered ``503`` with ``Retry-After`` until it is back, what devices
   did meanwhile is stored then, streams end and clients come back with their position. Nothing has to be restarted.
 - Back it up with ``pg_dump`` while all run. Versions that bring a new schema: stop all processes, start the new ones. A

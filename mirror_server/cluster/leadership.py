@@ -130,7 +130,7 @@ class Leadership:
             raise DatabaseError(
                 f"another process serves the database {self._url} {others}, this one is to do so"
                 f" {self._options}; start all processes with the same --simulate and --clock and all or none with"
-                " --coap and with --coaps, and with --clock manual one only"
+                " --coap, with --coaps and with --keep-history, and with --clock manual one only"
             )
 
     def _run(self) -> None:

@@ -91,7 +91,7 @@ _ERROR_MEANINGS = {
     408: "The request did not arrive in time.",
     409: "It contradicts what is there.",
     410: "The poll channel was deleted meanwhile.",
-    412: "What was to be changed is not what the `ETag` was given for any more; nothing was changed.",
+    412: "What was to be changed is not what `If-Match` was given for any more; nothing was changed.",
     413: "The body is too large.",
     414: "The request line is too long.",
     415: "The body is not `application/json`.",

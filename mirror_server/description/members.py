@@ -81,6 +81,7 @@ _OF_MODELS = {
         "id": "The key's id, which is in its second part, and no secret.",
         "scopes": "What the key may be used for: `read`, `write`, `subscribe` and `admin`; an extension.",
     },
+    "DesiredChanged": {"resource": "The resource as it is now, as in the device object."},
     "Device": {
         "id": "The device's id.",
         "name": "The same as `endpoint_name`.",
@@ -196,7 +197,8 @@ _OF_MODELS = {
     },
     "ResourceState": {
         "resource_path": "The resource path.",
-        "subscribed": "Whether the device accepted a subscription that has not ended.",
+        "subscribed": "Whether the device accepted a subscription that has not ended; null where that is not known, as"
+        " it was at an earlier instant.",
         "subscribed_at": "Since when it is subscribed; absent when it is not; an extension.",
         "reported": "The last value received from the device.",
         "desired": "The last value requested to be written.",

@@ -1,4 +1,4 @@
-"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8."""
+"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8, 10."""
 
 from __future__ import annotations
 
@@ -78,6 +78,36 @@ An Arrow IPC stream, a row a device:
 and the snapshot's end in its metadata `mirror.end`."""
 
 
+_HISTORY = (
+    '{"object":"history-row","device_id":"015f2ab4c6d80000000000010010003f","endpoint_name":"sensor-1",'
+    '"path":"/3303/0/5700","changed_at":"2026-11-20T12:37:50.001Z","received_at":"2026-11-20T12:37:50.214Z",'
+    '"what":"reported","origin":"observation","value":"MjEuNQ==","content_type":"text/plain","revision":482109}\n'
+    '{"object":"history-cursor","after":"WyJlODZlZDhhMjA3NTczZDFmIiwxLDJd"}\n'
+    '{"object":"history-end","taken_at":"2026-11-21T12:37:55.576Z","oldest_at":"2026-10-22T00:00:00.000Z",'
+    '"row_count":1,"revision":483113}\n'
+)
+_HISTORY_COLUMNS = """\
+An Arrow IPC stream, a row for each thing that happened, null where something is not known or does not apply:
+
+- `device_id` string, null where it happened to all devices
+- `endpoint_name` string
+- `path` string, null where it happened to a device as a whole
+- `changed_at` timestamp[ms, tz=UTC], by the device's own clock where it told the time; of a gap where it begins
+- `received_at` timestamp[ms, tz=UTC], when the service took it in
+- `what` string: `reported`, `desired` (a write ended), `registration`, `reg_update`, `deregistration`, `expired`, `gap`
+- `origin` string: `read`, `observation`, `auto_observation`, `registration`, `write`
+- `value` binary, the payload as it came, or as it was to be written
+- `content_type` string
+- `status` int8, how a write ended: 1 success, 2 failure
+- `category` string, why a write failed; told to the application that placed it alone
+- `requested_at` timestamp[ms, tz=UTC], when a write was issued
+- `until` timestamp[ms, tz=UTC], where a gap ends
+- `revision` int64, the number of the row
+
+Strings are encoded as dictionaries with int32 indices. Each batch has in its metadata `mirror.after` what goes on
+behind its rows; the last one has no rows, and the end in its metadata `mirror.end`."""
+
+
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
     schema = {"type": "string"} | ({"description": meaning} if meaning else {})
     return Content(media_type=media_type, schema=schema, example=example)
@@ -120,7 +150,10 @@ MIRROR: dict[tuple[str, str], Operation] = {
         meaning="As NDJSON, a device object a line, or as an Arrow IPC stream with a row a device and its resources in"
         " a list, as the header `Accept` asks; NDJSON by default. The last line, or the metadata `mirror.end` of the"
         " last batch, tells how many devices there were: an answer without it has broken off. Devices are selected as"
-        " in `GET /v3/devices`; any other parameter is taken for a filter.",
+        " in `GET /v3/devices`; any other parameter is taken for a filter. With `as_of` it comes out of the history:"
+        " 404 where none is kept, 400 with `oldest_at` before what is kept, and without `Mirror-Total`; what the"
+        " history does not tell, whether a resource was subscribed and for how long its value was fresh, is null or"
+        " left out.",
         parameters=parameters.SNAPSHOT,
         answers=(
             Answer(
@@ -131,7 +164,30 @@ MIRROR: dict[tuple[str, str], Operation] = {
                 headers=(routes.TOTAL_HEADER,),
             ),
         ),
-        errors=(406,),
+        errors=(404, 406),
+        is_extension=True,
+    ),
+    ("get", routes.HISTORY): Operation(
+        name="get_history",
+        group="Mirror",
+        summary="What happened: every value that was reported, every write that ended, every registration",
+        meaning="As NDJSON, a row a line, or as an Arrow IPC stream, as the header `Accept` asks; NDJSON by default. It"
+        " shows what was known when the first page was begun. The last line, or the metadata `mirror.end` of the last"
+        " batch, tells how many rows there were: an answer without it has broken off, and goes on with the last `after`"
+        " it told. Rows without a path, registrations and gaps, come whatever `path` asks for: without them a value"
+        " that did not change could not be told from one that could not be heard. How many rows come is known at the"
+        " end alone, so there is no `Mirror-Total`. 404 where the operator keeps no history, 400 with `oldest_at` where"
+        " an instant lies before what is kept. Any other parameter is taken for a filter, as in `GET /v3/devices`.",
+        parameters=parameters.HISTORY,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The rows, as they are read.",
+                content=_text(snapshot.NDJSON, _HISTORY),
+                other_content=_text(snapshot.ARROW, "an Arrow IPC stream", _HISTORY_COLUMNS),
+            ),
+        ),
+        errors=(404, 406),
         is_extension=True,
     ),
     ("get", routes.SNAPSHOT_RANGES): Operation(
@@ -228,7 +284,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Have a device read, write or execute a resource",
         meaning="The answer comes later, as an async response on the notification channel, with the same async-id."
         f" At most {device_requests.QUEUE_LIMIT} requests wait for one device. A key needs the scope `read` to read,"
-        " and `write` to write or execute.",
+        " and `write` to write or execute. `If-Match` is an extension.",
         parameters=parameters.DEVICE_REQUEST,
         body=Content(
             model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
@@ -239,6 +295,14 @@ MIRROR: dict[tuple[str, str], Operation] = {
                 meaning="Accepted, and on disk.",
                 content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
                 headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
+            ),
+            Answer(
+                code=412,
+                meaning="The desired value is not the one of `If-Match` any more; nothing was queued.",
+                content=Content(
+                    model=device_requests.DesiredChanged,
+                    variants=("written by another application since", "never written"),
+                ),
             ),
         ),
         errors=(404, 409, 429),

@@ -1,9 +1,10 @@
-"""The parameters of the interface. Source: wire.md 0-6."""
+"""The parameters of the interface. Source: wire.md 0-7, 10."""
 
 from __future__ import annotations
 
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
 from mirror_sdk.wire.snapshot import (
@@ -68,18 +69,26 @@ DIRECTORY = (
 )
 _FILTERS = tuple(parameter for parameter in DIRECTORY if parameter.name not in _PAGING)
 _PATTERN: Schema = _TEXT | {"pattern": TEXT_PATTERN}
+_PATTERNS = query(
+    "path",
+    "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given"
+    " several times.",
+    {"type": "array", "items": _PATTERN, "maxItems": MAX_PATTERNS},
+    is_repeated=True,
+)
+_COMPRESSION = query(
+    "compression",
+    "How the buffers of an Arrow stream are compressed.",
+    words(*COMPRESSIONS, default=COMPRESSIONS[0]),
+)
 SNAPSHOT = (
+    _PATTERNS,
+    _COMPRESSION,
     query(
-        "path",
-        "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given"
-        " several times.",
-        {"type": "array", "items": _PATTERN, "maxItems": MAX_PATTERNS},
-        is_repeated=True,
-    ),
-    query(
-        "compression",
-        "How the buffers of an Arrow stream are compressed.",
-        words(*COMPRESSIONS, default=COMPRESSIONS[0]),
+        "as_of",
+        "The fleet as it was at this instant, out of the history. Of a reported value it is the device's own time that"
+        " counts, so that what came late stands where it belongs. Not with `changed_after`.",
+        _INSTANT,
     ),
     query(
         "changed_after",
@@ -87,6 +96,27 @@ SNAPSHOT = (
         " is there.",
         whole_number(0),
     ),
+    *_FILTERS,
+)
+HISTORY = (
+    query(
+        "device_id",
+        "Only this device; may be given several times. Devices are selected by the directory's filters too.",
+        {"type": "array", "items": _TEXT, "maxItems": MAX_DEVICES},
+        is_repeated=True,
+    ),
+    _PATTERNS,
+    query("from", "Only what happened then or later, and gaps that ended later; absent, all there is.", _INSTANT),
+    query("to", "Only what happened before then, not before `from`.", _INSTANT),
+    query(
+        "order",
+        "In which order of device, path, `changed_at` and `revision`. What has no device or no path comes first, with"
+        " `DESC` last.",
+        words("ASC", "DESC", default="ASC"),
+    ),
+    query("limit", "How many rows at most; absent, all.", whole_number(1, MAX_ROWS)),
+    query("after", "What the answer before told as `after`, with the same other parameters but `limit`.", _TEXT),
+    _COMPRESSION,
     *_FILTERS,
 )
 RANGES = (
@@ -112,6 +142,14 @@ DEVICE_REQUEST = (
         "retry",
         "How often it is tried again when the device does not answer; 2 for a device in queue mode, else 0.",
         whole_number(0, MAX_RETRIES),
+    ),
+    header(
+        "If-Match",
+        "The `revision` of the desired value that the writer saw, `0` where there was none, or `*` for any: if it is"
+        " another by now, because of another write or because the last one has ended, nothing is queued and the answer"
+        " is 412. Quotes around it are optional. Only with a write of one resource. A repeated async-id is answered as"
+        " the first time.",
+        _TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
     ),
 )
 WAITING_REQUESTS = (

@@ -52,7 +52,8 @@ class Content(NamedTuple):
 class Observation(NamedTuple):
     """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it.
 
-    ``is_unasked`` where the device sent it though nobody had it observed, also of a resource that is not auto-observed.
+    ``is_unasked`` where the device sent it though nobody had it observed, also of a resource that is not auto-observed;
+    ``is_published`` where it came with the device's registration or an update of it.
 
     As its content it is a tuple, which is made in half the time of a frozen dataclass: thousands come in a second.
     """
@@ -62,6 +63,7 @@ class Observation(NamedTuple):
     content: Content
     changed_at: Instant
     is_unasked: bool = False
+    is_published: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,14 @@ class Bench:
         simulator: The simulated devices.
         clock: Domain time.
         database: Waited for, so that what is done is on disk.
+        advanced: Called when the clock was advanced.
     """
 
-    def __init__(self, *, simulator: Simulator, clock: Clock, database: Database) -> None:
+    def __init__(self, *, simulator: Simulator, clock: Clock, database: Database, advanced: Callable[[], None]) -> None:
         self.simulator = simulator
         self.clock = clock
         self._database = database
+        self._advanced = advanced
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
     @property
@@ -112,6 +114,7 @@ class Bench:
             )
         self._database.write(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
+        self._advanced()
 
     def close(self) -> None:
         """Do nothing more."""

@@ -6,9 +6,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Literal
 
 from mirror_sdk.wire.device_object import Origin
-from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, QUEUE_LIMIT
+from mirror_sdk.wire.device_requests import (
+    ANY_REVISION,
+    DEFAULT_CONTENT_TYPE,
+    DESIRED_CHANGED,
+    NEVER_WRITTEN,
+    QUEUE_LIMIT,
+)
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
 from mirror_server.core import events
@@ -27,16 +34,20 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.notifications.log import NotificationLog
+from mirror_server.service.happenings import Happenings
 from mirror_server.store import commands, devices, registrations, resources
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, WAITING
-from mirror_server.store.resources import ReportedValue
+from mirror_server.store.resources import ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A device request as an application places it; what is ``None`` is left to the service."""
+    """A device request as an application places it; what is ``None`` is left to the service.
+
+    ``if_match`` is the revision of the desired value that the writer saw, 0 for none yet, or ``*`` for any.
+    """
 
     app_id: str
     device_id: str
@@ -44,6 +55,25 @@ class Placement:
     async_id: str | None = None
     expiry_seconds: int | None = None
     retries: int | None = None
+    if_match: int | Literal["*"] | None = None
+
+
+class DesiredChanged(Refusal):
+    """The desired value of a resource is not the one that a writer saw (412).
+
+    Attributes:
+        resource: The resource as it is now.
+        app_id: The application that wanted to write.
+    """
+
+    def __init__(self, placement: Placement, resource: ResourceRow) -> None:
+        told = (
+            f"{_told_desired(resource)}, and the write was for {_told_seen(placement.if_match)}; nothing was queued."
+            " Look at the resource as it is now, and write with its revision if the write is still wanted"
+        )
+        super().__init__(412, f"If-Match: {told}", reason=DESIRED_CHANGED, fields=[("If-Match", told)])
+        self.resource = resource
+        self.app_id = placement.app_id
 
 
 class CommandService:
@@ -53,6 +83,7 @@ class CommandService:
         database: Where commands, desired values and the log are.
         clock: Domain time.
         log: Where async responses go.
+        happenings: Where reads and the ends of writes go.
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
         under_way: Gives the numbers of the commands that devices have in hand.
@@ -67,6 +98,7 @@ class CommandService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
+        happenings: Happenings,
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
         under_way: Callable[[], set[int]],
@@ -76,6 +108,7 @@ class CommandService:
         self._database = database
         self._clock = clock
         self._log = log
+        self._happenings = happenings
         self._wake = wake
         self._expiry_due = expiry_due
         self._under_way = under_way
@@ -86,7 +119,7 @@ class CommandService:
         """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
 
         The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
-        429 queue full.
+        429 queue full, 412 (:class:`DesiredChanged`) the desired value is not the one of ``if_match``.
         """
 
         def work(session: Session) -> Command:
@@ -161,6 +194,7 @@ class CommandService:
         if device is None:
             raise unknown_device(device_id)
         _check_path(session, device_id, request.path)
+        _check_seen(session, placement)
         _check_queue(session, device_id)
         now = self._clock.now()
         queue_mode = bool(device.queue_mode)
@@ -233,14 +267,15 @@ class CommandService:
             return
         parts = answer.parts or ((command.request.path, answer.content),)
         values = [reported_value(command.device_id, path, content, now, "read") for path, content in parts]
-        resources.report(session, values)
+        first_revision = resources.report(session, values)
+        self._happenings.answered(session, first_revision, values, answer.answered_at)
 
     def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
-        for path, _ in self._written(session, command.device_id, command.request):
+        for path, content in self._written(session, command.device_id, command.request):
             current = resources.desired(session, command.device_id, path)
             value = write_finished(current, command_id=command.command_id, category=category, at=now)
-            if value is not None:
-                resources.put_desired(session, command.device_id, path, value)
+            revision = None if value is None else resources.put_desired(session, command.device_id, path, value)
+            self._happenings.write_ended(session, command, path, content, category, now, revision)
 
     def _written(self, session: Session, device_id: str, request: CommandRequest) -> Sequence[tuple[str, Content]]:
         """What a write sets, by paths: one resource, or those of an object instance."""
@@ -282,6 +317,39 @@ def _check_path(session: Session, device_id: str, path: str) -> None:
     if not (resources.knows_path(session, device_id, path) or _is_instance(session, device_id, path)):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+
+
+def _check_seen(session: Session, placement: Placement) -> None:
+    """Refuse a write whose writer saw another desired value than there is now."""
+    if placement.if_match is None:
+        return
+    path = placement.request.path
+    resource = resources.find(session, placement.device_id, path)
+    if resource is None:
+        told = f"{path} is an object instance, and each of its resources has a revision of its own; write one of them"
+        raise Refusal.of_field("If-Match", told)
+    if not _is_as_seen(resource, placement.if_match):
+        raise DesiredChanged(placement, resource)
+
+
+def _is_as_seen(resource: ResourceRow, seen: int | Literal["*"]) -> bool:
+    if resource.desired_status is None:
+        return seen == NEVER_WRITTEN
+    return seen in (ANY_REVISION, resource.desired_revision)
+
+
+def _told_desired(resource: ResourceRow) -> str:
+    if resource.desired_status is None:
+        return f"{resource.path} was never written"
+    if resource.desired_revision is None:
+        return f"the desired value of {resource.path} is of an earlier version of this service and has no revision"
+    return f"the desired value of {resource.path} is of revision {resource.desired_revision}"
+
+
+def _told_seen(seen: int | Literal["*"] | None) -> str:
+    if seen == ANY_REVISION:
+        return "one that was"
+    return "one that never was" if seen == NEVER_WRITTEN else f"revision {seen}"
 
 
 def _is_instance(session: Session, device_id: str, path: str) -> bool:

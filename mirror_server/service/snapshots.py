@@ -115,14 +115,15 @@ class SnapshotService:
 
     Attributes:
         encoded_pages: What was encoded of them lately.
+        slots: For what keeps a connection for as long as they do.
     """
 
     def __init__(self, database: Database, clock: Clock, share: float) -> None:
         self._database = database
         self._clock = clock
         self.encoded_pages: LruCache[EncodedPage] = LruCache()
-        what = "snapshots are being sent"
-        self._slots = Slots(_MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS)
+        what = "snapshots and histories are being sent"
+        self.slots = Slots(_MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS)
 
     def open(self, app_id: str, selection: Selection) -> Snapshot:
         """A snapshot as of now; whoever opens it closes it.
@@ -130,11 +131,11 @@ class SnapshotService:
         Raises:
             Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
         """
-        refusal = self._slots.acquire(app_id)
+        refusal = self.slots.acquire(app_id)
         if refusal is not None:
             raise refusal
         with ExitStack() as stack:
-            stack.callback(partial(self._slots.release, app_id))
+            stack.callback(partial(self.slots.release, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read())

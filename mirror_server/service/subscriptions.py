@@ -17,6 +17,7 @@ from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
+from mirror_server.service.happenings import Happenings
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import AGAIN, WAITING
@@ -48,12 +49,14 @@ class SubscriptionService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
+        happenings: Happenings,
         wake: Callable[[str], None],
         ask_again: Callable[[str], None],
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
+        self._happenings = happenings
         self._wake = wake
         self._ask_again = ask_again
         # One for each application: parsed rules take ten times what their text does.
@@ -172,7 +175,9 @@ class SubscriptionService:
             return
         known = resources.known(session, device_id, path)
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        resources.report(session, [reported_value(device_id, path, initial, now, "subscription", changed_at)])
+        values = [reported_value(device_id, path, initial, now, "subscription", changed_at)]
+        first_revision = resources.report(session, values)
+        self._happenings.answered(session, first_revision, values, answer.answered_at)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
         self.notify(session, [(Observation(device_id, path, initial, changed_at), device.endpoint_name, app_ids)])
 

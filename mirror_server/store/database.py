@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from mirror_server.store import maintenance
 from mirror_server.store.backend import Backend, Election
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import Violation
+from mirror_server.store.recent_changes import RecentChanges
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
@@ -63,6 +64,11 @@ class Database:
             StorageFailed: The database cannot be reached.
         """
         return self._backend.look(statement)
+
+    @property
+    def changes(self) -> RecentChanges:
+        """Which devices this process changed lately."""
+        return self._backend.writing.changes
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
@@ -132,16 +138,13 @@ class Database:
         self._backend.close()
 
 
-def check(url: str) -> list[Violation]:
-    """What is wrong with a database: its files if they are damaged, otherwise what is stored in them.
+def damage(url: str) -> list[Violation]:
+    """What is wrong with the files of a database, so that it cannot be opened.
 
     Raises:
-        DatabaseError: There is none, or it cannot be opened for another reason.
+        DatabaseError: They cannot be read for another reason.
     """
-    if not is_postgresql(url) and path_of(url).exists() and (damaged := damaged_tables(path_of(url))):
-        return damaged
-    with closing(Database(url, must_exist=True)) as database:
-        return database.violations()
+    return damaged_tables(path_of(url)) if not is_postgresql(url) and path_of(url).exists() else []
 
 
 def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:

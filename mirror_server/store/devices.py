@@ -81,9 +81,10 @@ def put(session: Session, device: DeviceRow) -> None:
     """Store a device that made a full registration; its creation time stays what it was."""
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at)"
+        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at, number)"
         " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
-        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at)"
+        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at,"
+        " (SELECT coalesce(max(number), 0) + 1 FROM devices))"
         " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
         " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"
         " queue_mode = excluded.queue_mode, lifetime_seconds = excluded.lifetime_seconds,"
@@ -158,6 +159,12 @@ def count(session: Session, conditions: Sequence[Condition]) -> int:
     return int(session.scalar(f"SELECT count(*) FROM devices{clause(where)}", **parameters))
 
 
+def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
+    """The ids of all devices that meet all conditions."""
+    where, parameters = where_of(conditions)
+    return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
+
+
 def registered(session: Session) -> list[DeviceRow]:
     """All devices that are registered now."""
     return [DeviceRow(*row) for row in session.rows(f"SELECT {_DEVICE} FROM devices WHERE registered = 1")]
@@ -205,7 +212,9 @@ def silent_since(session: Session, instant: Instant) -> list[str]:
 
 def delete(session: Session, device_id: str) -> None:
     """Delete a device with all that belongs to it."""
+    revisions.note_change(session, [device_id])
     session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
+    revisions.note_change(session, [device_id])
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:

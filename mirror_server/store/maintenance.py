@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from mirror_server.store import device_keys, subscriptions
+from mirror_server.store import device_keys, history, revisions, subscriptions
 from mirror_server.store.session import Session
 
 MOST_EXAMPLES = 20
@@ -28,18 +28,24 @@ _OF_A_DEVICE = (
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
     """Delete all that is stored of a device, its key and the notification logs and rules that name it included.
 
+    Of the history that is what has not gone on to segments and files, where the rest is told no more.
+
     Returns:
         How many rows of each table, and how many rules.
     """
     rules = _erase_rules(session, device_id)
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    rows = {"history": history.erase(session, [device_id])}
+    if name is not None:
+        # What is kept of its object elsewhere holds no more.
+        revisions.note_change(session, [device_id])
     keys = int(name is not None and device_keys.delete(session, name))
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
         device_id=device_id,
     )
-    rows = {
+    rows |= {
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
@@ -97,6 +103,39 @@ _VIOLATIONS = {
         " WHERE n.app_id = logs.app_id)"
     ),
     "a position is beyond the end of its log": "SELECT app_id FROM logs WHERE position > last_seq",
+    "a row of the history is of no device that is known": (
+        "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
+        f" WHERE d.device_id IS NULL AND h.kind <> {history.GAP}"
+    ),
+    "a row of the history is of no known kind": (
+        f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(history.KINDS)}"
+    ),
+    "a row of the history is later than the last change": (
+        "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
+    ),
+    "the history is sealed beyond the last change": (
+        "SELECT CAST(sealed_revision AS TEXT) FROM history_state"
+        " WHERE sealed_revision > (SELECT last_revision FROM revisions)"
+    ),
+    "a part of the history that was sealed goes on beyond that": (
+        "SELECT segment_id || ' ' || block FROM history_segments WHERE kind = 'rows'"
+        " AND last_revision > (SELECT sealed_revision FROM history_state)"
+        " UNION ALL SELECT file_name FROM history_files"
+        " WHERE last_revision > (SELECT sealed_revision FROM history_state)"
+    ),
+    "a segment of the history has no content": (
+        "SELECT s.segment_id || ' ' || s.block FROM history_segments s WHERE NOT EXISTS"
+        " (SELECT 1 FROM history_blocks b WHERE b.segment_id = s.segment_id AND b.block = s.block)"
+    ),
+    "a value was reported, and is not in the history": (
+        "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_kept = 1"
+        " AND reported_revision > begun_revision AND reported_revision > sealed_revision"
+        " AND NOT EXISTS (SELECT 1 FROM history h WHERE h.revision = reported_revision)"
+    ),
+    "a reported value and its row in the history differ": (
+        "SELECT r.device_id || ' ' || r.path FROM resources r JOIN history h ON h.revision = r.reported_revision"
+        " WHERE h.value <> r.reported_value"
+    ),
     "a resource is subscribed, and nobody is subscribed to it": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'ended')"

@@ -24,11 +24,12 @@ class ResourceRow:
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; ``None`` where an older version stored it and its time did not tell the order.
+    part what they are; ``None`` where an older version stored it and its time did not tell the order. ``subscribed`` is
+    ``None`` where it is not known, of an earlier instant.
     """
 
     path: str
-    subscribed: int
+    subscribed: int | None
     subscribed_at: Instant | None
     reported_value: bytes | None
     reported_content_type: str | None
@@ -93,6 +94,16 @@ def of_device(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
     rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
     return [ResourceRow(*row) for row in rows]
+
+
+def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
+    """A resource, if the device has ever introduced it."""
+    row = session.row(
+        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
+        device_id=device_id,
+        path=path,
+    )
+    return ResourceRow(*row) if row else None
 
 
 def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
@@ -165,23 +176,29 @@ def last_observed_of_simulated(session: Session) -> list[Row]:
     )
 
 
-def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> None:
-    """Store values that were received from devices.
+def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
+    """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
     Args:
         session: The transaction.
         values: The values, in the order in which they were received.
         contact_at: When they came, where that is not noted otherwise.
+
+    Returns:
+        The revision of the first value; each of the others has the next one.
     """
-    revision = revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
-    rows = [_row_of(value, revision) for value in values]
+    device_ids = [value.device_id for value in values]
+    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
+    last = {(value.device_id, value.path): (value, revision) for revision, value in enumerate(values, first)}
+    rows = [_row_of(value, revision) for value, revision in last.values()]
     if session.run_many(_REPORT, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
-            [(value.device_id, value.path, value.content_type) for value in values],
+            [(value.device_id, value.path, value.content_type) for value, _ in last.values()],
         )
         session.run_many(_REPORT, rows)
+    return first
 
 
 def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
@@ -205,8 +222,8 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
 
 
-def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
-    """Store the desired value of a resource."""
+def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> int:
+    """Store the desired value of a resource; gives the number of this change."""
     revision = revisions.note_change(session, [device_id])
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
@@ -227,3 +244,4 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
         category=desired_value.category,
         revision=revision,
     )
+    return revision

@@ -13,6 +13,7 @@ database each sees the numbers in the order in which they were given: who sees o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
@@ -26,13 +27,25 @@ def last(session: Session) -> int:
     return int(session.scalar("SELECT last_revision FROM revisions"))
 
 
-def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None) -> int:
+def note_change(
+    session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1
+) -> int:
     """Note that the device objects of these devices are not what they were, and perhaps that they were heard of.
 
+    Args:
+        session: The transaction.
+        device_ids: The devices; without any, what happened shows on none of them.
+        contact_at: When they were heard of.
+        count: How many numbers this takes, for as many things that happened one after the other.
+
     Returns:
-        The number of the change.
+        The number of the change, the last one of these.
     """
-    revision = int(session.scalar("UPDATE revisions SET last_revision = last_revision + 1 RETURNING last_revision"))
+    revision = int(
+        session.scalar(
+            "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision", count=count
+        )
+    )
     known = dict.fromkeys(device_ids)
     # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
     if contact_at is None:
@@ -44,6 +57,7 @@ def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Inst
             " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
         )
         session.run_many(statement, [(revision, contact_at, contact_at, device_id) for device_id in known])
+    session.after_commit(partial(session.changes.note, revision, known, count))
     return revision
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mirror_server.store.recent_changes import RecentChanges
+
 T = TypeVar("T")
 
 Row = tuple[Any, ...]
@@ -52,11 +54,15 @@ class Session:
     """Runs statements; named parameters stand in the statement as ``:name``.
 
     Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
+
+    Attributes:
+        changes: Which devices it changed lately.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
+        self.changes = RecentChanges()
 
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of the result."""

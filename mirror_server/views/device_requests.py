@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.device_requests import (
+    ANY_REVISION,
     ASYNC_ID_PATTERN,
     DEFAULT_CONTENT_TYPE,
     MAX_EXPIRY_SECONDS,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _PAGING = ("limit", "after")
+_REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
 routes = Blueprint("device_requests", __name__)
@@ -49,13 +51,15 @@ def place_device_request(device_id: str) -> Response:
     async_id = _read_async_id()
     body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
     require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
+    asked = _read_request(body)
     placement = Placement(
         app_id=app_id(),
         device_id=device_id,
-        request=_read_request(body),
+        request=asked,
         async_id=async_id,
         expiry_seconds=_read_expiry_seconds(body),
         retries=query_integer("retry", low=0, high=MAX_RETRIES),
+        if_match=_read_if_match(asked),
     )
     # The answer is made when there is no request any more to ask for it.
     environ = request.environ
@@ -109,6 +113,22 @@ def _read_async_id() -> str | None:
         message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
         raise Refusal.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
     return async_id
+
+
+def _read_if_match(asked: CommandRequest) -> int | Literal["*"] | None:
+    """The revision of the desired value that the writer saw, ``None`` where it does not say."""
+    given = request.headers.get("If-Match")
+    if given is None:
+        return None
+    if not asked.is_write:
+        raise Refusal.of_field("If-Match", "it goes with the write of a value alone; leave it out")
+    if given.strip() == ANY_REVISION:
+        return "*"
+    found = _REVISION.fullmatch(given.strip())
+    if found is None:
+        told = 'it is no revision; write that of the desired value, like "482113", or "0" for one never written, or *'
+        raise Refusal.of_field("If-Match", told)
+    return int(found[1] or found[2])
 
 
 def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:

@@ -16,16 +16,24 @@ class Download(Response):
 
     Args:
         chunks: Makes them; it may block for a while, and knows nothing of the request.
+        is_admitted: Whether the key it was asked for with is good still: it breaks off as soon as it is not.
         release: Called once, when no more are made.
         content_type: What they are.
         headers: Further headers.
     """
 
     def __init__(
-        self, chunks: Generator[bytes], *, release: Callable[[], object], content_type: str, headers: Mapping[str, str]
+        self,
+        chunks: Generator[bytes],
+        *,
+        is_admitted: Callable[[], bool],
+        release: Callable[[], object],
+        content_type: str,
+        headers: Mapping[str, str],
     ) -> None:
         super().__init__(self._each(), content_type=content_type, headers=dict(headers))
         self._chunks = chunks
+        self._is_admitted = is_admitted
         self._release = release
         self._is_taken = False
         self._lock = threading.Lock()
@@ -38,7 +46,7 @@ class Download(Response):
     def next_chunk(self) -> bytes | None:
         """The next chunk, ``None`` behind the last one."""
         with self._lock:
-            return next(self._chunks, None)
+            return next(self._chunks, None) if self._is_admitted() else None
 
     def release(self) -> None:
         """Let go of all that making chunks takes, when the one under way is made."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from urllib.parse import parse_qsl
 
-from pydantic import TypeAdapter, ValidationError
+from flask import request
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS
-from mirror_sdk.wire.model import Timestamp
+from mirror_sdk.wire.history import MAX_DEVICES
+from mirror_sdk.wire.paths import check_pattern
+from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
-from mirror_server.core.instants import from_datetime
 from mirror_server.store.devices import Condition
+from mirror_server.views.requests import read_instant
 
 _COLUMNS = {"id": "device_id", "name": "endpoint_name", "state": "registered"}
 _COMPARISONS = {
@@ -31,8 +32,42 @@ _MOST_FILTERS = 100
 # The time to bind them grows with the square of their number.
 _MOST_VALUES = 1000
 _TIMES = ("created_at", "updated_at")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
-_TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
+
+
+def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
+    """The conditions in the query of the request; every parameter that is not its ``own`` is taken for a filter.
+
+    Raises:
+        Refusal: See :func:`read_filters`.
+    """
+    return tuple(read_filters((name, value) for name, value in request.args.items(multi=True) if name not in own))
+
+
+def query_patterns() -> tuple[str, ...]:
+    """The patterns of paths in the query of the request.
+
+    Raises:
+        Refusal: One of them is none, or there are too many (400).
+    """
+    patterns = request.args.getlist("path")
+    if len(patterns) > MAX_PATTERNS:
+        raise Refusal.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
+    try:
+        return tuple(map(check_pattern, patterns))
+    except ValueError as error:
+        raise Refusal.of_field("path", str(error)) from None
+
+
+def query_devices() -> tuple[Condition, ...]:
+    """The condition that ``device_id`` is one of those in the query of the request, where there are any.
+
+    Raises:
+        Refusal: There are too many (400).
+    """
+    device_ids = request.args.getlist("device_id")
+    if len(device_ids) > MAX_DEVICES:
+        raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
+    return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
 
 
 def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
@@ -79,9 +114,5 @@ def _value(name: str, field: str, text: str) -> str | int:
             raise Refusal.of_field(name, f"{text!r} is no state; write {' or '.join(_STATES)}")
         return _STATES[text]
     if field in _TIMES:
-        try:
-            # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
-            return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
-        except ValidationError:
-            raise Refusal.of_field(name, f"{text!r} is no time; write it like 2026-11-20T12:37:55.576Z") from None
+        return read_instant(name, text)
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -21,6 +21,7 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ResourceRow
 from mirror_server.store.snapshots import Page
 
+_INSTANTS_OF_A_ROW = {"changed_at", "received_at", "requested_at", "until"}
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST_AT: Instant = (datetime(9999, 12, 31, 23, 59, 59, 999_000) - _EPOCH_IN_UTC) // _MILLISECOND
@@ -40,15 +41,12 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: 
 
     Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1 and 7.
     """
-    content: dict[str, Any] = {
+    content = {
         "device_id": device.device_id,
         "endpoint_name": device.endpoint_name,
         "updated_at": timestamp(device.updated_at),
     }
-    _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
-    _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
-    content["resources"] = [_resource(resource, app_id) for resource in resources]
-    return orjson.dumps(content)
+    return orjson.dumps(content | _resources(resources, app_id))
 
 
 def device_object(content: bytes, now: Instant) -> bytes:
@@ -57,19 +55,36 @@ def device_object(content: bytes, now: Instant) -> bytes:
     return head[:-1] + b"," + content[1:]
 
 
+def past_device_object(
+    device_id: str, endpoint_name: str, resources: Sequence[ResourceRow], app_id: str, instant: Instant
+) -> bytes:
+    """The body of E1 as of an earlier instant."""
+    told = {"object": "device-echo", "created_at": timestamp(instant), "device_id": device_id}
+    return orjson.dumps(told | {"endpoint_name": endpoint_name} | _resources(resources, app_id))
+
+
+def _resources(resources: Sequence[ResourceRow], app_id: str | None) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    _put_newest(told, "last_reported_at", (row.reported_at for row in resources))
+    _put_newest(told, "last_desired_at", (row.desired_at for row in resources))
+    told["resources"] = [resource(row, app_id) for row in resources]
+    return told
+
+
 def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:
     newest = max((instant for instant in instants if instant is not None), default=None)
     if newest is not None:
         content[name] = timestamp(newest)
 
 
-def _resource(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
+def resource(row: ResourceRow, app_id: str | None) -> dict[str, Any]:
+    """A resource as E1 tells an application of it."""
     return {
-        "resource_path": resource.path,
-        "subscribed": bool(resource.subscribed),
-        **_subscribed_since(resource),
-        "reported": _reported(resource),
-        "desired": _desired(resource, app_id),
+        "resource_path": row.path,
+        "subscribed": None if row.subscribed is None else bool(row.subscribed),
+        **_subscribed_since(row),
+        "reported": _reported(row),
+        "desired": _desired(row, app_id),
     }
 
 
@@ -132,6 +147,38 @@ def snapshot_end(snapshot: Snapshot) -> bytes:
             "seq": snapshot.seq,
         }
     )
+
+
+def history_row(row: Mapping[str, Any]) -> bytes:
+    """A row of the history; what it does not have is left out."""
+    told = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
+    for name in _INSTANTS_OF_A_ROW & told.keys():
+        told[name] = timestamp(told[name])
+    if "value" in told:
+        told["value"] = encode(told["value"])
+    return orjson.dumps(told)
+
+
+def history_cursor(after: str) -> bytes:
+    """What goes on behind the rows of a history so far."""
+    return orjson.dumps({"object": "history-cursor", "after": after})
+
+
+def history_end(*, taken_at: Instant, oldest_at: Instant, row_count: int, revision: int, after: str | None) -> bytes:
+    """How a history ends."""
+    told = {
+        "object": "history-end",
+        "taken_at": timestamp(taken_at),
+        "oldest_at": timestamp(oldest_at),
+        "row_count": row_count,
+        "revision": revision,
+    }
+    return orjson.dumps(told if after is None else told | {"after": after})
+
+
+def past_snapshot_end(taken_at: Instant, device_count: int) -> bytes:
+    """How a fleet snapshot as of an earlier instant ends: nothing goes on from there."""
+    return orjson.dumps({"object": "snapshot-end", "taken_at": timestamp(taken_at), "device_count": device_count})
 
 
 def device_ranges(snapshot: Snapshot, pages: Sequence[Page]) -> bytes:

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import cast
+from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
-from mirror_sdk.wire.paths import check_pattern
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_sdk.wire.snapshot import (
     ARROW,
-    COMPRESSIONS,
     DEFAULT_DEVICES_PER_RANGE,
     MAX_DEVICES_PER_RANGE,
-    MAX_PATTERNS,
     MAX_RANGES,
     NDJSON,
     Compression,
 )
 from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.history.selection import HistorySelection
 from mirror_server.service.keys import Scope
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot
-from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.download import Download
-from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import app_id, query_choice, query_integer, requires, services, without_head
+from mirror_server.views.filters import query_conditions, query_patterns
+from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
+
+if TYPE_CHECKING:
+    from mirror_server.arrow.past import PastFleet
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
-_OWN = {"path", "compression", "changed_after"}
+_OWN = {"path", "compression", "changed_after", "as_of"}
 _OWN_OF_RANGES = "devices_per_range"
 
 routes = Blueprint("snapshots", __name__)
@@ -46,10 +49,10 @@ routes = Blueprint("snapshots", __name__)
 @without_head
 def get_snapshot() -> Response:
     """The fleet as of one instant."""
-    form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
-    if form is None:
-        raise Refusal(406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept")
-    compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
+    form, compression = accepted_form("a snapshot"), query_compression()
+    instant = query_instant("as_of")
+    if instant is not None:
+        return _as_of(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
     snapshots = services().snapshots
     snapshot = snapshots.open(app_id(), _selection())
@@ -58,7 +61,7 @@ def get_snapshot() -> Response:
     else:
         chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, serialize.snapshot_end(snapshot))
     headers = {TOTAL_HEADER: str(snapshot.device_count)}
-    return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
+    return Download(chunks, is_admitted=g.still_admits, release=snapshot.close, content_type=form, headers=headers)
 
 
 @routes.get(SNAPSHOT_RANGES)
@@ -68,17 +71,16 @@ def get_device_ranges() -> Response:
     if request.method == "HEAD":
         raise Refusal(405, "ranges have no head to show; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
-    snapshot = services().snapshots.open(app_id(), Selection(conditions=_conditions({_OWN_OF_RANGES})))
+    snapshot = services().snapshots.open(app_id(), Selection(conditions=query_conditions({_OWN_OF_RANGES})))
     if snapshot.device_count > size * MAX_RANGES:
         snapshot.close()
         least = -(-snapshot.device_count // MAX_RANGES)
         message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
         raise Refusal.of_field(_OWN_OF_RANGES, message)
-    return Download(_ranges(snapshot, size), release=snapshot.close, content_type="application/json", headers={})
-
-
-def _conditions(own: Collection[str]) -> tuple[Condition, ...]:
-    return tuple(read_filters((name, value) for name, value in request.args.items(multi=True) if name not in own))
+    chunks = _ranges(snapshot, size)
+    return Download(
+        chunks, is_admitted=g.still_admits, release=snapshot.close, content_type="application/json", headers={}
+    )
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
@@ -88,19 +90,10 @@ def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
 
 def _selection() -> Selection:
     return Selection(
-        conditions=_conditions(_OWN),
-        patterns=_read_patterns(request.args.getlist("path")),
+        conditions=query_conditions(_OWN),
+        patterns=query_patterns(),
         changed_after=query_integer("changed_after", low=0),
     )
-
-
-def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
-    if len(patterns) > MAX_PATTERNS:
-        raise Refusal.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
-    try:
-        return tuple(map(check_pattern, patterns))
-    except ValueError as error:
-        raise Refusal.of_field("path", str(error)) from None
 
 
 def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], bytes], Generator[bytes]]:
@@ -113,6 +106,39 @@ def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], b
             " pyarrow installed on the server",
         ) from None
     return arrow_stream
+
+
+def _as_of(instant: Instant, form: str, compression: Compression) -> Response:
+    """The fleet as of an earlier instant, in the same forms."""
+    if "changed_after" in request.args:
+        message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
+        raise Refusal.of_field("changed_after", message)
+    selection = HistorySelection(conditions=query_conditions(_OWN), patterns=query_patterns())
+    past = services().past.open_as_of(app_id(), selection, instant)
+    # It loads pyarrow, which is there where a history is kept.
+    from mirror_server.arrow.past import PastFleet, arrow_stream  # noqa: PLC0415
+
+    fleet = PastFleet(past)
+
+    def end() -> bytes:
+        return serialize.past_snapshot_end(instant, fleet.device_count)
+
+    chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
+    return Download(chunks, is_admitted=g.still_admits, release=past.close, content_type=form, headers={})
+
+
+def _past_ndjson(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
+    """A device object a line; the last line is the end."""
+    from mirror_server.arrow.past import devices_of  # noqa: PLC0415 - it loads pyarrow
+
+    text = bytearray()
+    for rows, begins in fleet.parts():
+        for device in devices_of(rows, begins):
+            text += serialize.past_device_object(*device, fleet.past.app_id, instant) + b"\n"
+            if len(text) > _CHUNK_BYTES:
+                yield bytes(text)
+                text.clear()
+    yield bytes(text) + end() + b"\n"
 
 
 def _ndjson(snapshot: Snapshot) -> Generator[bytes]:

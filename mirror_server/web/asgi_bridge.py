@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
+import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -305,6 +308,16 @@ class Bridge:
         return gone
 
 
+def _give_way() -> None:
+    """Have the thread run when others do not want to: a large answer has time, a small one has not."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+_DOWNLOADS = ThreadPoolExecutor(8, "download", _give_way)
+"""As many as there may be snapshots at once; what reads for long holds no thread that others wait for."""
+
+
 async def _chunks(download: Download, reader: Reader) -> AsyncGenerator[bytes]:
     """The chunks, each made when there is room for it."""
     loop = asyncio.get_running_loop()
@@ -312,7 +325,7 @@ async def _chunks(download: Download, reader: Reader) -> AsyncGenerator[bytes]:
         await reader.room()
         # Counted while it is made, or all that wait for threads to make theirs would find room.
         with reader.waiting(_EXPECTED_CHUNK_BYTES):
-            chunk = await loop.run_in_executor(None, download.next_chunk)
+            chunk = await loop.run_in_executor(_DOWNLOADS, download.next_chunk)
             if chunk is None:
                 return
             with reader.waiting(len(chunk) - _EXPECTED_CHUNK_BYTES):

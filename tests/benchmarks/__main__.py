@@ -22,12 +22,14 @@ import click
 import device_object
 import fleet
 import growth
+import history
 import hostile
 import import_time
 import loop_holds
 import observation
 import polls
 import processes
+import questions
 import read_value
 import real_devices
 import soak
@@ -48,12 +50,14 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         polls,
         fleet,
         growth,
+        history,
         processes,
         import_time,
         call_overhead,
         loop_holds,
         hostile,
         real_devices,
+        questions,
     )
 }
 _TITLES = ("benchmark", "what", "figure", "goal", "met", "sides")

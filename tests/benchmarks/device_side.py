@@ -1,6 +1,7 @@
 """A mirror whose devices are played in its own process, at the interface a device connection has.
 
-It speaks lines of JSON. What a device sends goes to :class:`mirror_server.devices.link.DeviceEvents` as a connection
+It is given the database, and for how many seconds to keep a history where it is to have one. It speaks lines of JSON.
+What a device sends goes to :class:`mirror_server.devices.link.DeviceEvents` as a connection
 would hand it over; the cost of the protocol between device and server is no part of any figure.
 """
 
@@ -122,7 +123,13 @@ def _keep_busy(
 def main() -> None:
     # Standard output is for the answers.
     configure("console", access_log=False)
-    settings = Settings(database_url=sys.argv[1], simulate=0, keep_log_bytes=_LOG_BYTES, max_parked_polls=100_000)
+    settings = Settings(
+        database_url=sys.argv[1],
+        simulate=0,
+        keep_log_bytes=_LOG_BYTES,
+        max_parked_polls=100_000,
+        keep_history_seconds=float(sys.argv[2]) if sys.argv[2:] else None,
+    )
     listener = listen("127.0.0.1", 0)
     services = Services(settings)
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx
-from children import ChildFailed, program
+from children import ChildFailed, Program, program
 from filling import Filled, fill
 from measuring import Figure, Samples, alternate, at_least, at_most, median, ratio
 from run_settings import Run
@@ -33,6 +34,8 @@ from serving import mirror
 NAME = "fleet"
 _HEADERS = {"Accept": "application/vnd.apache.arrow.stream", "Accept-Encoding": "identity"}
 _MOST_COLD_ROUNDS = 3
+_MOST_MEMORY = {"arrow": 1, "polars": 2}
+"""Polars takes 20 MB for itself at its first frame, and makes its texts anew."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -45,6 +48,10 @@ def measure(run: Run) -> Iterator[Figure]:
     }
     yield ratio(NAME, "naive loop / snapshot, cold", samples, "naive", "cold snapshot", "s", at_least(30))
     yield median(NAME, "memory of the client / its frame", [cold["frames"] for _, cold in pairs], "x", at_most(3))
+    for form, most in _MOST_MEMORY.items():
+        taken = [(first_frame(run, filled, form), cold) for _, cold in pairs]
+        memory = {form: [one["megabytes"] for one, _ in taken], "pandas": [cold["megabytes"] for _, cold in taken]}
+        yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "pandas", "MB", at_most(most))
     large = fill(run.folder / "large.db", device_count=3 * run.scale.fleet, resource_count=run.scale.resources)
     memory = {
         "three times the fleet": [first_frame(run, large, "dataset")["megabytes"] for _ in range(rounds)],
@@ -57,6 +64,8 @@ def measure(run: Run) -> Iterator[Figure]:
     both = {"naive": samples["naive"], "held snapshot": held["snapshot"][-rounds:]}
     yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(300))
     yield ratio(NAME, "snapshot, held / the same bytes from a file", held, "snapshot", "file", "s", at_most(3))
+    for form in ("arrow", "polars"):
+        yield ratio(NAME, f"snapshot, held: {form} / pandas", held, form, "snapshot", "s", at_most(1))
 
 
 def first_frame(run: Run, filled: Filled, way: str) -> dict[str, Any]:
@@ -82,5 +91,14 @@ def held_frames(run: Run, filled: Filled) -> Samples:
         where = {"folder": run.folder, "cores": run.cores.client}
         by_wire = stack.enter_context(program("fleet_program.py", "snapshot", server.url, filled.key, **where))
         by_file = stack.enter_context(program("fleet_program.py", "file", str(file), filled.key, **where))
-        sides = {"snapshot": lambda: float(by_wire.ask()["seconds"]), "file": lambda: float(by_file.ask()["seconds"])}
+        forms = {
+            form: stack.enter_context(program("fleet_program.py", form, server.url, filled.key, **where))
+            for form in ("arrow", "polars")
+        }
+        programs = {"snapshot": by_wire, "file": by_file, **forms}
+        sides = {name: partial(seconds_of, one) for name, one in programs.items()}
         return alternate(sides, run.scale.rounds)
+
+
+def seconds_of(client: Program) -> float:
+    return float(client.ask()["seconds"])

@@ -1,7 +1,8 @@
 """A fleet made into a table, in one of several ways; speaks lines of JSON. Arguments: way, URL, key.
 
-``naive`` is what one writes without a snapshot, ``snapshot`` is one, ``file`` reads the same bytes from a file, whose
-name stands in the place of the URL. ``dataset`` writes one and gives a table without columns.
+``naive`` is what one writes without a snapshot, ``snapshot`` is one, ``arrow`` and ``polars`` are the same in another
+form, ``file`` reads the same bytes from a file, whose name stands in the place of the URL. ``dataset`` writes one and
+gives a table without columns.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from typing import Any
 
 import httpx
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 
+import mirror_sdk.frames  # noqa: F401 - what it loads is none of what a table takes
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.forms import given
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.snapshot.table import snapshot_frame
+from mirror_sdk.snapshot.table import snapshot_parts
 from mirror_sdk.wire import device_object
 
 _TIMEOUT_SECONDS = 600
@@ -77,12 +81,22 @@ def snapshot(url: str, key: str) -> pd.DataFrame:
         return client.snapshot()
 
 
+def arrow(url: str, key: str) -> pa.Table:
+    with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
+        return client.snapshot(as_="arrow")
+
+
+def polars(url: str, key: str) -> pl.DataFrame:
+    with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
+        return client.snapshot(as_="polars")
+
+
 def from_file(path: str, _key: str) -> pd.DataFrame:
     request = SnapshotRequest(selection=Selection(), server="http://localhost")
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
         taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
-    return snapshot_frame(request, taken, tables)
+    return given(*snapshot_parts(request, taken, tables), as_="pandas", tz=None)
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:
@@ -91,12 +105,20 @@ def dataset(url: str, key: str) -> pd.DataFrame:
         return pd.DataFrame(index=range(written.rows))
 
 
-WAYS: dict[str, Callable[[str, str], pd.DataFrame]] = {
+WAYS: dict[str, Callable[[str, str], pd.DataFrame | pa.Table | pl.DataFrame]] = {
     "naive": naive,
     "snapshot": snapshot,
+    "arrow": arrow,
+    "polars": polars,
     "file": from_file,
     "dataset": dataset,
 }
+
+
+def bytes_of(frame: pd.DataFrame | pa.Table | pl.DataFrame) -> int:
+    if isinstance(frame, pd.DataFrame):
+        return int(frame.memory_usage(deep=True).sum())
+    return int(frame.estimated_size()) if isinstance(frame, pl.DataFrame) else int(frame.nbytes)
 
 
 def peak_bytes() -> int:
@@ -110,7 +132,7 @@ def main() -> None:
         before, began = peak_bytes(), time.perf_counter()
         frame = WAYS[way](url, key)
         seconds = time.perf_counter() - began
-        size = int(frame.memory_usage(deep=True).sum())
+        size = bytes_of(frame)
         peak = peak_bytes() - before
         answer = {"seconds": seconds, "megabytes": peak / 1e6, "frames": peak / size, "rows": len(frame)}
         print(json.dumps(answer), flush=True)

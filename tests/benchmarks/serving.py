@@ -50,9 +50,9 @@ def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> Iterato
 
 
 @contextmanager
-def devices_in(run: Run, database_url: str, cores: frozenset[int]) -> Iterator[tuple[Server, Program]]:
-    """The same on a database that is there."""
-    with program("device_side.py", database_url, folder=run.folder, cores=cores) as devices:
+def devices_in(run: Run, database_url: str, cores: frozenset[int], *options: str) -> Iterator[tuple[Server, Program]]:
+    """The same on a database that is there; see ``device_side.py`` for the options."""
+    with program("device_side.py", database_url, *options, folder=run.folder, cores=cores) as devices:
         yield Server("mirror with devices", devices.hear()["port"], devices.pid), devices
 
 

@@ -30,13 +30,18 @@ class Load:
     def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
         self.device_id = device_id
         self.accepted: list[str] = []
-        self.last_written = "0"
+        self.written: list[str] = []
         self.unexpected: list[str] = []
         self._client = server.client(key)
         self._random = random.Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @property
+    def last_written(self) -> str:
+        """The value that is written last; ``0`` before the first one."""
+        return self.written[-1] if self.written else "0"
 
     def stop(self) -> None:
         self._stop.set()
@@ -49,8 +54,8 @@ class Load:
             number += 1
             async_id = f"{self.device_id[-8:]}-{number}"
             if self._random.random() < 0.6:
-                self.last_written = str(number)
-                place = partial(self._client.write, self.device_id, SWITCH, self.last_written, async_id)
+                self.written.append(str(number))
+                place = partial(self._client.write, self.device_id, SWITCH, self.written[-1], async_id)
             else:
                 place = partial(self._client.read, self.device_id, SWITCH, async_id)
             self._until_accepted(async_id, place)

@@ -27,6 +27,17 @@ FIGURES = {
         "naive loop / snapshot, cold",
         "memory of a dataset's writer, three times the fleet / the fleet",
         "snapshot, held / the same bytes from a file",
+        "memory of the client, arrow / pandas",
+        "snapshot, held: arrow / pandas",
+        "snapshot, held: polars / pandas",
+    ],
+    "history": [
+        "observation with history / without",
+        "a row in the table",
+        "1,500 rows into Arrow, archived",
+        "a row in the archive",
+        "the fleet as of the day's end / a snapshot",
+        "E1 while the history is read / without",
     ],
     "processes": ["E1, PostgreSQL / SQLite, one process each", "E1, 4 processes / 1", "write, 2 processes / 1"],
     "import_time": [
@@ -37,6 +48,7 @@ FIGURES = {
     ],
     "hostile": ["1 MiB of headers without a key: memory", "2 connections that take no page: slowest answer to another"],
     "loop_holds": ["first snapshot", "refresh", "events_frame", "plan", "apply", "record"],
+    "questions": ["mean over time by the hour, 1,500 rows", "groupby of pandas by the hour, 1,500 rows"],
     "call_overhead": ["device object, MirrorClient / httpx", "device object and its values, MirrorClient / httpx"],
 }
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -327,14 +328,17 @@ def test_the_examples_give_what_they_show(
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
     with MirrorClient.from_env() as client, dask.config.set(scheduler="synchronous"):
-        names = {"client": client, "folder": tmp_path}
+        names: dict[str, Any] = {"client": client, "folder": tmp_path}
         for device in client.list_devices(endpoint_type="WeatherStation"):
             client.read_value(device.id, TEMPERATURE)
+        begin = client.history(limit=1).attrs["mirror"]["oldest_at"]
+        names |= {"begin": datetime.fromisoformat(begin), "timedelta": timedelta}
+        names["end"] = client.get_device(device.id).created_at
         runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
         failures: list[str] = []
         tests = doctest.DocTestFinder(exclude_empty=True).find(mirror_sdk.dask, "mirror_sdk.dask", extraglobs=names)
         shown = [test for test in tests if test.examples]
-        assert {"mirror_sdk.dask", "mirror_sdk.dask.read_mirror", "mirror_sdk.dask.read_dataset"} <= {
+        assert {f"mirror_sdk.dask{name}" for name in ("", ".read_mirror", ".read_history", ".read_dataset")} <= {
             test.name for test in shown
         }
         for test in shown:

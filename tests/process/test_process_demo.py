@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import databases
+import httpx
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -66,6 +68,17 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
         assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
         assert len(client.list_devices(endpoint_name="mine")) == 1
         assert Bench(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
+
+
+def test_what_happens_is_kept(start_demo: StartDemo) -> None:
+    exports = read_exports(start_demo())
+    with client_of(exports) as client:
+        Bench(client).advance(timedelta(hours=1))
+    headers = {"Authorization": f"Bearer {exports['API_KEY']}", "Accept": "application/x-ndjson"}
+    answer = httpx.get(f"{exports['API_HOST']}/v3/device-echo/history", headers=headers, timeout=60, trust_env=False)
+    assert answer.status_code == 200
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert {row.get("what") for row in rows} >= {"registration"}
 
 
 def test_a_client_and_a_recording_go_on_over_the_next_start(start_demo: StartDemo, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,12 @@ import click
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from process_server import Application, ServerProcess, child_environment
+from process_server import Application, ServerProcess, child_environment, wait_until
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.cli import main
 from mirror_sdk.errors import CATEGORY_HINTS, device_request_failed
-from mirror_sdk.frames import read_parquet
+from mirror_sdk.frames import mirror, read_parquet
 
 pytestmark = pytest.mark.process
 
@@ -110,6 +112,17 @@ def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
     result = run("write", light, TEMPERATURE, "1", "--allow-read-only", status=1)
     assert "METHOD_NOT_ALLOWED" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_write_is_taken_from_who_saw_the_last_one(run: Run, light: str) -> None:
+    run("write", light, LEVEL, "40", "--if-match", "0")
+    (row,) = json.loads(run("get", light, "--path", LEVEL, "--json").stdout)
+    run("write", light, LEVEL, "55", "--if-match", str(row["desired_revision"]))
+    result = run("write", light, LEVEL, "70", "--if-match", str(row["desired_revision"]), status=1)
+    assert "DESIRED_CHANGED" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert run("read", light, LEVEL).stdout == "55\n"
+    assert "revision" not in run("get", light).stdout
 
 
 def test_a_write_to_what_is_declared_read_only_is_not_sent(run: Run, light: str) -> None:
@@ -273,6 +286,95 @@ def test_the_state_of_the_fleet_is_written_into_a_folder(run: Run, light: str, t
     run("snapshot", str(folder), "--dataset", "--overwrite")
     assert light in read_parquet(folder)["device_id"].tolist()
     assert {3303} < set(read_parquet(folder)["object_id"])
+
+
+PSEUDONYM_KEY = "not to be guessed, 4711"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("told_by", ["environment", "file"])
+def test_a_file_to_be_shared_has_pseudonyms(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    light: str,
+    application: Application,
+    shared_server: ServerProcess,
+    tmp_path: Path,
+    ending: str,
+    told_by: str,
+) -> None:
+    file, key = tmp_path / f"state.{ending}", tmp_path / "secret"
+    key.write_text(f"{PSEUDONYM_KEY}\n")
+    arguments = ["snapshot", str(file), "--pseudonymise"]
+    if told_by == "file":
+        arguments += ["--pseudonym-key-file", str(key)]
+    else:
+        monkeypatch.setenv("MIRROR_PSEUDONYM_KEY", PSEUDONYM_KEY)
+    result = run(*arguments)
+    assert "endpoint_name: " in result.stderr
+    assert "wrote" in result.stderr
+    assert not any(word in result.output + result.stderr for word in (PSEUDONYM_KEY, light, application.name))
+    frame = read_parquet(file) if ending == "parquet" else pd.read_csv(file)
+    with MirrorClient(shared_server.url, application.key) as client:
+        expected = mirror(client.snapshot([light])).pseudonymise(PSEUDONYM_KEY)
+    assert set(expected["device_id"]) < set(frame["device_id"])
+    assert light not in set(frame["device_id"])
+    assert not any(word.encode() in file.read_bytes() for word in (light, application.name, PSEUDONYM_KEY))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "word"),
+    [
+        (["--pseudonymise"], None, "MIRROR_PSEUDONYM_KEY"),
+        (["--pseudonymise"], "too short", "the key has 9 bytes"),
+        (["--pseudonymise", "--dataset"], PSEUDONYM_KEY, "--dataset"),
+        (["--pseudonymise", "--pseudonym-key-file", "nowhere.key"], None, "nowhere.key"),
+        (["--pseudonym-key-file", __file__], None, "goes with --pseudonymise alone"),
+    ],
+)
+def test_without_a_key_nothing_is_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], key: str | None, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MIRROR_PSEUDONYM_KEY", raising=False)
+    if key is not None:
+        monkeypatch.setenv("MIRROR_PSEUDONYM_KEY", key)
+    result = run("snapshot", "state.parquet", *arguments, status=2)
+    assert word in result.stderr
+    assert key is None or key not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_terminal_the_key_is_asked_for_and_not_shown(
+    application: Application, shared_server: ServerProcess, light: str, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
+    program = "from mirror_sdk.cli import main; main()"
+    command = [sys.executable, "-c", program, "snapshot", "state.parquet", "--pseudonymise"]
+    # Without a terminal of its own it is not that of whoever runs the tests that is asked.
+    process = subprocess.Popen(
+        command, stdin=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, start_new_session=True
+    )
+    assert process.stderr is not None
+    try:
+        told = b""
+        for question in (b"Key of the pseudonyms", b"Repeat"):
+            while question not in told and (part := os.read(process.stderr.fileno(), 4096)):
+                told += part
+            wait_until(lambda: not termios.tcgetattr(theirs)[3] & termios.ECHO, "what is written is not shown")
+            os.write(ours, f"{PSEUDONYM_KEY}\n".encode())
+        told += process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert process.returncode == 0, told
+    assert PSEUDONYM_KEY.encode() not in told
+    frame = read_parquet(tmp_path / "state.parquet")
+    assert light not in set(frame["device_id"])
+    assert set(frame["device_id"].astype(object).str.partition("-")[0]) == {"device"}
 
 
 def test_names_are_completed(application: Application, shared_server: ServerProcess, light: str) -> None:

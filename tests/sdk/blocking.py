@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
 from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch, Event
+from mirror_sdk.cassette import AsyncCassette
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
@@ -92,11 +93,24 @@ class Blocking:
     def _wrap(self, made: Any) -> Any:
         if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncPlan | AsyncRecorder | AsyncWatch):
             return Blocking(made, self._loop)
+        if isinstance(made, AsyncCassette):
+            return BlockingCassette(made, self._loop)
         if isinstance(made, AsyncEvents):
             # Events of the other client begin where it is asked for them.
             self._loop.run(made.__aenter__())
             return BlockingEvents(made, self._loop)
         return made
+
+
+class BlockingCassette(Blocking):
+    """A cassette of the asynchronous client, whose block is one that blocks."""
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._wrapped.__aenter__())
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        self._loop.run(self._wrapped.__aexit__(*arguments))
 
 
 class BlockingEvents(Iterator[Event]):

@@ -66,9 +66,19 @@ class Mirror:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
+def kept_seconds() -> float | None:
+    """For how long what happened is kept; ``None`` for not at all. A module of tests may say otherwise."""
+    return None
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, kept_seconds: float | None) -> Iterator[Mirror]:
     settings = Settings(
-        database_url=new_database_url(tmp_path), simulate=0, manual_clock=True, callback_networks=LOOPBACK
+        database_url=new_database_url(tmp_path),
+        simulate=0,
+        manual_clock=True,
+        callback_networks=LOOPBACK,
+        keep_history_seconds=kept_seconds,
     )
     services = Services(settings)
     services.start()

@@ -28,6 +28,7 @@ from mirror_sdk import (
     AsyncWatch,
     Bench,
     MirrorClient,
+    PreconditionFailed,
     WebhookReceiver,
 )
 from mirror_sdk._service.placed_request import PlacedRequest
@@ -68,6 +69,12 @@ def test_the_example_gives_what_it_shows(mirror: Any, tmp_path: Path, name: str)
         runner.run(show(EXAMPLES[name], Bench(operator), mirror, tmp_path))
 
 
+@pytest.fixture
+def kept_seconds() -> float:
+    """A week, as that of a demo."""
+    return 7 * 86400.0
+
+
 async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -> None:
     """Run the examples one after the other, with what they take for granted."""
     async with (
@@ -86,6 +93,7 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
             "pd": pd,
             "timedelta": timedelta,
             "AsyncMirrorClient": AsyncMirrorClient,
+            "PreconditionFailed": PreconditionFailed,
             "WebhookReceiver": WebhookReceiver,
         }
         if test.name.startswith("PlanReport."):

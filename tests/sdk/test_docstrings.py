@@ -17,6 +17,7 @@ from mirror_sdk import (
     DeviceObject,
     DeviceRequest,
     MirrorClient,
+    PreconditionFailed,
     Resource,
     Value,
     WebhookReceiver,
@@ -24,6 +25,7 @@ from mirror_sdk import (
 )
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
+from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
@@ -34,15 +36,18 @@ from mirror_sdk.widgets.base import MirrorWidget
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(PlacedRequest, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
 ]
 MODULES = [
     "mirror_sdk",
     "mirror_sdk.examples",
     "mirror_sdk.frames",
     "mirror_sdk.frames.accessor",
+    "mirror_sdk.history",
     "mirror_sdk.object_table",
     "mirror_sdk.plan",
+    "mirror_sdk.privacy",
+    "mirror_sdk.privacy.pseudonymising",
     "mirror_sdk.progress",
     "mirror_sdk.recording",
     "mirror_sdk.snapshot",
@@ -85,6 +90,12 @@ EXAMPLES = {
 
 
 @pytest.fixture
+def kept_seconds():
+    """A week, as that of a demo."""
+    return 7 * 86400.0
+
+
+@pytest.fixture
 def names(mirror, tmp_path, opened):
     """What the examples take for granted."""
     with (
@@ -105,6 +116,7 @@ def names(mirror, tmp_path, opened):
             "examples": examples,
             "MirrorClient": MirrorClient,
             "Recording": Recording,
+            "PreconditionFailed": PreconditionFailed,
             "WebhookReceiver": WebhookReceiver,
             **{kind.__name__: kind for kind in WIDGETS},
         }

@@ -65,6 +65,14 @@ def test_a_table_says_what_it_needs(missing, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_so_does_one_for_arrow(tmp_path):
+    forms = ["arrow", "polars"]
+    ways = [f"client.{name}(as_={form!r})" for name in ("snapshot", "state_frame") for form in forms]
+    command = [sys.executable, "-c", PROGRAM.format(missing="pyarrow", ways=ways)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert run.stdout == 'tables need pyarrow: pip install "device-state-mirror[frames]"\n' * len(ways), run.stderr
+
+
 def test_all_names_of_a_plain_install_can_be_taken_at_once():
     program = "import sys; sys.modules.update(pandas=None, pyarrow=None); from mirror_sdk import *; print(MirrorClient)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)

@@ -16,7 +16,7 @@ from mirror_sdk.frames import (
     value_column,
     wide,
 )
-from mirror_sdk.frames.state import _RESOURCE_COLUMNS
+from mirror_sdk.tables.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.directory import Device
 

@@ -21,6 +21,8 @@ from mirror_sdk.frames import (
     DRIFT_SCHEMA,
     EVENTS_RAW_SCHEMA,
     EVENTS_SCHEMA,
+    HISTORY_RAW_SCHEMA,
+    HISTORY_SCHEMA,
     REQUESTS_SCHEMA,
     STATE_RAW_SCHEMA,
     STATE_SCHEMA,
@@ -29,6 +31,7 @@ from mirror_sdk.frames import (
     drift_frame,
     events_frame,
     from_arrow,
+    history_frame,
     read_parquet,
     requests_frame,
     state_frame,
@@ -343,6 +346,12 @@ def documented_columns(make):
 
 LISTED = Device(id="d1", endpoint_name="Hall", state="registered", created_at=NOW, updated_at=NOW)
 OPEN_WRITE = (LEVEL, b"40", 0, at(-60), None, None)
+
+
+def history_of(*events, **options):
+    return history_frame(events_frame(events, raw=True), **options)
+
+
 TABLES = {
     "state": (state_frame, STATE_SCHEMA, [state_frame([], taken_at=NOW), state_of(), state_of(OPEN_WRITE)]),
     "state with raw": (state_frame, STATE_RAW_SCHEMA, [state_of(raw=True), state_of(OPEN_WRITE, raw=True)]),
@@ -351,6 +360,12 @@ TABLES = {
         events_frame,
         EVENTS_RAW_SCHEMA,
         [events_frame([], raw=True), events_frame([observation("1")], raw=True)],
+    ),
+    "history": (history_frame, HISTORY_SCHEMA, [history_of(), history_of(observation("1"))]),
+    "history with raw": (
+        history_frame,
+        HISTORY_RAW_SCHEMA,
+        [history_of(raw=True), history_of(observation("1"), raw=True)],
     ),
     "directory": (directory_frame, DIRECTORY_SCHEMA, [DeviceList([]).to_frame(), DeviceList([LISTED]).to_frame()]),
     "requests": (requests_frame, REQUESTS_SCHEMA, [requests_frame([]), requests_frame([request()])]),
@@ -371,11 +386,14 @@ def test_a_table_is_the_documented_one_also_when_it_is_empty(make, schema, table
     "frame",
     [
         events_frame([observation("21.5"), observation("x", path=NAME)], raw=True),
+        history_of(observation("21.5"), observation("x", path=NAME), raw=True),
+        history_of(),
+        requests_frame([]),
         requests_frame([request(), request(AsyncResponse(id="a1", status=200, timestamp=1_767_600_000_000))]),
         drift_frame(state_of((LEVEL, b"40", 0, at(-60), None, None))),
         state_of((LEVEL, b"40", 0, at(-60), b"1", at(-60)), raw=True),
     ],
-    ids=["events", "requests", "drift", "state"],
+    ids=["events", "history", "no history", "no requests", "requests", "drift", "state"],
 )
 def test_a_table_survives_parquet_with_what_it_is_based_on(frame, tmp_path):
     frame.to_parquet(tmp_path / "table.parquet")

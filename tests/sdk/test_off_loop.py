@@ -38,10 +38,14 @@ PATIENCE_SECONDS = 30
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
+    *("mirror_sdk.history", "mirror_sdk.tables"),
 )
 """Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT = (
-    *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection"),
+    *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection", "mirror_sdk.history.request"),
+    *(f"mirror_sdk.history.reading.{name}" for name in ("__init__", "_next_part", "next_operation", "told", "basis")),
+    *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.arriving.__init__"),
+    "mirror_sdk.tables.columns.moment",
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
     *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.recorder.tell"),
@@ -84,6 +88,11 @@ async def nothing(_: Any) -> None:
     return None
 
 
+async def now(client: AsyncMirrorClient, _: Path) -> datetime:
+    listed = await client.list_devices()
+    return (await client.get_device(listed.ids[0])).created_at
+
+
 async def planned(client: AsyncMirrorClient) -> Any:
     device_id = (await client.list_devices()).ids[0]
     return await client.plan([(device_id, SWITCH, True)])
@@ -109,6 +118,9 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "snapshot": (lambda c, _: nothing(c), lambda c, _, __: c.snapshot()),
     "snapshot_dataset": (lambda c, _: nothing(c), lambda c, _, folder: c.snapshot_dataset(folder / "dataset")),
     "refresh": (lambda c, _: c.snapshot(), lambda c, frame, _: c.refresh(frame)),
+    "history": (lambda c, _: nothing(c), lambda c, _, __: c.history()),
+    "as_of": (now, lambda c, instant, _: c.as_of(instant)),
+    "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
     "events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.events_frame(after=0, timeout=0)),
     "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
     "plan": (lambda c, _: nothing(c), lambda c, _, __: planned(c)),
@@ -121,6 +133,11 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "record": (lambda c, _: nothing(c), lambda c, _, folder: c.record(folder / "run.parquet")),
 }
 """What is done before, and what is looked at."""
+
+
+@pytest.fixture
+def kept_seconds() -> float:
+    return 86_400.0
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -150,6 +167,7 @@ def check_program(program: str, *arguments: str, folder: Path) -> None:
 
 IMPORTS = """
 import asyncio, sys, threading, httpx
+from datetime import UTC, datetime
 from mirror_sdk import AsyncMirrorClient
 
 loop_thread, on_loop = threading.get_ident(), []
@@ -185,6 +203,9 @@ asyncio.run(main())
             "client.snapshot()",
             "client.snapshot_dataset('here')",
             "client.refresh({})",
+            "client.history()",
+            "client.as_of(datetime.now(UTC))",
+            "client.changes(datetime.now(UTC), datetime.now(UTC))",
         ),
         *("client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.load_plan('none')"),
         *("client.requests_frame([])", "client.record('run.parquet', devices=[])"),
@@ -455,7 +476,7 @@ def test_what_cannot_be_read_is_told_once_a_message_and_nothing_is_lost_where_th
 
 def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id, monkeypatch):
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-    make = table.snapshot_frame
+    make = table.snapshot_parts
 
     def slow(*arguments: Any) -> Any:
         begun.set()
@@ -464,7 +485,7 @@ def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id,
         ended.set()
         return made
 
-    monkeypatch.setattr(table, "snapshot_frame", slow)
+    monkeypatch.setattr(table, "snapshot_parts", slow)
 
     async def scene() -> None:
         async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:

@@ -14,6 +14,7 @@ from mirror_sdk import (
     MirrorClient,
     Watch,
 )
+from mirror_sdk.cassette import AsyncCassette, Cassette
 from mirror_sdk.plan import AsyncPlan, Plan
 from mirror_sdk.recording import AsyncRecorder, Recorder
 
@@ -23,11 +24,13 @@ TWINS = [
     (Watch, AsyncWatch),
     (Recorder, AsyncRecorder),
     (Plan, AsyncPlan),
+    (Cassette, AsyncCassette),
     (Bench, AsyncBench),
 ]
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
 TYPES = {
+    "Cassette": "AsyncCassette",
     "Events": "AsyncEvents",
     "DeviceRequest": "AsyncDeviceRequest",
     "Watch": "AsyncWatch",
@@ -36,7 +39,11 @@ TYPES = {
     "httpx.BaseTransport | None": "httpx.AsyncBaseTransport | None",
 }
 AT_ONCE = {
+    "Cassette.insert",
+    "Cassette.open",
+    "MirrorClient.cassette",
     "MirrorClient.events",
+    "MirrorClient.from_cassette",
     "MirrorClient.from_env",
     "MirrorClient.status",
     "Plan.save",

@@ -9,11 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.frames.columns import boolean, number, text, to_frame
-from mirror_sdk.frames.device_batches import joined, state_of_batch
-from mirror_sdk.frames.payloads import read_payloads
-from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, state_table
+from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.tables.columns import boolean, number, text
+from mirror_sdk.tables.device_batches import joined, state_of_batch
+from mirror_sdk.tables.payloads import read_payloads
+from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA, state_table
 from mirror_sdk.values import ValueKind, decode, plain_type
 from mirror_sdk.wire import device_object as wire
 from mirror_server.arrow.stream import SCHEMA
@@ -103,7 +104,7 @@ def test_plain_numbers_need_no_second_look(monkeypatch):
     def fail(*_):
         raise AssertionError("looked at one by one")
 
-    monkeypatch.setattr("mirror_sdk.frames.payloads.decode", fail)
+    monkeypatch.setattr("mirror_sdk.tables.payloads.decode", fail)
     columns = columns_of(
         [
             (b"21.5", "text/plain", "/3303/0/5700"),

@@ -379,7 +379,7 @@ def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
 @pytest.mark.parametrize(
     ("place", "member", "value", "said"),
     [
-        ((), "version", 3, "version"),
+        ((), "version", 4, "version"),
         ((), "version", "1", "version"),
         ((), "version", "nothing", "version"),
         ((), "canary", 1, "canary"),

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
@@ -158,7 +159,7 @@ MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
 """One of 1000 bytes begins."""
 
 
-@pytest.mark.parametrize("name", ["snapshot", "snapshot_dataset"])
+@pytest.mark.parametrize("name", ["snapshot", "snapshot_dataset", "history"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
         return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
@@ -226,6 +227,7 @@ def test_a_name_that_cannot_be_one_is_a_failure_of_the_connection(client_of):
 # Of each call
 
 PATH = "/3303/0/5700"
+EARLIER = datetime(2026, 1, 5, tzinfo=UTC)
 OF_EACH_CALL = {
     "list_devices": (),
     "get_device": (DEVICE,),
@@ -238,6 +240,9 @@ OF_EACH_CALL = {
     "snapshot": (),
     "snapshot_dataset": ("FOLDER",),
     "refresh": ("FRAME",),
+    "history": (),
+    "as_of": (EARLIER,),
+    "changes": (EARLIER, EARLIER),
     "begin_read": (DEVICE, PATH),
     "begin_write": (DEVICE, "/3311/0/5850", True),
     "begin_execute": (DEVICE, "/3/0/4"),
@@ -266,7 +271,7 @@ OF_EACH_CALL = {
     "use_long_polling": (),
     "delete_poll_channel": (),
 }
-ASK_NOBODY = {"close", "aclose", "from_env", "status", "load_plan"}
+ASK_NOBODY = {"cassette", "close", "aclose", "from_cassette", "from_env", "status", "load_plan"}
 LOOK_BRIEFLY = {"requests_frame"}
 
 
@@ -274,7 +279,11 @@ LOOK_BRIEFLY = {"requests_frame"}
 def test_every_method_that_asks_the_service_takes_a_limit(kind):
     methods = {name for name, method in inspect.getmembers(kind, callable) if not name.startswith("_")}
     limited = {name for name in methods if "timeout" in inspect.signature(getattr(kind, name)).parameters}
-    assert limited - {"from_env"} == methods - ASK_NOBODY - LOOK_BRIEFLY == OF_EACH_CALL.keys() | {"is_healthy"}
+    assert (
+        limited - {"from_cassette", "from_env"}
+        == methods - ASK_NOBODY - LOOK_BRIEFLY
+        == OF_EACH_CALL.keys() | {"is_healthy"}
+    )
 
 
 def of_a_snapshot(url):
@@ -317,7 +326,7 @@ def test_is_healthy_ends_in_the_time_it_is_given(client_of):
 @pytest.mark.parametrize("timeout", [0, -1, 86_401, float("nan"), float("inf"), "3", True])
 def test_what_is_no_limit_is_refused_by_name(client_of, timeout):
     client = client_of("http://127.0.0.1:1", timeout=1)
-    for name in ("get_presubscriptions", "is_healthy", "list_devices", "snapshot"):
+    for name in ("get_presubscriptions", "is_healthy", "list_devices", "snapshot", "history"):
         with pytest.raises(ValueRefused, match="timeout="):
             getattr(client, name)(timeout=timeout)
 

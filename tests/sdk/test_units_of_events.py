@@ -1,12 +1,13 @@
 """The unit of an event that its device names in resource 5701, which no event tells. Source: wire.md 1, 5."""
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.frames import events_frame
-from mirror_sdk.frames.units import with_units
 from mirror_sdk.recording import Recording
+from mirror_sdk.tables.units import with_units
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -47,7 +48,7 @@ def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
 
 
 def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
-    monkeypatch.setattr("mirror_sdk.frames.units._FEW", 1)
+    monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
     assert units(client.events_frame(after=0, timeout=0)) == EXPECTED
 
 
@@ -76,5 +77,5 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
 def test_what_an_event_tells_itself_stays(client, rooms):
     frame = events_frame(client.events(after=0, timeout=0, paths=[LEVEL]))
     (device_id,) = frame["device_id"].unique()
-    with_units(frame, {(device_id, LEVEL): "cd"})
-    assert set(frame["unit"]) == {"%"}
+    told = with_units(pa.Table.from_pandas(frame), {(device_id, LEVEL): "cd"})
+    assert set(told["unit"].to_pylist()) == {"%"}

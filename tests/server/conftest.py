@@ -293,6 +293,6 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests of a module that change nothing they share."""
-    running = Server(tmp_path_factory.mktemp("shared"))
+    running = Server(tmp_path_factory.mktemp("shared"), keep_history_seconds=7 * 86_400)
     yield running
     running.services.close()

@@ -2,8 +2,11 @@
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
 
 import pytest
+from werkzeug.serving import make_server
 
 OURS = {"mirror_sdk", "mirror_sdk.testing", "mirror_sdk.testing.plugin"}
 
@@ -154,3 +157,61 @@ def test_the_conformance_tests_say_when_nobody_answers(run_project) -> None:
     result = run_project("-q", "--mirror-url=http://127.0.0.1:9", "--mirror-key=key")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "http://127.0.0.1:9" in result.stdout.str() + result.stderr.str()
+
+
+RECORDED = """
+import pytest
+
+@pytest.mark.mirror_cassette("cassettes/fleet.zip")
+def test_the_fleet(mirror_cassette, mirror_cassette_file):
+    assert [device.endpoint_name for device in mirror_cassette.list_devices()] == ["light-1"]
+    assert mirror_cassette_file.name == "fleet.zip"
+"""
+
+
+@pytest.fixture
+def served(mirror) -> Iterator[str]:
+    """The address of a real server with one light; API_HOST and API_KEY of a project are to be its."""
+    mirror.bench.add_device("light-1", [{"path": "/3311/0/5850", "value": "0"}])
+    server = make_server("127.0.0.1", 0, mirror._server.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_test_with_a_cassette_asks_the_service_once(
+    pytester: pytest.Pytester, run_project, mirror, served: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(RECORDED)
+    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
+    run_project("-q", "--mirror-cassettes=replay").assert_outcomes(errors=1)
+    monkeypatch.setenv("API_HOST", served)
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    run_project("-q", "--mirror-cassettes=none").assert_outcomes(passed=1)
+    assert not (pytester.path / "cassettes").exists()
+    run_project("-q").assert_outcomes(passed=1)
+    monkeypatch.setenv("API_HOST", "http://127.0.0.1:9")
+    monkeypatch.delenv("API_KEY")
+    run_project("-q").assert_outcomes(passed=1)
+    run_project("-q", "--mirror-cassettes=replay").assert_outcomes(passed=1)
+    run_project("-q", "--mirror-cassettes=record").assert_outcomes(errors=1)
+
+
+def test_a_test_that_fails_records_nothing(
+    pytester: pytest.Pytester, run_project, mirror, served: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(RECORDED.replace("light-1", "light-2"))
+    monkeypatch.setenv("API_HOST", served)
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    run_project("-q").assert_outcomes(failed=1)
+    assert list((pytester.path).glob("**/fleet.zip")) == []
+
+
+def test_a_test_without_the_marker_is_told_to_have_one(pytester: pytest.Pytester, run_project) -> None:
+    pytester.makepyfile("def test_the_fleet(mirror_cassette):\n    pass")
+    result = run_project("-q")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*@pytest.mark.mirror_cassette*"])

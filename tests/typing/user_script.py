@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pandas as pd
+import polars as pl
 
 import mirror_sdk
 from mirror_sdk import (
@@ -23,7 +24,10 @@ from mirror_sdk import (
     WebhookReceiver,
     parse_value,
 )
-from mirror_sdk.frames import drift_frame, mirror, requests_frame
+from mirror_sdk.frames import drift_frame, from_arrow, mirror, read_parquet, requests_frame
+from mirror_sdk.object_table import Personal
+from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
+from mirror_sdk.recording import Recording
 from mirror_sdk.testing import Fault, Mirror
 from mirror_sdk.widgets import Explorer
 
@@ -44,6 +48,8 @@ def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
 def look(client: MirrorClient, device_id: str) -> datetime | None:
     device: DeviceObject = client.get_device(device_id)
     resource = device["/3303/0/5700"]
+    past: pd.DataFrame = device.history("/3303/0/5700", begin=device.created_at)
+    print(past.shape, client.changes(device.created_at, device.created_at, as_="arrow").num_rows)
     if resource.desired is not None and resource.desired.status is DesiredStatus.FAILURE:
         print(resource.desired.value.python)
     return resource.reported.reported_at if resource.reported else None
@@ -78,10 +84,26 @@ def tables(client: MirrorClient) -> pd.DataFrame:
     return pd.concat([drift_frame(state, tolerance={"/3303/0/5700": 0.5}), mirror(state).drift(relative=0.1)])
 
 
+def forms(client: MirrorClient) -> tuple[pd.DataFrame, pl.DataFrame, pl.DataFrame]:
+    warm = client.snapshot(as_="polars").filter(pl.col("reported_num") > 24)
+    events = client.events_frame(after=0, timeout=0, as_="polars")
+    print(from_arrow(client.state_frame(as_="arrow")).shape, read_parquet("state.parquet", as_="polars").height)
+    return read_parquet("state.parquet"), warm, Recording("run.parquet").events(as_="polars").join(events, on="uid")
+
+
+def to_be_shared(client: MirrorClient, key: str) -> list[str]:
+    state, history = mirror(client.snapshot()).pseudonymise(key), client.history(as_="arrow")
+    shared, polars = pseudonymise(history, key, also=["Hall"]), pseudonymise(client.snapshot(as_="polars"), key)
+    print(state.shape, polars.height, shared.num_rows, PERSONAL_RESOURCES[0].how is Personal.IDENTIFIER)
+    return [column.column for column in PERSONAL_COLUMNS]
+
+
 async def both(device_id: str) -> float | None:
     async with AsyncMirrorClient.from_env() as client:
         request = await client.begin_read(device_id, "/3303/0/5700")
         value: Value = await request.result(timeout=5)
+        past: pd.DataFrame = await (await client.get_device(device_id)).history(client=client, limit=1)
+        print(past.shape, (await client.as_of(datetime.now(UTC), as_="polars")).height)
         async for event in client.events(limit=1):
             print(event.device_id)
         async with await client.watch(print) as watch:

@@ -155,6 +155,21 @@ def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -
     assert first == still_first < second == still_second < third == still_third < fourth
 
 
+def test_a_write_is_taken_from_who_saw_the_last_one(service: Service, bench: Bench, light: str) -> None:
+    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a refusal shows the resource as it is."""
+    assert service.ask(light, "PUT", SWITCH, value="1")["status"] == 200
+    seen = service.resource(light, SWITCH)
+    if "revision" not in seen["desired"]:
+        pytest.skip("the server tells no revisions of desired values")
+    bench.patch(light, online=False)
+    write = {"method": "PUT", "uri": SWITCH, "payload-b64": encoded("0")}
+    headers = {"If-Match": f'"{seen["desired"]["revision"]}"'}
+    assert service.call(*post(light), json=write, headers=headers).status_code == 202
+    told = service.refused(412, *post(light), json=write | {"payload-b64": encoded("1")}, headers=headers)
+    assert told["resource"] == service.resource(light, SWITCH) != seen
+    assert decoded(told["resource"]["desired"]["value"]) == b"0"
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "status", "error"),
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 
-import pandas as pd
-
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._tables import device_ids, is_table
 from mirror_sdk._visible import shown_names
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.naming import DeviceLike, own_id
+from mirror_sdk.naming import DeviceLike, Devices, own_id
 from mirror_sdk.widgets.models.calls import Run
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.reload import Reload
@@ -25,7 +24,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _IDS_AT_ONCE = 50
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
-GivenDevices = DeviceLike | Iterable[DeviceLike] | pd.DataFrame
+GivenDevices = DeviceLike | Devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +204,8 @@ def read_ids(devices: GivenDevices) -> list[str]:
         ValueRefused: It is none of these.
     """
     cure = "give device ids, devices, or a table with a column or an index device_id"
-    if isinstance(devices, pd.DataFrame):
-        if "device_id" not in devices.columns and devices.index.name != "device_id":
-            raise ValueRefused(f"the table has no device_id; {cure}")
-        column = devices["device_id"] if "device_id" in devices.columns else devices.index.to_series()
-        return [str(device_id) for device_id in column.dropna().unique()]
+    if is_table(devices):
+        return device_ids(devices, "devices")
     try:
         given = (
             [devices]

@@ -18,8 +18,9 @@ from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
-from mirror_sdk.frames.columns import INSTANT, build, fixed_category
+from mirror_sdk.frames.columns import build
 from mirror_sdk.progress import without_progress
+from mirror_sdk.tables.columns import INSTANT, fixed_category
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.marks import Mark
 from mirror_sdk.widgets.models.notices import Notices

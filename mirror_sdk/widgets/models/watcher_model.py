@@ -139,6 +139,7 @@ class WatcherModel:
         self._rows: dict[int, Row] = {}
         self._frozen: tuple[Sequence[Event], int] | None = None
         self._cleared_seq = 0
+        self._is_cleared = False
         self._forget()
         self.devices: tuple[str, ...] = ()
         self.paths: tuple[str, ...] = ()
@@ -167,12 +168,13 @@ class WatcherModel:
         self._run(self._client.list_devices, self._took_names, self._no_names)
 
     def load_past(self) -> None:
-        """Read what the recording holds and what the log still has."""
+        """Read what the recording holds, or the service's history, and what the log still has."""
         wants, most = self._wants, self._events.maxlen or EVENTS_KEPT
+        devices, paths = self.devices, self.paths
 
         def read() -> Past:
             self._await_live()
-            return read_past(self._client, self._shown_recording, wants, most)
+            return read_past(self._client, self._shown_recording, wants, most, devices=devices, paths=paths)
 
         self._pasts_awaited += 1
         self._run(read, self._took_past, self._no_past)
@@ -226,6 +228,7 @@ class WatcherModel:
     def clear(self) -> None:
         """Forget all events and counts."""
         self._cleared_seq = max((event.seq or 0 for event in self._events), default=self._cleared_seq)
+        self._is_cleared = True
         self._events.clear()
         self._recorded, self._shown_recording = (), None
         self._newest.clear()
@@ -504,7 +507,7 @@ class WatcherModel:
         logged = [e for e in past.logged if _identity(e) not in here and (e.seq or 0) > self._cleared_seq]
         merged = sorted(chain(_placed(logged), _placed(self._events)), key=itemgetter(0))
         self._events = deque(map(itemgetter(1), merged), self._events.maxlen)
-        recorded = () if self._cleared_seq else past.recorded
+        recorded = () if self._is_cleared else past.recorded
         self.before += len(logged) + len(recorded) - len(self._recorded)
         self.total += len(logged) + len(recorded) - len(self._recorded)
         self._recorded = recorded

@@ -3,6 +3,7 @@
 from mirror_sdk.wire.declarations.definition import (
     NUMBERS,
     Access,
+    Personal,
     ResourceDeclaration,
     ResourceDefinition,
     ResourceType,
@@ -16,6 +17,7 @@ __all__ = [
     "NUMBERS",
     "SENSOR_UNITS",
     "Access",
+    "Personal",
     "ResourceDeclaration",
     "ResourceDefinition",
     "ResourceType",

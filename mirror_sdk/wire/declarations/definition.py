@@ -25,6 +25,18 @@ class ResourceType(StrEnum):
     NONE = "none"
 
 
+class Personal(StrEnum):
+    """What becomes of a personal value where a table is shared; see :func:`mirror_sdk.privacy.pseudonymise`.
+
+    ``IDENTIFIER``: a pseudonym takes its place, equal ones for equal values. ``PLACE``: a coordinate in degrees, which
+    is rounded to tenths. ``HIDDEN``: nothing is left of it.
+    """
+
+    IDENTIFIER = "identifier"
+    PLACE = "place"
+    HIDDEN = "hidden"
+
+
 NUMBERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED, ResourceType.FLOAT})
 """The types that have a range and a unit."""
 
@@ -33,7 +45,7 @@ class ResourceDeclaration(NamedTuple):
     """What an object declares for one of its resources.
 
     ``range`` holds the lowest and the highest number allowed; ``multiple`` says that the resource has instances, each
-    with a value of its own.
+    with a value of its own; ``personal`` says what becomes of its values where a table is shared.
     """
 
     name: str
@@ -42,6 +54,7 @@ class ResourceDeclaration(NamedTuple):
     unit: str = ""
     range: tuple[float, float] | None = None
     multiple: bool = False
+    personal: Personal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +69,4 @@ class ResourceDefinition:
     access: Access
     range: tuple[float, float] | None
     multiple: bool = False
+    personal: Personal | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant
 from mirror_server.devices.link import (
     Answer,
     CancelObservation,
@@ -158,7 +159,8 @@ class Fleet:
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
         observed = self.observations.find(notification)
-        if observed is None or not observed.device.is_registered(self._clock.now()):
+        now = self._clock.now()
+        if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
             return False
         self.counts.notifications += 1
@@ -168,9 +170,9 @@ class Fleet:
             self.registrar.move(device, notification.peer)
             # What was under way went to where it was before.
             device.is_reachable = False
-        self._heard(device)
+        self._heard(device, now)
         if observed.held is None:
-            self._take(observed, notification)
+            self._take(observed, notification, now)
         else:
             observed.held.append(notification)
         return True
@@ -213,12 +215,12 @@ class Fleet:
         except BadPayload as error:
             return Response("4.00", str(error).encode(), 0)
         self.registrar.move(device, peer)
-        self._heard(device)
+        self._heard(device, now)
         known = await asyncio.to_thread(self._known_paths, device.device_id)
         taken = [each for each in told if each.path in known]
         if told and not taken:
             return Response("4.04", b"no resource of these is one that was registered", 0)
-        self._collect(device, taken, is_unasked=True)
+        self._collect(device, taken, self._clock.now(), is_unasked=True)
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
@@ -233,14 +235,14 @@ class Fleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
-    def _take(self, observed: Observed, notification: Notification) -> None:
+    def _take(self, observed: Observed, notification: Notification, now: Instant) -> None:
         """Tell the service what a notification says, if it is news."""
         response = notification.response
         if not response.is_success:
             self._end_observation(observed, response)
-        elif observed.is_news(notification.sequence, self._clock.now()):
+        elif observed.is_news(notification.sequence, now):
             if notification.is_whole:
-                self._tell(observed.device, observed.path, response)
+                self._tell(observed.device, observed.path, response, now)
             elif not observed.is_being_read:
                 observed.is_being_read = True
                 self._spawn(self._read_whole(observed))
@@ -258,7 +260,7 @@ class Fleet:
         observed = None if device is None else device.observed.get(path)
         if observed is not None:
             for notification in observed.release():
-                self._take(observed, notification)
+                self._take(observed, notification, self._clock.now())
 
     async def _perform(self, device_id: str, command: DeviceCommand) -> Answer:
         device = self.registry.by_id(device_id)
@@ -316,7 +318,7 @@ class Fleet:
             raise
         finally:
             device.exchange = None
-        self._heard(device)
+        self._heard(device, self._clock.now())
         return result
 
     def _note_silence(self, device: RegisteredDevice) -> None:
@@ -330,9 +332,8 @@ class Fleet:
         self.counts.failed_exchanges += 1
         _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
 
-    def _heard(self, device: RegisteredDevice) -> None:
+    def _heard(self, device: RegisteredDevice, now: Instant) -> None:
         """Something came from a device; what waits for it is delivered where it was not known to listen."""
-        now = self._clock.now()
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
         device.heard_at = now
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
@@ -406,7 +407,7 @@ class Fleet:
                 observed.is_being_read = False
                 if self._conversation is not None and self._is_current(device):
                     told = await self._ask(device, path, self._conversation.read_rest(observed))
-                    self._collect(device, told)
+                    self._collect(device, told, self._clock.now())
         except (NoAnswer, Unreachable, _GivenUp):
             _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)
 
@@ -417,19 +418,17 @@ class Fleet:
             self.observations.end(device, path)
             self._events.observation_ended(device.device_id, path)
 
-    def _tell(self, device: RegisteredDevice, path: str, response: Response) -> None:
-        now = self._clock.now()
+    def _tell(self, device: RegisteredDevice, path: str, response: Response, now: Instant) -> None:
         try:
             told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
         except BadPayload as error:
             self.counts.unreadable_notifications += 1
             self._valueless.warn("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
         else:
-            self._collect(device, told)
+            self._collect(device, told, now)
 
-    def _collect(self, device: RegisteredDevice, told: list[Told], *, is_unasked: bool = False) -> None:
+    def _collect(self, device: RegisteredDevice, told: list[Told], now: Instant, *, is_unasked: bool = False) -> None:
         """Tell the service: at once, and while more comes soon after, of all that came in a moment."""
-        now = self._clock.now()
         if told and not self._told:
             loop = asyncio.get_running_loop()
             loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)

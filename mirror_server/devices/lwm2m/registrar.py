@@ -376,7 +376,7 @@ class Registrar:
     def _tell_published(self, device: RegisteredDevice, links: Links) -> None:
         now = self._clock.now()
         published = [
-            Observation(device.device_id, each.introduced.path, each.published, now, is_unasked=True)
+            Observation(device.device_id, each.introduced.path, each.published, now, is_unasked=True, is_published=True)
             for each in links.resources
             if each.published is not None
         ]

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0015');
+INSERT INTO "alembic_version" VALUES('0016');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -61,7 +61,7 @@ CREATE TABLE devices (
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   last_contact_at BIGINT NOT NULL,
-  registration_expires_at BIGINT NOT NULL, revision BIGINT DEFAULT '0' NOT NULL, contact_noted_at BIGINT DEFAULT '0' NOT NULL,
+  registration_expires_at BIGINT NOT NULL, revision BIGINT DEFAULT '0' NOT NULL, contact_noted_at BIGINT DEFAULT '0' NOT NULL, number INTEGER,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
@@ -71,6 +71,75 @@ CREATE TABLE former_secrets (
   ends_at BIGINT NOT NULL,
   PRIMARY KEY (key_id, secret_hash)
 );
+CREATE TABLE history (
+  revision INTEGER NOT NULL,
+  received_at BIGINT NOT NULL,
+  changed_at BIGINT NOT NULL,
+  device_number INTEGER,
+  kind SMALLINT NOT NULL,
+  path TEXT,
+  value BLOB,
+  content_type TEXT,
+  status SMALLINT,
+  category TEXT,
+  app_id TEXT,
+  requested_at BIGINT,
+  until BIGINT,
+  PRIMARY KEY (revision)
+);
+CREATE TABLE history_blocks (
+  segment_id BIGINT NOT NULL,
+  block INTEGER NOT NULL,
+  content BLOB NOT NULL,
+  PRIMARY KEY (segment_id, block)
+);
+CREATE TABLE history_erasures (
+  device_id TEXT NOT NULL,
+  up_to_revision BIGINT NOT NULL,
+  PRIMARY KEY (device_id)
+);
+CREATE TABLE history_files (
+  file_name TEXT NOT NULL,
+  day TEXT NOT NULL,
+  first_device TEXT NOT NULL,
+  last_device TEXT NOT NULL,
+  first_revision BIGINT NOT NULL,
+  last_revision BIGINT NOT NULL,
+  first_changed_at BIGINT NOT NULL,
+  last_changed_at BIGINT NOT NULL,
+  first_received_at BIGINT NOT NULL,
+  last_received_at BIGINT NOT NULL,
+  first_requested_at BIGINT,
+  row_count BIGINT NOT NULL,
+  size_bytes BIGINT NOT NULL,
+  PRIMARY KEY (file_name)
+);
+CREATE TABLE history_segments (
+  segment_id BIGINT NOT NULL,
+  block INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  state_at BIGINT,
+  state_revision BIGINT,
+  first_device TEXT NOT NULL,
+  last_device TEXT NOT NULL,
+  first_revision BIGINT NOT NULL,
+  last_revision BIGINT NOT NULL,
+  first_changed_at BIGINT NOT NULL,
+  last_changed_at BIGINT NOT NULL,
+  first_received_at BIGINT NOT NULL,
+  last_received_at BIGINT NOT NULL,
+  first_requested_at BIGINT,
+  row_count BIGINT NOT NULL,
+  PRIMARY KEY (segment_id, block)
+);
+CREATE TABLE history_state (
+  sealed_revision BIGINT NOT NULL,
+  is_kept SMALLINT NOT NULL,
+  begun_revision BIGINT NOT NULL,
+  alive_at BIGINT,
+  base_at BIGINT
+);
+INSERT INTO "history_state" VALUES(0,0,0,NULL,NULL);
 CREATE TABLE logs (
   app_id TEXT NOT NULL,
   last_seq BIGINT DEFAULT '0' NOT NULL,
@@ -183,4 +252,5 @@ CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NUL
 CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
 CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
+CREATE UNIQUE INDEX devices_by_number ON devices (number);
 DELETE FROM "sqlite_sequence";

@@ -15,7 +15,7 @@ from mirror_server.store import maintenance
 
 
 class CountingTransport(httpx.BaseTransport):
-    """Passes on to the server and notes what was asked, without polls."""
+    """Passes on to the server and notes what was asked, without polls and whether there is a history."""
 
     def __init__(self, server: httpx.BaseTransport) -> None:
         self._server = server
@@ -23,7 +23,7 @@ class CountingTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         asked = f"{request.method} {request.url.path}"
-        if "pull" not in asked:
+        if not asked.endswith(("/pull", "/history")):
             self.requests.append(asked)
         return self._server.handle_request(request)
 

@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.snapshot import ARROW
-from mirror_server.arrow import stream
+from mirror_server.arrow import history, stream
 from mirror_server.service.keys import Scope
 
 METHODS = {"get", "put", "post", "patch", "delete"}
@@ -92,7 +92,15 @@ def test_every_error_has_the_body_of_errors(document):
     for operation in operations(document).values():
         own = {code: answer for code, answer in operation["responses"].items() if int(code) >= 400}
         assert {"500", "503"} <= set(own)
-        assert all(answer == {"$ref": f"#/components/responses/{code}"} for code, answer in own.items())
+        # One that tells more tells at least this.
+        more = {code: answer for code, answer in own.items() if answer != {"$ref": f"#/components/responses/{code}"}}
+        assert set(more) <= {"412"}
+        for answer in more.values():
+            model = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            members = {
+                name: set(document["components"]["schemas"][name]["properties"]) for name in (model, "ErrorBody")
+            }
+            assert members["ErrorBody"] < members[model]
 
 
 def test_what_is_not_of_the_public_api_is_marked(document):
@@ -130,15 +138,20 @@ def test_it_names_every_parameter_of_the_query_that_is_not_refused(shared_server
             assert [one["name"] for one in parameters if one["in"] == "query"] == list(known), (method, path)
 
 
-def test_it_lists_the_columns_of_the_arrow_form_as_they_are(document):
-    (told,) = (content["schema"]["description"] for _, form, content in contents(document) if form == ARROW)
+@pytest.mark.parametrize(("path", "schema"), [(routes.SNAPSHOT, stream.SCHEMA), (routes.HISTORY, history.SCHEMA)])
+def test_it_lists_the_columns_of_the_arrow_form_as_they_are(document, path, schema):
+    (told,) = (
+        content["schema"]["description"]
+        for place, form, content in contents(document)
+        if (place, form) == (("get", path), ARROW)
+    )
     lines = re.findall(r"^( *)- `(\w+)` ([\w, =\[\]]*\w\]?)", told, re.MULTILINE)
 
     def kind(of):
         return str(getattr(of, "value_type", of)) if not hasattr(of, "value_field") else "list"
 
     there = []
-    for column in stream.SCHEMA:
+    for column in schema:
         there.append(("", column.name, kind(column.type)))
         if kind(column.type) == "list":
             there += [("    ", inner.name, kind(inner.type)) for inner in column.type.value_type]

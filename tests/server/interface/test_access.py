@@ -22,6 +22,7 @@ ROUTES = {
     "GET /metrics": ADMIN,
     "GET /v3/device-echo": READ,
     "GET /v3/device-echo/ranges": READ,
+    "GET /v3/device-echo/history": READ,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,
     "GET /v3/devices/{}/connection": READ,

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from mirror_server.store import maintenance
+from mirror_server.store import history, maintenance
+from mirror_server.store.history import HistoryRow
 from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -205,10 +206,18 @@ def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b"")])
-def test_a_stream_or_snapshot_that_nobody_takes_is_made_no_further(server, path):
+@pytest.mark.parametrize(
+    "path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b""), ("/v3/device-echo/history", b"")]
+)
+def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_server, path):
+    server = new_server(keep_history_seconds=86_400)
     bridge, key = small_room(server)
-    server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
+    device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
+    values = [
+        HistoryRow(10_000 + number, device, None, "/3303/0/5700", 0, 0, "reported", "read", b"x" * 1000, "text/plain")
+        for number in range(1000)
+    ]
+    server.services.database.write(lambda session: history.add(session, values))
 
     async def check():
         deaf = [Reader(bridge, key, *path) for _ in range(3)]

@@ -1,9 +1,13 @@
 """A device object under writes and reads. Source: specification 2.2, 3.1 and 3.2. For subscriptions see their file."""
 
 import base64
+from contextlib import closing
 from unittest.mock import ANY
 
 import pytest
+
+from mirror_server.store.database import Database
+from mirror_server.store.maintenance import erase_device
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -149,3 +153,16 @@ def test_the_newest_times_of_a_device_object_are_over_all_its_resources(server, 
     assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
     assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
     assert body["updated_at"] == "2026-01-05T08:00:00.000Z"
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_device_that_was_read_and_is_erased_is_not_found(server, key, device, is_beside):
+    """By this process, or by the command beside it."""
+    url = f"/v3/devices/{device}/echo"
+    assert server.call(key, "GET", url).status_code == 200
+    if is_beside:
+        with closing(Database(server.settings.database_url)) as database:
+            database.write(lambda session: erase_device(session, device))
+    else:
+        server.services.database.write(lambda session: erase_device(session, device))
+    assert server.call(key, "GET", url).status_code == 404

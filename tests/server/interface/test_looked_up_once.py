@@ -8,6 +8,7 @@ import pytest
 from mirror_server.clock import SystemClock
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
+from mirror_server.store import devices
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.database import Database
 
@@ -49,6 +50,35 @@ def test_after_any_commit_both_are_looked_up_once(server, looks):
         assert read(server, key, device).status_code == 200
 
     assert len(looks) == 2
+
+
+@pytest.mark.sqlite
+def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(server, looks):
+    key = server.key()
+    ids = [server.add_device(key, f"sensor-{number}") for number in range(5)]
+    for device in ids:
+        read(server, key, device)
+    server.advance(key, 1)
+    server.registration(key, ids[1], "PUT")
+    looks.clear()
+
+    shown = [read(server, key, device).json["updated_at"] for device in ids]
+
+    # The key, the number of the last change, and the one that changed.
+    assert len(looks) == 3
+    assert [each == shown[0] for each in shown] == [True, False, True, True, True]
+
+
+def test_a_device_that_this_and_another_process_changed_is_seen_as_it_is_now(server):
+    key = server.key()
+    device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
+    read(server, key, device)
+
+    with closing(Database(server.settings.database_url)) as another:
+        another.write(lambda session: devices.rename(session, device, "sensor-3"))
+    server.registration(key, other, "PUT")
+
+    assert read(server, key, device).json["endpoint_name"] == "sensor-3"
 
 
 def test_what_another_process_commits_is_seen_by_the_next_request(server):

@@ -322,7 +322,7 @@ def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, ids
         answer = server.call(one, "GET", SNAPSHOT)
         assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
         assert answer.json["reason"] == "TOO_MANY_SNAPSHOTS"
-        assert f"{most // 2} snapshots are being sent with this key" in answer.json["message"]
+        assert f"{most // 2} snapshots and histories are being sent with this key" in answer.json["message"]
     assert server.call(third, "GET", SNAPSHOT).json["reason"] == "TOO_MANY_SNAPSHOTS"
     next(iter(open_ones[0].response))
     for one in open_ones:

@@ -15,16 +15,18 @@ import pytest
 
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import CommandRequest
+from mirror_server.devices.link import Registration
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
-from mirror_server.store import devices, revisions, settings
+from mirror_server.store import devices, history, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
+from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
@@ -417,3 +419,36 @@ def test_the_process_that_takes_over_listens_for_real_devices_on_the_same_port(u
             assert wait_for(first.device_urls) == [f"coap://{address}"]
             assert second.device_urls() == []
         assert wait_for(second.device_urls) == [f"coap://{address}"]
+
+
+def test_a_process_without_a_history_does_not_join_those_that_keep_one(url: str) -> None:
+    with closing(Services(Settings(database_url=url, keep_history_seconds=3600))) as services:
+        services.start()
+        with pytest.raises(DatabaseError, match=r"with --keep-history, this one is to do so without"):
+            Services(Settings(database_url=url))
+
+
+def rows_in(services: Services) -> list[HistoryRow]:
+    with services.database.read() as session:
+        return [row for some in history.tail(session, 0, 100) for row in some]
+
+
+def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
+    settings = Settings(database_url=url, keep_history_seconds=3600)
+    registration = Registration("sensor", "Sensor", False, 3600, ())
+    first, second = (Services(settings) for _ in range(2))
+    with closing(second):
+        with closing(first):
+            first.start()
+            second.start()
+            device_id = first.devices.registered(registration).result(60)
+            with pytest.raises(NotLeader):
+                second.devices.deregistered(device_id).result(60)
+        # No device comes in before it is told.
+        wait_for(lambda: len(rows_in(second)) == 2)
+        second.devices.deregistered(device_id).result(60)
+        rows = rows_in(second)
+    assert [row.what for row in rows] == ["registration", "gap", "deregistration"]
+    registered, gap, deregistered = rows
+    assert gap.until is not None
+    assert registered.received_at <= gap.changed_at < gap.until <= deregistered.received_at

@@ -2,8 +2,8 @@
 
 The only module that imports aiocoap. What it touches that aiocoap does not promise to keep is held by a test each:
 ``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received`` and ``send`` of the same class, what it
-calls of its manager (``dispatch_error``), ``max_size`` of its transport, and the fields ``sockaddr`` and ``pktinfo`` of
-``UDP6EndpointAddress``.
+calls of its manager (``dispatch_error``), ``max_size`` and ``_read_ready`` of its transport, and the fields
+``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import socket
 import sys
 from functools import lru_cache
@@ -26,6 +27,14 @@ _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
 _DATAGRAMS_AT_ONCE = 64
 """So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
+_MANY = 10
+_LATELY_SECONDS = 0.01
+_REST_SECONDS = 0.01
+"""While more than so many datagrams came lately, the socket is looked at so often and not at each of them: to wake the
+thread costs more than to take a datagram, and others wait for it. It fits in a buffer that the kernel grants anybody.
+"""
+_TRUNCATED = int(socket.MSG_TRUNC)
+"""As a number: an enumeration takes longer for ``&`` than to receive a datagram."""
 _PASSING = (errno.EAGAIN, errno.ENOBUFS)
 """What the kernel says when it has no room for a datagram: it is lost as on the way, and will be sent again."""
 _IP_MULTICAST_ALL = 49
@@ -86,16 +95,53 @@ class _Outgoing(NamedTuple):
 class _Udp6(MessageInterfaceUDP6):
     """aiocoap's socket, which hands datagrams on as bytes, and many at a time."""
 
+    _taken = 0
+    _lately = 0.0
+    _looked_at = 0.0
+    _resting: asyncio.TimerHandle | None = None
+
+    def listen(self) -> None:
+        """Have :meth:`look` called when something comes."""
+        self._loop = asyncio.get_running_loop()
+        self._file = self.transport.get_extra_info("socket").fileno()
+        self._loop.add_reader(self._file, self.look)
+
+    def look(self) -> None:
+        """Take what came; while it is much, look next after a rest, however much there is by then."""
+        self._taken = 0
+        try:
+            self.transport._read_ready()
+        finally:
+            self._rest_or_listen()
+
+    def _rest_or_listen(self) -> None:
+        now = self._loop.time()
+        self._lately = self._taken + self._lately * math.exp((self._looked_at - now) / _LATELY_SECONDS)
+        self._looked_at = now
+        if self._lately > _MANY and self._taken <= _DATAGRAMS_AT_ONCE:
+            self._loop.remove_reader(self._file)
+            self._resting = self._loop.call_later(_REST_SECONDS, self.look)
+        elif self._resting is not None:
+            self._resting = None
+            self._loop.add_reader(self._file, self.look)
+
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         manager: _Manager = self._ctx
         manager.take(data, ancdata, flags, address)
+        self._taken = 1
         listening = self.transport.get_extra_info("socket")
-        for _ in range(_DATAGRAMS_AT_ONCE):
+        while self._taken <= _DATAGRAMS_AT_ONCE:
             try:
                 received = listening.recvmsg(_LARGEST_DATAGRAM, _ANCILLARY_BYTES)
             except OSError:  # nothing is left; an error of a peer comes again with the next look at the socket
                 return
             manager.take(*received)
+            self._taken += 1
+
+    async def shutdown(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+        await super().shutdown()
 
 
 class _Manager:
@@ -113,7 +159,7 @@ class _Manager:
     def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
         """Hand on what came."""
         local = next((data for _, kind, data in ancillary if kind == socket.IPV6_PKTINFO), None)
-        if flags & socket.MSG_TRUNC or (local is not None and _is_multicast(local)):
+        if flags & _TRUNCATED or (local is not None and _is_multicast(local)):
             self._counts.dropped += 1
             return
         way = self._way(sockaddr)
@@ -231,6 +277,7 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
     interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
     manager.interface = interface
     interface.transport.max_size = _LARGEST_DATAGRAM
+    interface.listen()
     return Udp6Transport(interface, manager)
 
 
@@ -324,6 +371,7 @@ def sockaddr_of(address: str) -> tuple[str, int, int, int]:
 _MAPPED_BYTES = bytes(10) + b"\xff\xff"
 
 
+@lru_cache
 def _is_multicast(local: bytes) -> bool:
     """Whether a datagram was addressed to a group, by the address in the socket's ancillary data."""
     return local[0] == 0xFF or (local.startswith(_MAPPED_BYTES) and local[12] >= 224)

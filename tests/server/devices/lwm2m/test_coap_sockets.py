@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
+from aiocoap.util.asyncio.recvmsg import RecvmsgSelectorDatagramTransport
 from coap_device import QUICK, READ, Device, Registry, in_loop, notification, registration, speaking, until
 
 from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, sockets
@@ -33,6 +34,9 @@ def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
         assert "self._ctx.dispatch_error(" in inspect.getsource(told)
     address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
     assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
+    looked = inspect.getsource(RecvmsgSelectorDatagramTransport._read_ready)
+    assert "self._protocol.datagram_msg_received(" in looked
+    assert "self._protocol.error_received(" in looked
 
 
 @in_loop
@@ -162,6 +166,70 @@ async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss() ->
             device.send(notification(number, b"mine", number, b"21.5"))
         await until(lambda: len(registry.notifications) == 5_000)
         assert [told.sequence for told in registry.notifications] == list(range(5_000))
+
+
+async def tell(registry: Registry, device: Device, count: int) -> None:
+    """Notify so often at once, and wait until that was taken."""
+    before = len(registry.notifications)
+    for number in range(before, before + count):
+        device.send(notification(number, b"mine", number, b"21.5"))
+    await until(lambda: len(registry.notifications) == before + count)
+
+
+@in_loop
+async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        interface = endpoint._ways[False].transport._interface
+        await tell(registry, device, 20)
+        device.send(notification(20, b"mine", 20, b"21.5"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(registry.notifications) == 20
+
+        interface.look()
+        assert len(registry.notifications) == 21
+    assert interface._resting.cancelled()
+
+
+@in_loop
+async def test_what_comes_one_by_one_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (_, device):
+        for _ in range(sockets._MANY):
+            await tell(registry, device, 1)
+
+
+@in_loop
+async def test_when_no_more_comes_the_socket_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        interface = endpoint._ways[False].transport._interface
+        await tell(registry, device, 20)
+        assert interface._resting is not None
+        await until(lambda: interface._resting is None)
+        monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+        await tell(registry, device, 1)
+
+
+@in_loop
+async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        way = endpoint._ways[False]
+        manager = way.transport._interface._ctx
+        await tell(registry, device, 20)
+        manager._receiver = None
+        device.send(notification(20, b"mine", 20, b"21.5"))
+        await until(lambda: "AttributeError" in caplog.text)
+        manager._receiver = way
+        await tell(registry, device, 1)
 
 
 @pytest.mark.parametrize(

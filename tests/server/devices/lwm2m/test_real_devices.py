@@ -334,6 +334,10 @@ def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desire
     assert answered(real, key, mine, "refused", "PUT", "/3311/0", **tlv, **kind) == (400, "BAD_VALUE")
     desired = real.resource(key, mine, "/3311/0/5851")["desired"]
     assert (desired["status"], desired["category"]) == (2, "BAD_VALUE")
+    body = {"method": "PUT", "uri": "/3311/0", "content-type": kind["content-type"], **tlv}
+    answer = real.call(key, "POST", f"/v2/device-requests/{mine}", {"If-Match": "*"}, json=body)
+    assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "If-Match")
+    assert "each of its resources" in answer.json["message"]
 
 
 def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: DeviceSide) -> None:

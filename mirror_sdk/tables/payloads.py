@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.frames.columns import boolean, number, text
 from mirror_sdk.object_table import ResourceType
+from mirror_sdk.tables.columns import boolean, number, text
 from mirror_sdk.values import ValueKind, decode, plain_type
 
 Rows: TypeAlias = npt.NDArray[np.int64]

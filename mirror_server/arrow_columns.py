@@ -43,6 +43,19 @@ def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa
     return pa.Array.from_buffers(kind, len(lengths), [validity, offsets], sum(is_missing), children=[items])
 
 
+def to_values(column: pa.Array) -> list[Any]:
+    """What a column holds, in Python: instants in milliseconds, and ``None`` where there is nothing."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if column.type == INSTANT:
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if column.type == WORD:
+        # Each word once: to ask the column for them takes twice as long.
+        words = column.dictionary.to_pylist()
+        return [None if index is None else words[index] for index in column.indices.to_pylist()]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
 def _bitmap(flags: bytes) -> pa.Buffer:
     """One bit for each byte that is 0 or 1."""
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_()).buffers()[1]

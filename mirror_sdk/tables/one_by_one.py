@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import path_patterns
-from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.frames.device_batches import taken_apart
-from mirror_sdk.frames.state import DeviceRows, DeviceState, StateRows
+from mirror_sdk.tables.state import DeviceRows, DeviceState, StateRows
 from mirror_sdk.wire.model import write_timestamp
 
 _ROWS_AT_A_TIME = 10_000
@@ -30,7 +27,6 @@ class StateParts:
 
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
         self._rows = StateRows(paths=path_patterns(paths), raw=raw)
-        self._raw = raw
         self._tables: list[pa.Table] = []
 
     def rows_of(self, device: DeviceState) -> DeviceRows:
@@ -44,17 +40,13 @@ class StateParts:
             if len(self._rows) >= _ROWS_AT_A_TIME:
                 self._tables.append(self._rows.pop_table())
 
-    def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
-        """The table of all of them, once; see :func:`mirror_sdk.frames.state_frame`.
-
-        Raises:
-            ValueRefused: ``tz`` is no time zone.
-        """
+    def finish(self, *, server: str) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the table of all of them, and what it is based on; see :func:`mirror_sdk.frames.state_frame`."""
         self._tables.append(self._rows.pop_table())
-        about = {
+        about: dict[str, object] = {
             "taken_at": None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at),
             "devices": self._rows.device_count,
             "complete": True,
             "server": server,
         }
-        return frame_of(taken_apart(self._tables, raw=self._raw), about, tz=tz)
+        return self._tables, about

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.frames.columns import fixed_category_array
-from mirror_sdk.frames.payloads import TypedColumns, read_payloads
-from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.tables.columns import fixed_category_array, occurring, words_at
+from mirror_sdk.tables.payloads import TypedColumns, read_payloads
+from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.paths import matches_any
 
@@ -74,18 +74,6 @@ def joined(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
 
-def taken_apart(tables: list[pa.Table], *, raw: bool = False) -> dict[str, pa.ChunkedArray]:
-    """The columns of the tables one after another, for :func:`~mirror_sdk.frames.columns.frame_of`.
-
-    The list is emptied, so that nothing but the columns is left.
-    """
-    if not tables:
-        tables.append(joined([], raw=raw))
-    whole = pa.concat_tables(tables)
-    tables.clear()
-    return dict(zip(whole.column_names, whole.columns, strict=True))
-
-
 class _Resources:
     """All resources of the devices of a batch, one after another."""
 
@@ -95,7 +83,7 @@ class _Resources:
         self.begins = np.cumsum(self._counts) - self._counts
         """Where the resources of each device begin."""
         self.struct = lists.flatten()
-        self.path = self["path"]
+        self.path = occurring(self["path"])
         self.device = np.repeat(np.arange(len(lists)), self._counts)
         """The number of the device each belongs to."""
 
@@ -107,7 +95,7 @@ class _Resources:
         has_some = self._counts > 0
         index = pa.array((np.cumsum(has_some) - 1)[self.device].astype(np.int32))
         return {
-            name: _recoded(index, batch.column(name).filter(pa.array(has_some)))
+            name: words_at(index, batch.column(name).filter(pa.array(has_some)))
             for name in ("device_id", "endpoint_name")
         }
 
@@ -148,12 +136,6 @@ def _own(column: pa.Array) -> pa.Array:
     return pa.concat_arrays([column])
 
 
-def _recoded(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
-    """A category column of an index into words, of which some may be the same or none."""
-    encoded = words.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
-
-
 def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
     """The columns that tell of the path, worked out once for each."""
     paths = path.dictionary.to_pylist()
@@ -164,7 +146,7 @@ def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
         name: pa.array([part[index] for part in parts], pa.int32()).take(path.indices)
         for index, name in enumerate(("object_id", "instance_id", "resource_id"))
     }
-    return {"path": _own(path), **numbers, "label": _recoded(path.indices, labels)}
+    return {"path": path, **numbers, "label": words_at(path.indices, labels)}
 
 
 def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
@@ -176,7 +158,7 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
     names_unit = np.array([path.endswith(_UNITS_RESOURCE) for path in paths], np.bool_)
     naming = np.flatnonzero(names_unit[index] & (reported.kind.to_numpy() == _TEXT))
     if not len(naming):
-        return _recoded(resources.path.indices, declared)
+        return words_at(resources.path.indices, declared)
     takes_unit = np.array([bool(one and one.resource_id in IN_SENSOR_UNITS) for one in definitions], np.bool_)
     instances: dict[str, int] = {}
     instance = np.array([instances.setdefault(_instance(path), len(instances)) for path in paths], np.int64)

@@ -1,0 +1,131 @@
+"""Which devices and resources the rows of a table name, so that the answer to a question can be acted on.
+
+A table is a frame of pandas, or whatever gives its rows as Arrow does, such as a table of pyarrow or a frame of Polars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from mirror_sdk._caller import warn
+from mirror_sdk._fork import import_whole
+from mirror_sdk.errors import EmptyTableWarning, MirrorError, ValueRefused
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from typing_extensions import TypeIs
+
+DEVICE, PATH = "device_id", "path"
+Place = tuple[str, str]
+"""A device and a path."""
+_MOST_TOLD = 10
+
+
+class DeviceTable(Protocol):
+    """A table whose rows name devices: a frame of pandas or Polars, or a table of pyarrow, with a ``device_id``."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Its rows, as Arrow hands them from one library to another."""
+
+
+def is_table(given: object) -> TypeIs[DeviceTable]:
+    """Whether something is a table; a single column of one is none."""
+    return hasattr(given, "__arrow_c_stream__") and hasattr(given, "columns")
+
+
+def device_ids(table: DeviceTable, argument: str) -> list[str]:
+    """The devices that the rows name, each once, in the order of their first rows.
+
+    Args:
+        table: A table with a column or an index ``device_id``.
+        argument: What the caller calls it.
+
+    Raises:
+        ValueRefused: It has no such column, or a row names no device.
+    """
+    return [device for (device,) in _distinct(table, (DEVICE,), argument)]
+
+
+def places(table: DeviceTable, path: str | None, argument: str) -> list[Place]:
+    """The resources that the rows name, each once: by ``path``, or that one of each device. Errors as above."""
+    if path is not None:
+        return [(device, path) for device in device_ids(table, argument)]
+    return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
+
+
+def warn_if_empty(named: Sequence[object], argument: str) -> None:
+    """Say that a table has no rows, for what is done with them is nothing.
+
+    Warns:
+        EmptyTableWarning: It has none.
+    """
+    if not named:
+        warn(f"{argument}: the table has no rows, so nothing is meant by it", EmptyTableWarning)
+
+
+def raise_first(named: Sequence[Place], errors: Sequence[MirrorError | None]) -> None:
+    """Raise the first of the errors, with a note of which resources of a table they are about.
+
+    Raises:
+        MirrorError: There is one.
+    """
+    failed = [(place, error) for place, error in zip(named, errors, strict=True) if error is not None]
+    if not failed:
+        return
+    told = [f"{path} of {device}: {error}" for (device, path), error in failed[:_MOST_TOLD]]
+    first = failed[0][1]
+    first.add_note(f"{len(failed)} of {len(named)} resources were refused, the others are done: {'; '.join(told)}")
+    raise first
+
+
+def named_rows(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
+    """These columns of each row, those that are an index among them; there is a text in each. Errors as above."""
+    columns = _columns(table, names, argument)
+    for name in names:
+        _check_texts(columns[name].drop_duplicates(), argument)
+    return columns
+
+
+def _distinct(table: DeviceTable, names: Sequence[str], argument: str) -> Sequence[Sequence[str]]:
+    rows = named_rows(table, names, argument).drop_duplicates()
+    found: Sequence[Sequence[str]] = rows.astype(object).to_numpy().tolist()
+    return found
+
+
+def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
+    """These columns alone, those that are an index among them."""
+    import_whole("pandas", "pyarrow")
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = table if isinstance(table, pd.DataFrame) else _of_arrow(pa.table(table), names)
+    indices = [name for name in names if name not in frame.columns and name in frame.index.names]
+    frame = frame.reset_index(level=indices) if indices else frame
+    for name in names:
+        count = list(frame.columns).count(name)
+        if count != 1:
+            there = "no column" if count == 0 else f"{count} columns"
+            raise ValueRefused(
+                f"{argument}: the table has {there} {name}; give a table with a column or an index {name}"
+            )
+    return frame[list(names)]
+
+
+def _of_arrow(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
+    """Of a wide table the other columns may be of kinds that pandas has not."""
+    chosen = [name for name in table.column_names if name in names]
+    frame: pd.DataFrame = table.select(chosen).to_pandas()
+    return frame
+
+
+def _check_texts(column: pd.Series, argument: str) -> None:
+    name = column.name
+    if column.isna().any():
+        raise ValueRefused(
+            f"{argument}: a row of the table has no {name}; table.dropna(subset=[{name!r}]) leaves such rows out"
+        )
+    wrong = next((one for one in column if not isinstance(one, str)), None)
+    if wrong is not None:
+        raise ValueRefused(f"{argument}: {name} of a row is {wrong!r}, not a text")

@@ -1,0 +1,216 @@
+"""Records exchanges, and puts them into a file at the end, as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryFile
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import httpx
+
+from mirror_sdk._service.moments import Moments
+from mirror_sdk.cassette.content import MANIFEST, VERSION, Asked, Exchange, Ids, Manifest
+
+_KEPT_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
+_OWN_HEADERS = "mirror-"
+_PIECE_BYTES = 1024 * 1024
+
+
+class Draft:
+    """An exchange that is under way."""
+
+    def __init__(self, asked: Asked, async_id: str | None, sent_seconds: float) -> None:
+        self.asked = asked
+        self.async_id = async_id
+        self.sent_seconds = sent_seconds
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.pieces: list[tuple[int, int]] = []
+        self.has_ended = False
+
+
+class Recorder(Moments):
+    """Takes down what the service says, from any number of threads, until it is finished.
+
+    It is the clock of its client too: what a table tells as the time of something is that of the exchange that brought
+    it, so that it is told again when the cassette is played.
+
+    Args:
+        path: The file.
+        base_url: Address of the service.
+        api_key: What must never stand in the file.
+        clock: Seconds, of a clock that only goes on.
+        now: The clock on the wall.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        base_url: str,
+        api_key: str,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: _whole_milliseconds(datetime.now(UTC)),
+    ) -> None:
+        self.path = path
+        self._base_url = base_url
+        self._key = api_key
+        self._clock = clock
+        self._now = now
+        self._began = clock()
+        self.begun_at = self._answered_at = now()
+        self._answered_seconds = 0.0
+        self._lock = threading.Lock()
+        self._exchanges: list[tuple[Exchange, Draft]] = []
+        self._begun_seconds: dict[str, float] = {}
+        self._seed = random.SystemRandom().getrandbits(62)
+        self._ids = Ids(self._seed)
+        # Without a name: nothing is left of it where the program is killed.
+        self._bodies = TemporaryFile()  # noqa: SIM115 - open until it is finished
+        self._is_over = False
+
+    def new_async_id(self) -> str:
+        """See :class:`Moments`."""
+        return self._ids.new()
+
+    def now(self) -> datetime:
+        """See :class:`Moments`."""
+        return self._answered_at
+
+    def seconds(self) -> float:
+        """See :class:`Moments`."""
+        return self._clock() - self._began
+
+    def begun_seconds(self, begun: float, async_id: str) -> float:
+        """See :class:`Moments`."""
+        with self._lock:
+            return self._begun_seconds.setdefault(async_id, begun)
+
+    def received_seconds(self) -> float:
+        """See :class:`Moments`."""
+        return self._answered_seconds
+
+    def waiting_seconds(self) -> float:
+        """See :class:`Moments`."""
+        return self.seconds()
+
+    def begin(self, asked: Asked, async_id: str | None) -> Draft:
+        """A request is sent."""
+        return Draft(asked, async_id, self.seconds())
+
+    def answered(self, draft: Draft, status: int, headers: httpx.Headers) -> None:
+        """Its answer begins."""
+        draft.status = status
+        draft.headers = {name: value for name, value in headers.items() if _is_kept(name)}
+
+    def add(self, draft: Draft, piece: bytes) -> None:
+        """A piece of the answer came."""
+        with self._lock:
+            if not self._is_over:
+                draft.pieces.append((self._bodies.tell(), len(piece)))
+                self._bodies.write(piece)
+
+    def end(self, draft: Draft, failure: httpx.RequestError | None = None) -> None:
+        """It is over; only the first end counts."""
+        with self._lock:
+            if draft.has_ended or self._is_over:
+                return
+            draft.has_ended = True
+            self._answered_seconds, self._answered_at = self.seconds(), self._now()
+            self._exchanges.append((self._exchange(draft, failure), draft))
+
+    def close(self) -> None:
+        """End it, and leave the file as it was; harmless when it is finished."""
+        with self._lock:
+            self._is_over = True
+            self._bodies.close()
+
+    def finish(self) -> None:
+        """End it, and put the file into its place when it is whole and on disk.
+
+        Raises:
+            OSError: It cannot be written; what was there before is there still.
+        """
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}-", delete=False) as file:
+            unfinished = Path(file.name)
+            try:
+                with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+                    self._write(archive)
+                file.flush()
+                os.fsync(file.fileno())
+                unfinished.chmod(0o644)
+                unfinished.replace(self.path)
+            finally:
+                self._bodies.close()
+                with suppress(FileNotFoundError):
+                    unfinished.unlink()
+
+    def _write(self, archive: ZipFile) -> None:
+        for exchange, draft in self._exchanges:
+            if exchange.body is not None:
+                with archive.open(exchange.body, "w") as body:
+                    for piece in self._without_key(self._body(draft)):
+                        body.write(piece)
+        manifest = Manifest(
+            version=VERSION,
+            base_url=self._base_url,
+            begun_at=self.begun_at,
+            seed=self._seed,
+            exchanges=[exchange for exchange, _ in self._exchanges],
+            begun_seconds=self._begun_seconds,
+        )
+        told = manifest.model_dump_json(indent=1, exclude_defaults=False).encode()
+        archive.writestr(MANIFEST, b"".join(self._without_key(iter([told]))))
+
+    def _body(self, draft: Draft) -> Iterator[bytes]:
+        for begin, length in draft.pieces:
+            self._bodies.seek(begin)
+            yield self._bodies.read(length)
+
+    def _exchange(self, draft: Draft, failure: httpx.RequestError | None) -> Exchange:
+        return Exchange(
+            asked=draft.asked,
+            async_id=draft.async_id,
+            sent_seconds=draft.sent_seconds,
+            answered_seconds=self._answered_seconds,
+            answered_at=self._answered_at,
+            status=draft.status,
+            headers=draft.headers,
+            body=f"bodies/{len(self._exchanges) + 1:06}" if draft.pieces else None,
+            failure=None if failure is None else (type(failure).__name__, str(failure)),
+        )
+
+    def _without_key(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The same with asterisks in the place of the access key, wherever a service says it back."""
+        secrets = [self._key.encode(), b64encode(self._key.encode()).rstrip(b"=")]
+        overlap = max(map(len, secrets)) - 1
+        rest = b""
+        for piece in pieces:
+            rest += piece
+            for secret in secrets:
+                rest = rest.replace(secret, b"*" * len(secret))
+            cut = max(0, len(rest) - overlap)
+            yield rest[:cut]
+            rest = rest[cut:]
+        yield rest
+
+
+def _whole_milliseconds(moment: datetime) -> datetime:
+    """As it is written, so that it is told just so when it is played."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _is_kept(name: str) -> bool:
+    return name.lower() in _KEPT_HEADERS or name.lower().startswith(_OWN_HEADERS)

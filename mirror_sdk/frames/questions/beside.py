@@ -1,0 +1,119 @@
+"""Resources beside each other, and one time beside another."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
+from mirror_sdk.frames.questions.resample import KEY, Statistic, checked, statistics
+from mirror_sdk.frames.questions.rows import Ints, milliseconds, spans_of
+from mirror_sdk.frames.questions.steps import Told
+from mirror_sdk.tables.columns import CATEGORY, moment
+from mirror_sdk.wire.paths import matches
+
+COMPARED_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        pa.field("offset", pa.duration("ms")),
+        pa.field("a", pa.float64()),
+        pa.field("b", pa.float64()),
+        pa.field("difference", pa.float64()),
+        pa.field("covered_a", pa.float64()),
+        pa.field("covered_b", pa.float64()),
+    ]
+)
+"""Two times beside each other."""
+
+
+def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
+    """Resources beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
+
+    Raises:
+        ValueRefused: The statistic is none of one column, not of the values there are, or there would be too many rows.
+    """
+    name = _one(how)
+    bins = bins_of(span, told.begin, told.end, told.tz)
+    devices = np.unique(told.steps.of_device)
+    paths = _in_order_of_patterns(told)
+    check_count(len(devices) * len(bins) * max(len(paths), 1))
+    columns = {str(told.rows.paths[path]): _column(told.of_path(path), bins, name) for path in paths}
+    times = told.to_frame(pa.table({"bin": pa.array(bins.begins).view(KEY[0].type)}))["bin"]
+    index = pd.MultiIndex.from_product([told.rows.devices[devices], times], names=["device_id", "bin"])
+    table = pd.DataFrame(
+        {path: _spread(column, devices, of, len(bins)) for path, (column, of) in columns.items()}, index=index
+    )
+    if told.about:
+        table.attrs["mirror"] = told.about
+    return table
+
+
+def compare(
+    told: Told, begin_a: datetime, begin_b: datetime, length: int, span: int | None, how: Statistic
+) -> pd.DataFrame:
+    """Two times beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
+
+    Raises:
+        ValueRefused: An instant is naive, or the statistic is none of numbers.
+    """
+    name = _one(how)
+    check_count(length // (span or length))
+    sides = [
+        _window(told, milliseconds(begin), length, span or length, name)
+        for begin in (_aware("begin_a", begin_a), _aware("begin_b", begin_b))
+    ]
+    a, b = (side[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for side in sides)
+    places = np.arange(0, length, span or length)
+    columns = [
+        *(sides[0][key] for key in ("device_id", "path")),
+        spans_of(np.tile(places, len(told.steps.of_device))),
+        *(pa.array(one, mask=np.isnan(one)) for one in (a, b, b - a)),
+        *(side["covered"] for side in sides),
+    ]
+    return told.to_frame(pa.Table.from_arrays(columns, schema=COMPARED_SCHEMA))
+
+
+def _one(how: Statistic) -> Statistic:
+    (name, *others) = checked(how)
+    if others or name == "duration":
+        raise ValueRefused(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
+    return name
+
+
+def _aware(name: str, instant: datetime) -> datetime:
+    moment(name, instant)
+    return instant
+
+
+def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> pa.Table:
+    edges = np.append(np.arange(begin, begin + length, span), begin + length)
+    table = statistics(told.within(begin, begin + length), Bins(edges), [name])
+    if pa.types.is_string(table[name].type):
+        raise ValueRefused(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
+    return table
+
+
+def _in_order_of_patterns(told: Told) -> list[int]:
+    """The paths that are asked for: as the patterns name them, and sorted where one stands for several."""
+    paths = np.unique(told.steps.of_path).tolist()
+    named = ["*"] if told.patterns is None else told.patterns
+    found = [path for pattern in named for path in paths if matches(pattern, str(told.rows.paths[path]))]
+    return list(dict.fromkeys(found))
+
+
+def _column(told: Told, bins: Bins, name: Statistic) -> tuple[pd.Series, Ints]:
+    """One statistic of the cells of one path, and the devices they are of."""
+    return told.to_frame(statistics(told, bins, [name]))[name], told.steps.of_device
+
+
+def _spread(column: pd.Series, devices: Ints, of_device: Ints, bin_count: int) -> Any:
+    """The cells of some devices among those of all."""
+    place = np.full((len(devices), bin_count), -1)
+    place[np.searchsorted(devices, of_device)] = np.arange(len(column)).reshape(len(of_device), bin_count)
+    return column.array.take(place.ravel(), allow_fill=True)

@@ -1,0 +1,95 @@
+"""Stretches of time in which nothing is known of a device: a gap, or the device's own silence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mirror_sdk.frames.questions.rows import DOWN, GAP, NEVER, UP, VALUE, Ints, Rows, order_by
+from mirror_sdk.wire.history import HAPPENINGS
+
+REASONS = ("gap", "deregistration", "expired", "silent")
+"""Why nothing is known."""
+
+_SILENT = REASONS.index("silent")
+
+
+class Stretches(NamedTuple):
+    """Stretches from ``begin`` up to ``end``, which is ``NEVER`` where no end of it was seen, in order of both.
+
+    ``device`` is -1 where it is of all devices, ``reason`` one of ``REASONS``.
+    """
+
+    device: Ints
+    begin: Ints
+    end: Ints
+    reason: Ints
+
+    def first_from(self, device: Ints, at: Ints) -> Ints:
+        """When the first stretch of a device, or of all, begins at an instant or behind it; ``NEVER`` for none."""
+        # Ranks in the place of instants, so that a device and an instant are one number.
+        ranked = np.unique(self.begin)
+        keys = (self.device + 1) * (len(ranked) + 1) + np.searchsorted(ranked, self.begin)
+        rank = np.searchsorted(ranked, at) if len(ranked) else np.zeros(len(at), dtype=np.int64)
+        first = np.full(len(at), NEVER)
+        for whom, is_there in ((-1, (self.device < 0).any()), (device, (self.device >= 0).any())):
+            if is_there:
+                place = np.searchsorted(keys, (whom + 1) * (len(ranked) + 1) + rank)
+                found = np.minimum(place, len(keys) - 1)
+                is_found = (place < len(keys)) & (self.device[found] == whom)
+                first = np.where(is_found, np.minimum(first, self.begin[found]), first)
+        return first
+
+
+def stretches_of(rows: Rows, silence_limit: int | None) -> Stretches:
+    """All stretches of a table in which something is not known; an empty one is none.
+
+    Args:
+        rows: The rows.
+        silence_limit: How long a device may be silent, in milliseconds; a longer silence is a stretch behind that.
+    """
+    parts = [_gaps(rows), _absences(rows)]
+    if silence_limit is not None:
+        parts.append(_silences(rows, silence_limit))
+    device, begin, end, reason = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((end, begin, device))
+    order = order[end[order] > begin[order]]
+    return Stretches(device[order], begin[order], end[order], reason[order])
+
+
+def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
+    """Which devices were heard, and when."""
+    is_sign = np.isin(rows.what, (VALUE, *UP)) & (rows.device >= 0)
+    return (rows.device, rows.at) if is_sign.all() else (rows.device[is_sign], rows.at[is_sign])
+
+
+def _gaps(rows: Rows) -> Stretches:
+    gaps = rows.take(rows.what == GAP)
+    return Stretches(gaps.device, gaps.at, gaps.until, np.full(len(gaps), REASONS.index("gap")))
+
+
+def _absences(rows: Rows) -> Stretches:
+    """From each deregistration and end of a registration until the next registration."""
+    seen = rows.take(np.isin(rows.what, (*UP, *DOWN)) & (rows.device >= 0))
+    seen = seen.take(order_by(seen.device, seen.at, seen.order))
+    is_up = np.isin(seen.what, UP)
+    # The first place of a registration from each place on.
+    places = np.where(is_up, np.arange(len(seen)), len(seen))
+    following = np.minimum.accumulate(places[::-1])[::-1] if len(seen) else places
+    found = np.minimum(following, len(seen) - 1)
+    is_found = (following < len(seen)) & (seen.device[found] == seen.device)
+    end = np.where(is_found, seen.at[found], NEVER)
+    reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HAPPENINGS])[seen.what]
+    return Stretches(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up])
+
+
+def _silences(rows: Rows, limit: int) -> Stretches:
+    """Where a device was not heard for longer than the limit, from the end of that on until it was heard again."""
+    device, at = signs_of_life(rows)
+    order = order_by(device, at)
+    device, at = device[order], at[order]
+    is_last = np.append(device[1:] != device[:-1], True)[: len(at)]
+    end = np.where(is_last, NEVER, np.append(at[1:], NEVER)[: len(at)])
+    is_long = end - at > limit
+    return Stretches(device[is_long], at[is_long] + limit, end[is_long], np.full(is_long.sum(), _SILENT))

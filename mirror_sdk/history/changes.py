@@ -1,0 +1,119 @@
+"""What changed between two instants: the states at both, and how often each resource was reported between them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.object_table import lookup
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields, words_at
+from mirror_sdk.tables.history import has_gap
+from mirror_sdk.wire.model import write_timestamp
+
+CHANGES_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        pa.field("label", CATEGORY),
+        pa.field("unit", CATEGORY),
+        *value_fields("before"),
+        *value_fields("after"),
+        pa.field("observations", pa.int64()),
+        pa.field("first_at", INSTANT),
+        pa.field("last_at", INSTANT),
+    ]
+)
+"""The changes table."""
+
+KEY = ["device_id", "path"]
+_KEY_FIELDS = [pa.field(name, pa.string()) for name in KEY]
+
+COUNTED_SCHEMA = pa.schema(
+    [*_KEY_FIELDS, pa.field("observations", pa.int64()), pa.field("first_at", INSTANT), pa.field("last_at", INSTANT)]
+)
+"""How often each resource was reported, and when first and last."""
+
+VALUES_SCHEMA = pa.schema(
+    [*_KEY_FIELDS, *value_fields("reported"), pa.field("label", pa.string()), pa.field("unit", pa.string())]
+)
+"""What of a state table is needed of either instant."""
+
+_TIMES = [("changed_at", "count"), ("changed_at", "min"), ("changed_at", "max")]
+_COUNTS = [("observations", "sum"), ("first_at", "min"), ("last_at", "max")]
+
+
+class Counted(NamedTuple):
+    """How often each resource was reported: a row a resource, and whether nothing is known to be missing."""
+
+    rows: pa.Table
+    complete: bool
+
+
+class Counts:
+    """Counts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
+
+    def __init__(self) -> None:
+        self._tables = [COUNTED_SCHEMA.empty_table()]
+        self._complete = True
+
+    def add(self, table: pa.Table) -> None:
+        """Count the rows of a part of a history table."""
+        self._complete = self._complete and not has_gap(table)
+        reported = table.filter(pc.equal(table["what"].cast(pa.string()), "reported"))
+        found = reported.select([*KEY, "changed_at"]).group_by(KEY).aggregate(_TIMES)
+        self._tables.append(found.select(_made_of(_TIMES)).rename_columns(COUNTED_SCHEMA.names).cast(COUNTED_SCHEMA))
+
+    def finish(self) -> Counted:
+        """All of it."""
+        found = pa.concat_tables(self._tables).group_by(KEY).aggregate(_COUNTS)
+        return Counted(found.select(_made_of(_COUNTS)).rename_columns(COUNTED_SCHEMA.names), self._complete)
+
+
+def _made_of(aggregations: list[tuple[str, str]]) -> list[str]:
+    return [*KEY, *(f"{column}_{how}" for column, how in aggregations)]
+
+
+def changes_parts(
+    counted: Counted, before: pa.Table, after: pa.Table, begin: datetime, end: datetime
+) -> tuple[list[pa.Table], dict[str, object]]:
+    """The changes table, one row per resource that was reported, by device and path, and what it is based on.
+
+    Args:
+        counted: What was reported between.
+        before: The state table at the first instant.
+        after: That at the second one.
+        begin: The first instant.
+        end: The second one.
+    """
+    rows = counted.rows
+    for name, state in (("before", before), ("after", after)):
+        values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
+        named = [one.replace("reported", name) if one not in KEY else one for one in values.column_names]
+        wanted = values.rename_columns(named)
+        rows = rows.join(wanted if name == "after" else wanted.drop_columns(["label", "unit"]), KEY)
+    rows = rows.sort_by([(name, "ascending") for name in KEY]).combine_chunks()
+    path = rows["path"].combine_chunks().dictionary_encode()
+    columns = {name: rows[name] for name in rows.column_names}
+    for name in ("label", "unit"):
+        declared = pa.array(
+            [getattr(lookup(one), name, None) or None for one in path.dictionary.to_pylist()], pa.string()
+        )
+        columns[name] = pc.coalesce(rows[name], words_at(path.indices, declared).cast(pa.string()))
+    table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
+    about: dict[str, object] = {
+        "begin": write_timestamp(begin),
+        "end": write_timestamp(end),
+        "complete": counted.complete,
+    }
+    return [_with_categories(table)], about
+
+
+def _with_categories(table: pa.Table) -> pa.Table:
+    columns = [
+        table[field.name].dictionary_encode() if field.type == CATEGORY else table[field.name]
+        for field in CHANGES_SCHEMA
+    ]
+    return pa.Table.from_arrays(columns, schema=CHANGES_SCHEMA)

@@ -1,0 +1,162 @@
+"""What a batch of a history must be, looked at before anything is computed with it. Source: wire.md 10."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk._service.operations import require_asked
+from mirror_sdk.history.request import HistoryRequest, up_to_millisecond
+from mirror_sdk.snapshot.contract import (
+    LAST_REVISION,
+    NotAsAgreed,
+    require_all,
+    require_between,
+    require_instants,
+    require_paths,
+)
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.paths import matches_any
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_INSTANT = pa.timestamp("ms", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+COLUMNS = pa.schema(
+    [
+        pa.field("device_id", _WORD),
+        pa.field("endpoint_name", _WORD),
+        pa.field("path", _WORD),
+        pa.field("changed_at", _INSTANT),
+        pa.field("received_at", _INSTANT),
+        pa.field("what", _WORD),
+        pa.field("origin", _WORD),
+        pa.field("value", pa.binary()),
+        pa.field("content_type", _WORD),
+        pa.field("status", pa.int8()),
+        pa.field("category", _WORD),
+        pa.field("requested_at", _INSTANT),
+        pa.field("until", _INSTANT),
+        pa.field("revision", pa.int64()),
+    ]
+)
+"""The columns that are read; a service may send others beside them."""
+
+_WORDS = [field.name for field in COLUMNS if field.type == _WORD]
+_INSTANTS = [field.name for field in COLUMNS if field.type == _INSTANT]
+_Column = npt.NDArray[np.int64]
+
+
+def require_columns(schema: pa.Schema) -> None:
+    """Make sure that a stream has the columns.
+
+    Raises:
+        NotAsAgreed: One is missing, there twice, or of another type.
+    """
+    for field in COLUMNS:
+        found = schema.get_all_field_indices(field.name)
+        if len(found) != 1 or schema.field(found[0]).type != field.type:
+            raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
+
+
+class Rows:
+    """Sees to it that the rows are those that were asked for, each once and in order.
+
+    Args:
+        request: What was asked for.
+    """
+
+    def __init__(self, request: HistoryRequest) -> None:
+        self._request = request
+        self._sign = -1 if request.newest_first else 1
+        self._last: tuple[str, str, int, int] | None = None
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a batch that are read.
+
+        Raises:
+            NotAsAgreed: Something in it contradicts itself, is missing, or was not asked for.
+            pyarrow.ArrowInvalid: It is damaged.
+            UnexpectedAnswer: A device in it was not asked for.
+        """
+        batch.validate(full=True)
+        batch = batch.select(COLUMNS.names)
+        if batch.num_rows:
+            _check_columns(batch)
+            self._check_asked(batch)
+            self._follow(batch)
+        return batch
+
+    def _check_asked(self, batch: pa.RecordBatch) -> None:
+        selection = self._request.selection
+        require_asked(selection.sent_filters, "id", _occurring(batch.column("device_id")))
+        patterns = selection.paths
+        paths = _occurring(batch.column("path"))
+        require_paths(paths)
+        if others := [path for path in paths if not matches_any(patterns, path)]:
+            raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
+        # A gap may begin before, and end behind.
+        is_gap = pc.fill_null(pc.equal(batch.column("what").cast(pa.string()), "gap"), False)
+        happened = batch.column("changed_at").cast(pa.int64()).filter(pc.invert(is_gap))
+        begin, end = _milliseconds(self._request.begin), _milliseconds(self._request.end)
+        require_between("changed_at", happened, begin, None if end is None else end - 1)
+
+    def _follow(self, batch: pa.RecordBatch) -> None:
+        """Make sure that each row comes behind the one before, also of the batch before."""
+        device_id, path, changed_at, revision = self._last or (None, None, None, None)
+        columns = (
+            _ranks(batch.column("device_id"), device_id),
+            _ranks(batch.column("path"), path),
+            _with_first(batch.column("changed_at").cast(pa.int64()).to_numpy(), changed_at),
+            _with_first(batch.column("revision").to_numpy(), revision),
+        )
+        is_behind = np.zeros(len(columns[0]) - 1, np.bool_)
+        is_same = ~is_behind
+        for column in columns:
+            step = self._sign * np.diff(column)
+            is_behind |= is_same & (step > 0)
+            is_same &= step == 0
+        if not is_behind.all():
+            raise NotAsAgreed("a row stands there twice or out of order")
+        last = batch.slice(batch.num_rows - 1).to_pylist()[0]
+        self._last = (last["device_id"] or "", last["path"] or "", int(columns[2][-1]), last["revision"])
+
+
+def _check_columns(batch: pa.RecordBatch) -> None:
+    for name in ("changed_at", "what", "revision"):
+        require_all(name, batch.column(name))
+    for name in _WORDS:
+        require_all(name, batch.column(name).dictionary)
+    for name in _INSTANTS:
+        require_instants(name, batch.column(name))
+    require_between("status", batch.column("status"), min(DesiredStatus), max(DesiredStatus))
+    require_between("revision", batch.column("revision"), 0, LAST_REVISION)
+    has_value = batch.column("value").is_valid()
+    require_all("path", batch.column("path").filter(has_value))
+
+
+def _occurring(column: pa.DictionaryArray) -> list[str]:
+    """The words that occur, each once."""
+    found: list[str] = column.dictionary.take(column.indices.unique().drop_null()).to_pylist()
+    return found
+
+
+def _ranks(column: pa.DictionaryArray, before: str | None) -> _Column:
+    """Places in the order of words, behind that of the row before; what is missing stands first, as an empty text."""
+    words = column.dictionary.to_pylist()
+    rank_of = {word: rank for rank, word in enumerate(sorted({"", before or "", *words}))}
+    ranks = np.array([rank_of[word] for word in [*words, ""]], np.int64)
+    places = column.indices.fill_null(len(words)).to_numpy()
+    return _with_first(ranks[places], None if before is None else rank_of[before])
+
+
+def _with_first(column: _Column, first: int | None) -> _Column:
+    return column if first is None else np.concatenate([np.array([first], np.int64), column])
+
+
+def _milliseconds(instant: datetime | None) -> int | None:
+    return None if instant is None else (up_to_millisecond(instant) - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,114 @@
+"""What a service is asked for of its history. Source: wire.md 10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.operations import nothing
+from mirror_sdk.config import is_loopback
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.tables.columns import moment
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.history import MAX_ROWS
+from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.snapshot import ARROW, Compression
+
+MILLISECOND = timedelta(milliseconds=1)
+"""What the service tells time in."""
+
+_IDS_AT_A_TIME = 100
+"""How many device ids fit into a URL that everything on the way takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRequest:
+    """A selection and a stretch of time, and where it is asked for.
+
+    Attributes:
+        selection: Which devices and resources.
+        server: Address of the service.
+        begin: From this instant on; ``None`` for all that is kept.
+        end: Up to before this instant; ``None`` for the present.
+        limit: How many rows at most, the first ones; ``None`` for all.
+        newest_first: Whether all comes in the opposite order.
+        compression: How an Arrow stream is compressed; ``None`` goes by whether the service is on this machine.
+        max_retries: How often it may be sent again while the service is busy or out of reach; ``None`` goes by the
+            client.
+    """
+
+    selection: Selection
+    server: str
+    begin: datetime | None = None
+    end: datetime | None = None
+    limit: int | None = None
+    newest_first: bool = False
+    compression: Compression | None = None
+    max_retries: int | None = None
+
+    def parts(self) -> Iterator[HistoryRequest]:
+        """The same in requests of as many devices as a URL takes, in the order of their ids."""
+        if (ids := self.selection.device_ids) is None:
+            yield self
+            return
+        selection = replace(self.selection, filters=dict(self.selection.filters))
+        among = selection.filters.pop("id__in", None)  # type: ignore[attr-defined] # it is the dict of above
+        wanted = sorted(set(ids) if among is None else set(ids) & set(among.split(",")), reverse=self.newest_first)
+        for first in range(0, len(wanted), _IDS_AT_A_TIME):
+            some = tuple(wanted[first : first + _IDS_AT_A_TIME])
+            yield replace(self, selection=replace(selection, device_ids=some))
+
+    def operation(self, form: str, after: str | None, limit: int | None) -> Operation[None]:
+        """What to send for an answer of this media type, which is to be read as it arrives.
+
+        Args:
+            form: The media type.
+            after: Behind which place it goes on; ``None`` for the beginning.
+            limit: How many rows at most.
+        """
+        told = {
+            "from": None if self.begin is None else write_timestamp(up_to_millisecond(self.begin)),
+            "to": None if self.end is None else write_timestamp(up_to_millisecond(self.end)),
+            "limit": None if limit is None else min(limit, MAX_ROWS),
+            "after": after,
+            "order": "DESC" if self.newest_first else None,
+        }
+        headers = {"Accept": form}
+        if form == ARROW:
+            told["compression"] = self.compression or ("none" if is_loopback(self.server) else "lz4")
+            # It is compressed in itself.
+            headers["Accept-Encoding"] = "identity"
+        params: dict[str, str | int | Sequence[str]] = {
+            **self.selection.sent_filters,
+            "path": list(self.selection.paths or ()),
+            **{name: one for name, one in told.items() if one is not None},
+        }
+        return Operation("GET", routes.HISTORY, nothing, params=params, headers=headers, max_retries=self.max_retries)
+
+
+def check_stretch(begin: datetime | None, end: datetime | None) -> None:
+    """Make sure that these are instants, in their order.
+
+    Raises:
+        ValueRefused: One is no time or naive, or the end lies before the beginning.
+    """
+    for name, instant in (("begin", begin), ("end", end)):
+        if instant is not None:
+            moment(name, instant)
+    if begin is not None and end is not None and end < begin:
+        raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
+
+
+def behind(instant: datetime) -> datetime:
+    """The first whole millisecond behind an instant."""
+    return up_to_millisecond(instant.astimezone(UTC) + timedelta(microseconds=1))
+
+
+def up_to_millisecond(instant: datetime) -> datetime:
+    """The first whole millisecond that is not before an instant: what happened before either is the same."""
+    whole = instant.astimezone(UTC)
+    whole = whole.replace(microsecond=whole.microsecond // 1000 * 1000)
+    return whole if whole >= instant else whole + MILLISECOND

@@ -1,0 +1,113 @@
+"""Tables that may be shared: what in them is personal, why, and pseudonyms in its place.
+
+The mirror may hold personal data of those who have the devices, whether or not a name stands there: whoever knows one
+reading of a device finds all of it by its id. ``frame.mirror.pseudonymise(key)`` gives a table in which ids and names
+are pseudonyms, :func:`pseudonymise` does it for Arrow and Polars too, and ``mirror snapshot FILE --pseudonymise``
+in a shell.
+
+>>> key = "of the study of November, room 7"
+>>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymise(key)
+>>> state[["endpoint_name", "path"]].values.tolist()
+[['name-yv60x8ph8361', '/3311/0/5850'], ['name-yv60x8ph8361', '/3311/0/5851']]
+>>> client.write_value(light, "/3311/0/5851", 40)
+>>> drift = client.state_frame().mirror.drift().mirror.pseudonymise(key)
+>>> set(drift["device_id"]) <= set(state["device_id"])
+True
+
+A pseudonym is made of the key and the text with HMAC-SHA-256: a word for its kind and twelve digits and letters,
+however long the text is. With the same key the same text of the same kind has the same pseudonym in every table, so
+that they can be joined; an id that is equal to a name has another one. Without the key nobody can tell whose they are;
+who has the key, and guesses a name, can. So the key is a secret: 16 bytes or more that nobody guesses, kept apart from
+the tables, and thrown away when no more tables are to be made with it. It stands in no table, no text of an error and
+no ``repr``.
+
+**Columns.** In every table, its index, and the names of the columns of wide ones:
+
+=============  ==============  ====================================================================
+column         becomes         why
+=============  ==============  ====================================================================
+device_id      device-…        stands for one device, and with it for who has it
+endpoint_name  name-…          given by people: names, rooms, addresses, serial numbers
+async_id       request-…       chosen by the application, of anything
+uid            entry-…         finds the same entry in the log of the service again
+=============  ==============  ====================================================================
+
+**Resources.** The values of these, reported, desired and asked for, as numbers, texts, booleans and payloads, in every
+instance:
+
+==================  ==================================  ==============================  ================================
+becomes             values                              object/resource                 why
+==================  ==================================  ==============================  ================================
+serial-…            serial numbers                      3/2, 3416/59, 10242/2,          one device; sales and warranties
+                                                        10243/2, 10257/2, 10315/3,      lead to its owner
+                                                        10316/2
+sim-…               numbers of SIM cards, modems and    504/11, 504/14, 505/14, 508/0,  a contract with a person
+                    subscribers: ICCID, EID, IMEI,      508/1, 3351/2, 3351/3, 3351/4,
+                    IMSI, MSISDN                        3412/21, 3412/22, 3443/1,
+                                                        10308/1, 10308/2, 10308/3,
+                                                        10330/1, 10330/2
+host-…              identities of hosts and of devices  16/0, 24/6, 25/0, 25/1,         one device, under another name
+                    behind a gateway                    10299/2
+address-…           addresses in networks: IP, MAC,     4/4, 4/5, 10/0, 11/15, 11/18,   a household; public lists lead
+                    BSSID, telephone                    11/19, 11/20, 12/4, 12/26,      from a BSSID to a street
+                                                        12/32, 3412/2, 3412/3, 3412/4,
+                                                        3412/5, 3412/6, 3412/7,
+                                                        3412/8, 3447/22, 3447/23,
+                                                        3447/25, 3447/26, 3447/27
+account-…           names of networks and accounts:     4/7, 9/14, 11/0, 11/1, 11/5,    given by people, or to one
+                    APN, SSID, user                     12/5, 24/7, 3447/20, 18830/4    customer
+cell-…              cells and areas of mobile networks  4/8, 4/12, 13/5                 public lists lead from a cell to
+                                                                                        a place
+package-…           addresses of packages to load       5/1, 9/3                        may name one device, or hold
+                                                                                        what lets it in
+written-…           what people write: application      any/5750                        names of rooms and people
+                    type
+tenths of a degree  coordinates                         6/0, 6/1, any/5514, any/5515,   where people live, work and go
+                                                        any/6051, any/6052, 3430/1,
+                                                        3430/2, 3430/29, 3430/30,
+                                                        3430/34, 3430/35
+nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     bring a coarse place back to a
+                                                        3430/31, 3430/36                point, or draw a way
+nothing             texts on displays, and audio clips  any/5527, any/5522              what people say to each other
+nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   let in whoever reads them
+                                                        18830/5, 3447/28, 12/17,
+                                                        12/18, 12/21, 12/22, 12/23,
+                                                        12/24, 12/25, 12/28
+==================  ==================================  ==============================  ================================
+
+A place is rounded to tenths of degrees, which are about 11 km. What :func:`~mirror_sdk.register_object` declares with
+``personal=`` is treated as it says there, whatever stands here. The texts and bytes of resources that nobody declares
+become pseudonyms too, since nobody says what they hold; their numbers and booleans stay.
+
+**What a table is based on** keeps its times and counts. The address of the server is a pseudonym; what was selected
+goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymised``.
+
+>>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymised"])
+>>> report[["column", "how", "cells"]].values.tolist()
+[['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2]]
+
+**What is looked for elsewhere.** A text that stays, such as the value of another resource, the reason of a plan or a
+column of your own, is replaced as a whole where an id, a name or another text occurs in it that was replaced in this
+table; names of less than four characters are found as
+whole texts alone. ``also=`` gives other texts to look for, such as the names of devices that are not in it.
+
+**What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Columns
+of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of the table
+before. And what measurements tell: when a light is on, a door opens or power is used shows when people are at home, and
+a few times of it, known from elsewhere, lead to a device and all of its rows. Times stay as they are, and rows in the
+order they had. Rare firmware, time zones and models single out a device as well. Who shares a table decides who may
+have it; a pseudonym is no anonymity.
+
+Source: specification 1.5.
+"""
+
+from mirror_sdk.privacy.personal import PERSONAL_COLUMNS, PERSONAL_RESOURCES, PersonalColumn, PersonalResource
+from mirror_sdk.privacy.pseudonymising import pseudonymise
+
+__all__ = [
+    "PERSONAL_COLUMNS",
+    "PERSONAL_RESOURCES",
+    "PersonalColumn",
+    "PersonalResource",
+    "pseudonymise",
+]

@@ -1,0 +1,131 @@
+"""The columns of a frame for pandas, as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mirror_sdk.object_table import labelled
+from mirror_sdk.privacy.personal import word_of_column
+from mirror_sdk.privacy.replacing import Column, Replace, Replacing, Rows
+
+
+class PandasCells:
+    """The cells of a column of a frame.
+
+    Args:
+        series: The column.
+
+    Attributes:
+        series: The column, with what takes the place of its cells.
+        is_changed: Whether something has.
+    """
+
+    def __init__(self, series: pd.Series) -> None:
+        self.series: pd.Series = series
+        self.is_changed: bool = False
+
+    @property
+    def has_words(self) -> bool:
+        """Whether some may be texts or bytes."""
+        dtype = self.series.dtype
+        kind = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+        return pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)
+
+    def values(self, rows: Rows | None = None) -> list[Any]:
+        """Those that occur, each once, without what is missing."""
+        return list(self._in(rows).dropna().unique())
+
+    def count(self, rows: Rows | None = None) -> int:
+        """How many are not missing."""
+        return int(self._in(rows).notna().sum())
+
+    def places_of(self, values: Iterable[str]) -> Rows:
+        """Where one of these stands."""
+        return np.array(self.series.isin(list(values)), np.bool_)
+
+    def replace(self, replace: Replace, rows: Rows | None = None) -> None:
+        """Put something else in the place of each, where it stands in these rows; nothing else of it is left."""
+        wanted = np.ones(len(self.series), np.bool_) if rows is None else rows
+        table = {value: replace(value) for value in self.values(rows)}
+        plain = self.series.astype(object)
+        each = zip(plain.tolist(), self.series.isna(), wanted, strict=True)
+        cells = [None if is_missing else table[cell] if is_wanted else cell for cell, is_missing, is_wanted in each]
+        self.series = _series(cells, self.series)
+        self.is_changed = True
+
+    def _in(self, rows: Rows | None) -> pd.Series:
+        return self.series if rows is None else self.series[rows]
+
+
+def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
+    """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymise`.
+
+    Raises:
+        ValueRefused: It is no key, or too short; the table has pseudonyms already, or values without their paths.
+    """
+    about = frame.attrs.get("mirror", {})
+    replacing = Replacing(key, also)
+    replacing.expect(about)
+    cells = [PandasCells(frame.iloc[:, place]) for place in range(frame.shape[1])]
+    levels = [PandasCells(_level(frame.index, level)) for level in range(frame.index.nlevels)]
+    told = [Column(name, one, _path_of(name, frame.columns)) for name, one in zip(frame.columns, cells, strict=True)]
+    replacing.columns([*told, *map(Column, frame.index.names, levels)])
+    result = pd.DataFrame({place: one.series for place, one in enumerate(cells)}, index=frame.index)
+    result.columns = _renamed(frame.columns, replacing)
+    result.index = _index(frame.index, levels)
+    result.attrs = {"mirror": replacing.about(about)}
+    if "units" in frame.attrs:
+        names = dict(zip(map(str, frame.columns), map(str, result.columns), strict=True))
+        result.attrs["units"] = {names.get(name, name): unit for name, unit in frame.attrs["units"].items()}
+    return result
+
+
+def _series(cells: list[Any], like: pd.Series) -> pd.Series:
+    """Cells in the type that a column had, with those categories alone that occur."""
+    dtype = like.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        words = pd.Index(list(dict.fromkeys(cell for cell in cells if cell is not None)), dtype=dtype.categories.dtype)
+        dtype = pd.CategoricalDtype(words, ordered=dtype.ordered)
+    elif dtype.kind in "biu" and None in cells:
+        # These have no place for what is missing.
+        dtype = pd.array([], dtype="boolean" if dtype.kind == "b" else "Int64").dtype
+    return pd.Series(cells, index=like.index, dtype=dtype, name=like.name)
+
+
+def _level(index: pd.Index, level: int) -> pd.Series:
+    return index.get_level_values(level).to_series(index=pd.RangeIndex(len(index)))
+
+
+def _index(index: pd.Index, levels: Sequence[PandasCells]) -> pd.Index:
+    if not any(level.is_changed for level in levels):
+        return index
+    if len(levels) == 1:
+        only: pd.Index = pd.Index(levels[0].series, name=index.name)
+        return only
+    return pd.MultiIndex.from_arrays([level.series for level in levels], names=index.names)
+
+
+def _path_of(name: Any, columns: pd.Index) -> str | None:
+    """The resource whose values a column of a wide table has; ``None`` for another column."""
+    if isinstance(name, tuple):
+        return str(name[columns.names.index("path")]) if "path" in columns.names else None
+    label, _, path = str(name).partition(" /")
+    if path or str(name).startswith("/"):
+        return f"/{path}" if path else str(name)
+    definition = labelled(label)
+    return f"/{definition.object_id}/0/{definition.resource_id}" if definition else None
+
+
+def _renamed(columns: pd.Index, replacing: Replacing) -> pd.Index:
+    """The names of the columns, of which some may be those of devices."""
+    words = [word_of_column(name) for name in columns.names]
+    renames = [replacing.word(word) if word else replacing.within for word in words]
+    if columns.nlevels == 1:
+        flat: pd.Index = pd.Index([renames[0](name) for name in columns], name=columns.name)
+        return flat
+    names = [tuple(rename(part) for rename, part in zip(renames, name, strict=True)) for name in columns]
+    return pd.MultiIndex.from_tuples(names, names=columns.names)

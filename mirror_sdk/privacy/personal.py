@@ -1,0 +1,221 @@
+"""What is personal in a table, and why: columns, resources, and what is done with them. Source: specification 1.5."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from mirror_sdk.object_table import lookup
+from mirror_sdk.wire.declarations import Personal
+from mirror_sdk.wire.paths import parse_path
+
+
+class PersonalColumn(NamedTuple):
+    """A column that tells who or what a row is about.
+
+    Attributes:
+        column: Its name; one of the same name with an underscore and more behind it, as a join makes it, is like it.
+        word: What its pseudonyms begin with; each word is a kind of its own, so that an id that is equal to a name
+            has another pseudonym.
+        why: Why it is personal.
+    """
+
+    column: str
+    word: str
+    why: str
+
+
+class PersonalResource(NamedTuple):
+    """Resources that are personal for one reason.
+
+    Attributes:
+        what: What they are.
+        where: Object and resource ids; ``None`` for the object is any, of resources that objects share.
+        how: What is done with their values.
+        word: What their pseudonyms begin with.
+        why: Why they are personal.
+    """
+
+    what: str
+    where: tuple[tuple[int | None, int], ...]
+    how: Personal
+    word: str
+    why: str
+
+
+class Treatment(NamedTuple):
+    """What is done with the values of a resource.
+
+    Attributes:
+        how: What; ``None`` keeps numbers and booleans, and takes texts and bytes for identifiers: nobody says what they
+            hold.
+        word: What pseudonyms begin with.
+        resource: The resource in any object instance, such as ``/3/*/2``: equal values of it have equal pseudonyms.
+    """
+
+    how: Personal | None
+    word: str
+    resource: str
+
+
+PERSONAL_COLUMNS = (
+    PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
+    PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
+    PersonalColumn("async_id", "request", "chosen by the application, of anything"),
+    PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),
+)
+"""The columns whose texts become pseudonyms, in every table and index."""
+
+_ID, _PLACE, _HIDDEN = Personal.IDENTIFIER, Personal.PLACE, Personal.HIDDEN
+_WLAN_KEYS = ((12, 17), (12, 18), (12, 21), (12, 22), (12, 23), (12, 24), (12, 25), (12, 28))
+
+PERSONAL_RESOURCES = (
+    PersonalResource(
+        "serial numbers",
+        ((3, 2), (3416, 59), (10242, 2), (10243, 2), (10257, 2), (10315, 3), (10316, 2)),
+        _ID,
+        "serial",
+        "one device; sales and warranties lead to its owner",
+    ),
+    PersonalResource(
+        "numbers of SIM cards, modems and subscribers: ICCID, EID, IMEI, IMSI, MSISDN",
+        (
+            *((504, 11), (504, 14), (505, 14), (508, 0), (508, 1), (3351, 2), (3351, 3), (3351, 4), (3412, 21)),
+            *((3412, 22), (3443, 1), (10308, 1), (10308, 2), (10308, 3), (10330, 1), (10330, 2)),
+        ),
+        _ID,
+        "sim",
+        "a contract with a person",
+    ),
+    PersonalResource(
+        "identities of hosts and of devices behind a gateway",
+        ((16, 0), (24, 6), (25, 0), (25, 1), (10299, 2)),
+        _ID,
+        "host",
+        "one device, under another name",
+    ),
+    PersonalResource(
+        "addresses in networks: IP, MAC, BSSID, telephone",
+        (
+            *((4, 4), (4, 5), (10, 0), (11, 15), (11, 18), (11, 19), (11, 20), (12, 4), (12, 26), (12, 32)),
+            *((3412, 2), (3412, 3), (3412, 4), (3412, 5), (3412, 6), (3412, 7), (3412, 8)),
+            *((3447, 22), (3447, 23), (3447, 25), (3447, 26), (3447, 27)),
+        ),
+        _ID,
+        "address",
+        "a household; public lists lead from a BSSID to a street",
+    ),
+    PersonalResource(
+        "names of networks and accounts: APN, SSID, user",
+        ((4, 7), (9, 14), (11, 0), (11, 1), (11, 5), (12, 5), (24, 7), (3447, 20), (18830, 4)),
+        _ID,
+        "account",
+        "given by people, or to one customer",
+    ),
+    PersonalResource(
+        "cells and areas of mobile networks",
+        ((4, 8), (4, 12), (13, 5)),
+        _ID,
+        "cell",
+        "public lists lead from a cell to a place",
+    ),
+    PersonalResource(
+        "addresses of packages to load",
+        ((5, 1), (9, 3)),
+        _ID,
+        "package",
+        "may name one device, or hold what lets it in",
+    ),
+    PersonalResource(
+        "what people write: application type",
+        ((None, 5750),),
+        _ID,
+        "written",
+        "names of rooms and people",
+    ),
+    PersonalResource(
+        "coordinates",
+        (
+            *((6, 0), (6, 1), (None, 5514), (None, 5515), (None, 6051), (None, 6052)),
+            *((3430, 1), (3430, 2), (3430, 29), (3430, 30), (3430, 34), (3430, 35)),
+        ),
+        _PLACE,
+        "place",
+        "where people live, work and go",
+    ),
+    PersonalResource(
+        "altitudes and velocities",
+        ((6, 2), (6, 4), (None, 5517), (3430, 3), (3430, 31), (3430, 36)),
+        _HIDDEN,
+        "",
+        "bring a coarse place back to a point, or draw a way",
+    ),
+    PersonalResource(
+        "texts on displays, and audio clips",
+        ((None, 5527), (None, 5522)),
+        _HIDDEN,
+        "",
+        "what people say to each other",
+    ),
+    PersonalResource(
+        "passwords and keys",
+        ((9, 15), (10, 2), (11, 6), (16, 2), (24, 8), (18830, 5), (3447, 28), *_WLAN_KEYS),
+        _HIDDEN,
+        "",
+        "let in whoever reads them",
+    ),
+)
+"""The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
+
+STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
+"""Columns of one value a row that are made of the values of a resource."""
+
+_VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
+_DECLARED_WORD = "value"
+_BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
+    where: group for group in PERSONAL_RESOURCES for where in group.where
+}
+
+
+def word_of_column(name: object) -> str | None:
+    """What the pseudonyms of a column begin with; ``None`` for a column that is not personal as a whole."""
+    for column in PERSONAL_COLUMNS:
+        if name == column.column or str(name).startswith(f"{column.column}_"):
+            return column.word
+    return None
+
+
+def is_value_column(name: object) -> bool:
+    """Whether a column has values of the resource in ``path``."""
+    return name in STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
+
+
+def treatment_of(path: str) -> Treatment | None:
+    """What is done with the values of a resource; ``None`` where they stay.
+
+    What an object that was registered says of its resource counts first, then the resources listed here. The texts of
+    a resource that nobody declares are taken for identifiers.
+    """
+    definition = lookup(path)
+    resource = _resource_of(path)
+    if definition is not None and definition.personal is not None:
+        return Treatment(definition.personal, _DECLARED_WORD, _any_instance(resource) or path)
+    group = resource and (_BY_RESOURCE.get(resource) or _BY_RESOURCE.get((None, resource[1])))
+    if group:
+        return Treatment(group.how, group.word, _any_instance(resource) or path)
+    return None if definition is not None else Treatment(None, _DECLARED_WORD, _any_instance(resource) or path)
+
+
+@lru_cache(maxsize=4096)
+def _resource_of(path: str) -> tuple[int, int] | None:
+    try:
+        parts = parse_path(path)
+    except ValueError:
+        return None
+    return None if parts.resource_id is None else (parts.object_id, parts.resource_id)
+
+
+def _any_instance(resource: tuple[int, int] | None) -> str | None:
+    return f"/{resource[0]}/*/{resource[1]}" if resource else None

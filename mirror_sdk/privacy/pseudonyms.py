@@ -1,0 +1,58 @@
+"""Pseudonyms by a key: the same for the same, and nothing leads back without the key."""
+
+from __future__ import annotations
+
+import hmac
+
+from mirror_sdk.errors import ValueRefused
+
+SHORTEST_KEY_BYTES = 16
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Without letters that look like digits or like each other."""
+_LENGTH = 12
+_NUMBER_BITS = 48
+"""So that a number stays the same as a 64-bit float."""
+
+
+class Pseudonyms:
+    """Makes pseudonyms with HMAC-SHA-256; neither the key nor what was replaced is kept where it can be seen.
+
+    Args:
+        key: A text or bytes, of at least 16 bytes.
+
+    Raises:
+        ValueRefused: It is something else, or shorter.
+    """
+
+    def __init__(self, key: str | bytes) -> None:
+        if not isinstance(key, str | bytes):
+            raise ValueRefused(f"the key is a {type(key).__name__}; give a text or bytes")
+        secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
+        if len(secret) < SHORTEST_KEY_BYTES:
+            raise ValueRefused(
+                f"the key has {len(secret)} bytes, and whoever guesses it finds every name; give {SHORTEST_KEY_BYTES}"
+                " or more that nobody guesses, such as secrets.token_hex(32) gives once, and keep them secret"
+            )
+        self._mac = hmac.new(secret, digestmod="sha256")
+
+    def __repr__(self) -> str:
+        return "<Pseudonyms>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("the key is not to be written down; make Pseudonyms of it where it is known")
+
+    def text(self, kind: str, word: str, original: str | bytes) -> str:
+        """The pseudonym of a text: a word and twelve digits and letters, however long the text is."""
+        number = int.from_bytes(self._digest(kind, original)[:8], "big")
+        return f"{word}-{''.join(_DIGITS[(number >> 5 * place) & 31] for place in range(_LENGTH))}"
+
+    def number(self, kind: str, original: float) -> int:
+        """The pseudonym of a number: a whole number below 2**48."""
+        return int.from_bytes(self._digest(kind, repr(float(original)))[: _NUMBER_BITS // 8], "big")
+
+    def _digest(self, kind: str, original: str | bytes) -> bytes:
+        mac = self._mac.copy()
+        # The kind ends with a zero byte, which none has.
+        mac.update(kind.encode() + b"\0")
+        mac.update(original.encode(errors="surrogatepass") if isinstance(original, str) else original)
+        return mac.digest()

@@ -1,0 +1,268 @@
+"""What is replaced in a table, whatever form it has: its columns are seen as cells, which are replaced by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.privacy.personal import Treatment, is_value_column, treatment_of, word_of_column
+from mirror_sdk.privacy.pseudonyms import Pseudonyms
+from mirror_sdk.tables.columns import categories_of
+from mirror_sdk.tables.events import EVENTS_SCHEMA
+from mirror_sdk.tables.history import HISTORY_SCHEMA
+from mirror_sdk.tables.state import STATE_SCHEMA
+from mirror_sdk.wire.declarations import Personal
+
+Rows: TypeAlias = "npt.NDArray[np.bool_]"
+Replace: TypeAlias = Callable[[Any], Any]
+"""Gives what takes the place of a value; ``None`` is nothing."""
+
+REPORT = "pseudonymised"
+"""The name under which the report stands in what a table is based on."""
+
+_KEPT_ABOUT = ("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows")
+"""What of the basis of a table tells of no device and no person."""
+_FIXED = [field.name for field in (*STATE_SCHEMA, *EVENTS_SCHEMA, *HISTORY_SCHEMA) if categories_of(field)]
+_OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", "state", *_FIXED})
+"""Columns whose texts are words of this package, of which a device may have one as its name."""
+_LEAST_WITHIN = 4
+"""The fewest characters of a name that is looked for within other texts; a shorter one is found as a whole alone."""
+_PLACES = 1
+
+
+class Cells(Protocol):
+    """The cells of a column."""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether some may be texts or bytes."""
+
+    def values(self, rows: Rows | None = None) -> list[Any]:
+        """Those that occur, each once, without what is missing."""
+
+    def count(self, rows: Rows | None = None) -> int:
+        """How many are not missing."""
+
+    def places_of(self, values: Iterable[str]) -> Rows:
+        """Where one of these stands."""
+
+    def replace(self, replace: Replace, rows: Rows | None = None) -> None:
+        """Put something else in the place of each, where it stands in these rows; nothing else of it is left."""
+
+
+@dataclass(slots=True)
+class Column:
+    """A column or a level of an index.
+
+    Attributes:
+        name: Its name; ``None`` for none.
+        cells: Its cells.
+        path: The resource whose values they are, where the column is one of a wide table.
+    """
+
+    name: object
+    cells: Cells
+    path: str | None = None
+
+    @property
+    def told(self) -> str:
+        """What it is called in the report; the name of a column of a wide table may have a device in it."""
+        return self.path or str(self.name)
+
+
+class Replacing:
+    """Replaces what is personal in the columns of one table, and counts it.
+
+    Args:
+        key: The key of the pseudonyms.
+        also: Texts that are looked for in those that stay.
+
+    Raises:
+        ValueRefused: It is no key, or too short.
+    """
+
+    def __init__(self, key: str | bytes, also: Iterable[str]) -> None:
+        self._pseudonyms = Pseudonyms(key)
+        self._report: list[dict[str, object]] = []
+        self._originals: set[str] = set(also)
+
+    def __repr__(self) -> str:
+        return "<Replacing>"
+
+    def columns(self, columns: Sequence[Column]) -> None:
+        """Replace what is personal in all columns of a table.
+
+        Raises:
+            ValueRefused: There are values, and no column says of which resource they are.
+        """
+        paths = next((column.cells for column in columns if column.name == "path"), None)
+        kept: list[tuple[Column, Rows | None]] = []
+        for column in columns:
+            if (word := word_of_column(column.name)) is not None:
+                self._count(column, None, None)
+                column.cells.replace(self.word(word))
+            elif column.path is not None:
+                kept += self._of_resource(column)
+            elif is_value_column(column.name):
+                kept.append((column, self._values(column, paths)))
+            elif column.cells.has_words and column.name not in _OWN_WORDS:
+                kept.append((column, None))
+        self._look_within(kept)
+
+    def word(self, word: str) -> Replace:
+        """Replaces texts by pseudonyms of a kind."""
+        return lambda original: self._text(word, word, original)
+
+    def within(self, name: Any) -> Any:
+        """The name of a column; a pseudonym where one occurs in it that was replaced elsewhere."""
+        leaks = isinstance(name, str) and self._leaks([name])
+        return self._text("text", "text", name) if leaks else name
+
+    def about(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """What a table is based on, without what is personal, and with the report of what was replaced.
+
+        Raises:
+            ValueRefused: The table has pseudonyms already.
+        """
+        kept = {name: about[name] for name in _KEPT_ABOUT if name in about}
+        servers = [one for one in str(about.get("server") or "").split(", ") if one]
+        if "server" in about:
+            kept["server"] = ", ".join(str(self._text("server", "server", one)) for one in servers)
+        return {**kept, REPORT: [{**line, "column": self.within(line["column"])} for line in self._report]}
+
+    def expect(self, about: Mapping[str, Any]) -> None:
+        """Look at what a table is based on before anything is replaced.
+
+        Raises:
+            ValueRefused: The table has pseudonyms already.
+        """
+        if REPORT in about:
+            raise ValueRefused("the table has pseudonyms already; take the one it was made of")
+        selection = about.get("selection") or {}
+        self._originals.update(map(str, selection.get("device_ids") or ()))
+
+    def _values(self, column: Column, paths: Cells | None) -> Rows:
+        """Replace what is personal in a column of values; gives the rows that were left."""
+        if paths is None:
+            raise ValueRefused(
+                f"the table lacks the column path, so nobody knows whose values {column.name} has; take a table with"
+                " its paths, and leave them out afterwards"
+            )
+        left = paths.places_of(())
+        left[:] = True
+        for treatment, found in _treatments(paths).items():
+            rows = paths.places_of(found)
+            self._treat(column, treatment, rows)
+            left &= ~rows
+        return left
+
+    def _of_resource(self, column: Column) -> list[tuple[Column, Rows | None]]:
+        """Replace the values of one resource; gives the column where they were left."""
+        treatment = treatment_of(column.path or "")
+        if treatment is None:
+            return [(column, None)] if column.cells.has_words else []
+        self._treat(column, treatment, None)
+        return []
+
+    def _treat(self, column: Column, treatment: Treatment, rows: Rows | None) -> None:
+        if treatment.how is None and not column.cells.has_words:
+            return
+        if column.cells.count(rows):
+            self._count(column, treatment, rows)
+            column.cells.replace(lambda original: self._value(treatment, original), rows)
+
+    def _value(self, treatment: Treatment, original: Any) -> Any:
+        if treatment.how is Personal.HIDDEN or (isinstance(original, bool) and treatment.how is not None):
+            return None
+        if treatment.how is Personal.PLACE:
+            return _coarse(original)
+        if isinstance(original, str | bytes):
+            return self._text(treatment.resource, treatment.word, original)
+        return original if treatment.how is None else self._pseudonyms.number(treatment.resource, original)
+
+    def _text(self, kind: str, word: str, original: str | bytes) -> str | bytes:
+        pseudonym = self._pseudonyms.text(kind, word, original)
+        if isinstance(original, bytes):
+            return pseudonym.encode()
+        self._originals.add(original)
+        return pseudonym
+
+    def _look_within(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
+        """Replace the texts that stayed and in which one occurs that was replaced elsewhere."""
+        for column, rows in columns:
+            told = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
+            leaks = self._leaks(told.values())
+            found = {value: self._text("text", "text", value) for value, text in told.items() if text in leaks}
+            if found:
+                self._report.append({"column": column.told, "resource": None, "how": "within", "cells": len(found)})
+            # Also where nothing was found: what was cut away from a text column may still be behind it.
+            if column.cells.has_words:
+                column.cells.replace(partial(_replaced, found), rows)
+
+    def _leaks(self, texts: Iterable[str]) -> set[str]:
+        """Those in which a text occurs that was replaced."""
+        lengths = _lengths_by_beginning(self._originals)
+        return {text for text in texts if text in self._originals or _occurs_in(text, self._originals, lengths)}
+
+    def _count(self, column: Column, treatment: Treatment | None, rows: Rows | None) -> None:
+        self._report.append(
+            {
+                "column": column.told,
+                "resource": treatment and treatment.resource,
+                "how": str((treatment.how or "undeclared") if treatment else Personal.IDENTIFIER),
+                "cells": column.cells.count(rows),
+            }
+        )
+
+
+def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
+    """How long the words are that begin with the same few characters."""
+    lengths: dict[str, set[int]] = {}
+    for word in words:
+        if len(word) >= _LEAST_WITHIN:
+            lengths.setdefault(word[:_LEAST_WITHIN], set()).add(len(word))
+    return lengths
+
+
+def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, AbstractSet[int]]) -> bool:
+    """Whether one of many words occurs in a text; it takes as long as the text is, however many they are."""
+    return any(
+        text[begin : begin + length] in words
+        for begin in range(len(text) - _LEAST_WITHIN + 1)
+        for length in lengths.get(text[begin : begin + _LEAST_WITHIN], ())
+    )
+
+
+def _replaced(found: Mapping[Any, Any], value: Any) -> Any:
+    return found.get(value, value)
+
+
+def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
+    """What is to be done, with the paths that occur for which it is."""
+    found: dict[Treatment, list[str]] = {}
+    for path in paths.values():
+        if (treatment := treatment_of(path)) is not None:
+            found.setdefault(treatment, []).append(path)
+    return found
+
+
+def _coarse(original: Any) -> Any:
+    """A coordinate in tenths of degrees, in the form it came in; nothing where it is none."""
+    try:
+        degrees = round(float(original), _PLACES)
+    except (ValueError, OverflowError):
+        return None
+    if isinstance(original, str | bytes):
+        return str(degrees) if isinstance(original, str) else str(degrees).encode()
+    return degrees
+
+
+def _as_text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")

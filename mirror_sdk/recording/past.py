@@ -1,0 +1,84 @@
+"""The history table of a recording. What it lost, or did not look at, is a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.history.request import up_to_millisecond
+from mirror_sdk.recording.coverage import Span
+from mirror_sdk.recording.selecting import Chosen
+from mirror_sdk.tables.columns import INSTANT
+from mirror_sdk.tables.history import HistoryParts, Hole, history_of_events
+from mirror_sdk.wire.model import write_timestamp
+
+
+def history(
+    events: pa.Table,
+    spans: Sequence[Span],
+    wanted: Chosen,
+    *,
+    begin: datetime | None,
+    end: datetime | None,
+    limit: int | None,
+    raw: bool,
+    server: str,
+) -> tuple[list[pa.Table], dict[str, object]]:
+    """The history table, and what it is based on.
+
+    Args:
+        events: The stored events.
+        spans: Which part of the log was looked at.
+        wanted: Which devices and resources.
+        begin: From this instant on.
+        end: Up to before this instant.
+        limit: How many rows at most.
+        raw: Whether the payloads are a column too.
+        server: Where the log is read from.
+
+    Raises:
+        ValueRefused: ``begin`` lies before the recording.
+    """
+    from_at = spans[0].from_at if spans else None
+    until_at = spans[-1].until_at if spans else None
+    if begin is not None and from_at is not None and begin < from_at:
+        raise ValueRefused(
+            f"begin={write_timestamp(begin)} lies before the recording, which begins at {write_timestamp(from_at)}"
+        )
+    table = history_of_events(wanted.of_table(events), list(_holes(spans)), raw=raw)
+    parts = HistoryParts(raw=raw)
+    parts.add(_between(table, begin, end).slice(0, limit))
+    told = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
+    about = {name: None if one is None else write_timestamp(one) for name, one in told.items()}
+    tables, based_on = parts.finish({**about, "server": server})
+    is_covered = until_at is not None and (end is None or end <= until_at)
+    return tables, {**based_on, "complete": bool(based_on["complete"]) and is_covered}
+
+
+def _holes(spans: Sequence[Span]) -> Iterator[Hole]:
+    """What lies between the parts of the log that were looked at."""
+    for before, after in pairwise(spans):
+        yield before.until_at, after.from_at
+
+
+def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> pa.Table:
+    """The rows of a stretch of time; a gap is one of them where it overlaps it."""
+    changed_at = table["changed_at"]
+    if begin is not None:
+        is_gap = pc.equal(table["what"].cast(pa.string()), "gap")
+        # One whose end is not known reaches to the present.
+        reaches = pc.fill_null(pc.greater(table["until"], _instant(begin)), True)
+        happens = pc.greater_equal(changed_at, _instant(begin))
+        table = table.filter(pc.if_else(is_gap, reaches, happens))
+    if end is not None:
+        table = table.filter(pc.fill_null(pc.less(table["changed_at"], _instant(end)), True))
+    return table
+
+
+def _instant(at: datetime) -> pa.Scalar:
+    return pa.scalar(up_to_millisecond(at), INSTANT)

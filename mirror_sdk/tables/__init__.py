@@ -1,0 +1,13 @@
+"""Tables for Arrow: what defines each of them, and how their rows are made.
+
+A pyarrow schema is the one definition of a table, whatever form it is given in; nothing in here needs pandas. What a
+table is based on stands in the metadata of its schema, as JSON under ``mirror``.
+"""
+
+# Before all else that needs it: it is an extra, and who lacks it is told how to get it.
+try:
+    import pyarrow  # noqa: F401, ICN001
+except ModuleNotFoundError as _error:
+    if _error.name != "pyarrow":
+        raise
+    raise ImportError('tables need pyarrow: pip install "device-state-mirror[frames]"') from _error

@@ -1,0 +1,236 @@
+"""The rows of the history table, one per thing that happened: of the service's history, or of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.events import EventKind
+from mirror_sdk.object_table import lookup
+from mirror_sdk.tables.columns import (
+    CATEGORY,
+    INSTANT,
+    categories_of,
+    fixed_category,
+    fixed_category_array,
+    occurring,
+    value_fields,
+    words_at,
+)
+from mirror_sdk.tables.payloads import read_payloads
+from mirror_sdk.tables.units import Unitless, unitless, units_of, with_units
+from mirror_sdk.values import ValueKind
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
+        pa.field("path", CATEGORY),
+        pa.field("unit", CATEGORY),
+        pa.field("changed_at", INSTANT),
+        pa.field("received_at", INSTANT),
+        fixed_category("what", HAPPENINGS),
+        fixed_category("origin", ORIGINS),
+        *value_fields("value"),
+        fixed_category("value_kind", [kind.value for kind in ValueKind]),
+        fixed_category("status", [status.name.lower() for status in DesiredStatus], ordered=True),
+        pa.field("category", CATEGORY),
+        pa.field("revision", pa.int64()),
+        pa.field("requested_at", INSTANT),
+        pa.field("until", INSTANT),
+    ]
+)
+"""The history table without its raw column."""
+
+HISTORY_RAW_SCHEMA = pa.schema([*HISTORY_SCHEMA, pa.field("value_raw", pa.binary())])
+"""The history table with ``raw=True``."""
+
+_REGISTRATIONS = ["registration", "reg_update", "deregistration", "expired"]
+
+Hole: TypeAlias = "tuple[datetime | None, datetime | None]"
+
+
+def schema_of(*, raw: bool) -> pa.Schema:
+    """The columns of the table."""
+    return HISTORY_RAW_SCHEMA if raw else HISTORY_SCHEMA
+
+
+def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
+    """The history table of a batch of the service's history.
+
+    Values are typed as their content type or the object table says. A word that this version does not know is missing.
+
+    Args:
+        batch: A batch, with the payloads as the bytes they are.
+        raw: Whether the payloads are a column too.
+
+    Raises:
+        KeyError: The batch lacks a column.
+        pyarrow.ArrowInvalid: A column is not what it should be.
+
+    Source: wire.md 10.
+    """
+    schema = schema_of(raw=raw)
+    path = _words(batch.column("path"))
+    typed = read_payloads(batch.column("value"), _words(batch.column("content_type")), _somewhere(path))
+    columns = {
+        **{name: _words(batch.column(name)) for name in ("device_id", "endpoint_name", "category")},
+        **{name: _own(batch.column(name)) for name in ("changed_at", "received_at", "revision")},
+        **{name: _own(batch.column(name)) for name in ("requested_at", "until")},
+        **{name: _known(batch.column(name), schema.field(name)) for name in ("what", "origin")},
+        "path": path,
+        "unit": _declared_units(path),
+        "value_num": typed.num,
+        "value_text": typed.text,
+        "value_bool": typed.bool,
+        "value_kind": fixed_category_array(typed.kind, schema.field("value_kind")),
+        "value_raw": batch.column("value"),
+        "status": fixed_category_array(batch.column("status"), schema.field("status")),
+    }
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool = False) -> pa.Table:
+    """The history table of an events table: of its observations, the values that were read, and registrations.
+
+    What the notification log does not tell is missing: values that others read, values that nobody subscribed, ends of
+    writes, the revision of the mirror. ``received_at`` is of the clock of the client that received it.
+
+    Args:
+        events: An events table for Arrow with plain texts; each entry once, in the order of the log.
+        holes: The stretches in which nothing could be heard: from when until when.
+        raw: Whether the payloads are a column too.
+    """
+    event = events["event"]
+    is_observed = pc.equal(event, EventKind.OBSERVATION.value)
+    # The answer to a write or to an execution brings no value.
+    has_value = pc.not_equal(pc.fill_null(events["value_kind"], ""), ValueKind.NONE.value)
+    is_read = pc.and_(pc.equal(event, EventKind.ASYNC_RESPONSE.value), has_value)
+    is_value = pc.or_(is_observed, is_read)
+    told = events.append_column("what", pc.if_else(is_value, "reported", event))
+    told = told.append_column(
+        "origin", pc.if_else(is_observed, "observation", pc.if_else(is_read, "read", pa.scalar(None, pa.string())))
+    )
+    rows = told.filter(pc.or_(is_value, pc.is_in(event, pa.array(_REGISTRATIONS))))
+    schema = schema_of(raw=raw)
+    columns = {name: rows[name].combine_chunks() for name in schema.names if name in rows.column_names}
+    # A device may not say when its value changed; then it is when it was received.
+    columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
+    columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in ("status", "category")}
+    table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_holes(holes, schema)])
+    return _in_order(table.unify_dictionaries())
+
+
+class HistoryParts:
+    """The history table, of parts one after another; see :func:`mirror_sdk.frames.history_frame`.
+
+    Args:
+        raw: Whether the payloads are a column too.
+    """
+
+    def __init__(self, *, raw: bool) -> None:
+        self._tables = [schema_of(raw=raw).empty_table()]
+
+    def add(self, table: pa.Table) -> None:
+        """Take the rows that follow those before."""
+        self._tables.append(table)
+
+    def without_rows(self, device_ids: Iterable[str]) -> list[str]:
+        """Those of the devices that have none, once all rows were added."""
+        self._tables = [_joined(self._tables)]
+        heard = set(self._tables[0]["device_id"].unique().to_pylist())
+        return [device_id for device_id in device_ids if device_id not in heard]
+
+    def unitless(self) -> Unitless | None:
+        """Which resources are in a unit that their devices name, once all rows were added."""
+        self._tables = [_joined(self._tables)]
+        return unitless(self._tables[0])
+
+    def finish(
+        self, about: Mapping[str, object], *, state: pa.Table | None = None
+    ) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the table of all of them, once, and what it is based on.
+
+        Args:
+            about: What it is based on, but for what its rows tell.
+            state: A state table that tells the units which devices name.
+        """
+        whole = _joined(self._tables)
+        self._tables.clear()
+        told = {"devices": len(whole["device_id"].unique().drop_null()), "complete": not has_gap(whole)}
+        return [whole if state is None else with_units(whole, units_of(state))], {**about, **told}
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries()
+
+
+def _words(column: pa.Array) -> pa.DictionaryArray:
+    """A category column with the words that occur alone."""
+    if pa.types.is_dictionary(column.type):
+        return occurring(column)
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _own(column: pa.Array) -> pa.Array:
+    return pa.concat_arrays([column])
+
+
+def _somewhere(path: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The paths for the reading of values, which are those of rows that have one."""
+    words = path.dictionary if len(path.dictionary) else pa.array([""])
+    return pa.DictionaryArray.from_arrays(path.indices.fill_null(0), words)
+
+
+def _known(column: pa.Array, field: pa.Field) -> pa.DictionaryArray:
+    """A column with fixed categories, of a column of texts; one that is none of them is missing."""
+    words = _words(column)
+    places = pc.index_in(words.dictionary, pa.array(categories_of(field))).cast(field.type.index_type)
+    return fixed_category_array(places.take(words.indices), field)
+
+
+def _declared_units(path: pa.DictionaryArray) -> pa.DictionaryArray:
+    definitions = map(lookup, path.dictionary.to_pylist())
+    declared = pa.array([(definition and definition.unit) or None for definition in definitions], pa.string())
+    return words_at(path.indices, declared)
+
+
+def has_gap(table: pa.Table) -> bool:
+    """Whether a gap is among the rows."""
+    gap = HAPPENINGS.index("gap")
+    return any(pc.any(pc.equal(part.indices, gap)).as_py() for part in table["what"].chunks)
+
+
+def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> pa.Table:
+    """The table of columns in which categories are plain texts; what is not given is missing."""
+    given = {name: columns.get(name, pa.nulls(length, schema.field(name).type)) for name in schema.names}
+    for field in schema:
+        if pa.types.is_dictionary(field.type):
+            column = given[field.name]
+            given[field.name] = _known(column, field) if categories_of(field) else _words(column)
+    return pa.Table.from_arrays([given[name] for name in schema.names], schema=schema)
+
+
+def _of_holes(holes: Sequence[Hole], schema: pa.Schema) -> pa.Table:
+    columns = {
+        "changed_at": pa.array([begin for begin, _ in holes], INSTANT),
+        "until": pa.array([until for _, until in holes], INSTANT),
+        "what": pa.array(["gap"] * len(holes), pa.string()),
+        "value_kind": pa.array([ValueKind.NONE.value] * len(holes), pa.string()),
+    }
+    return _of_texts(columns, schema, len(holes))
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    """The rows as the service orders them, what is missing first; those of one instant stay as they came."""
+    keys = {name: pc.fill_null(table[name].cast(pa.string()), "") for name in ("device_id", "path")}
+    keys["changed_at"] = pc.fill_null(table["changed_at"].cast(pa.int64()), np.iinfo(np.int64).min)
+    keys["place"] = pa.array(np.arange(table.num_rows))
+    return table.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))

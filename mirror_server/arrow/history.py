@@ -1,0 +1,123 @@
+"""The history as an Arrow IPC stream: one row for each thing that happened. Source: wire.md 10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
+from mirror_sdk.wire.snapshot import Compression
+from mirror_server.arrow.pieces import Pieces
+from mirror_server.arrow_columns import INSTANT, WORD, to_values
+from mirror_server.history.selection import Position
+from mirror_server.history.service import OpenHistory
+from mirror_server.service.pasts import Past
+
+_KINDS = {
+    "changed_at": INSTANT,
+    "received_at": INSTANT,
+    "requested_at": INSTANT,
+    "until": INSTANT,
+    "value": pa.binary(),
+    "status": pa.int8(),
+    "revision": pa.int64(),
+}
+SCHEMA = pa.schema([pa.field(name, _KINDS.get(name, WORD)) for name in COLUMNS])
+"""The columns of the stream: those of the wire; a text is a word of a dictionary."""
+
+_MOST_ROWS = 32_768
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+class HistoryPage:
+    """The rows of one answer, in parts; when they are through, what its end tells.
+
+    Args:
+        past: Where the rows are.
+        limit: How many there are to be at most.
+
+    Attributes:
+        past: Where the rows are.
+        row_count: How many there were so far.
+        position: Where the last of them stands.
+        has_more: Whether others follow that had no room.
+    """
+
+    def __init__(self, past: Past[OpenHistory], limit: int | None) -> None:
+        self.past = past
+        self.row_count = 0
+        self.position: Position | None = None
+        self.has_more = False
+        self._limit = limit
+
+    def parts(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
+        """Some rows at a time, as the application may see them, and where the last of them stands."""
+        for batch in self.past.rows.batches():
+            kept = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
+            for part in _bounded(kept):
+                self.row_count += part.num_rows
+                self.position = _last(part)
+                yield _shown(part, self.past.app_id), self.position
+            self.has_more = kept.num_rows < batch.num_rows
+            if self.has_more:
+                return
+
+
+def arrow_stream(
+    page: HistoryPage, compression: Compression, cursor: Callable[[Position], str], end: Callable[[], bytes]
+) -> Generator[bytes]:
+    """The whole stream, piece by piece: each batch with the cursor behind its rows, the last one, empty, with the end.
+
+    Args:
+        page: The rows.
+        compression: That of the buffers.
+        cursor: What goes on behind a position.
+        end: What is told at the end, when all rows are through.
+    """
+    pieces = Pieces(SCHEMA, compression)
+    yield pieces.head
+    for batch, position in page.parts():
+        yield pieces.batch(batch, {AFTER_KEY: cursor(position).encode("ascii")})
+    yield pieces.tail(end())
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Each row by the names of its columns, with instants in milliseconds."""
+    for row in zip(*map(to_values, batch.columns), strict=True):
+        yield dict(zip(COLUMNS, row, strict=True))
+
+
+def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts that are not too large where one row is not."""
+    count = batch.num_rows
+    if count <= 1 or (count <= _MOST_ROWS and batch.nbytes <= _MOST_BYTES):
+        if count:
+            yield batch
+        return
+    half = count // 2
+    yield from _bounded(batch.slice(0, half))
+    yield from _bounded(batch.slice(half))
+
+
+def _last(batch: pa.RecordBatch) -> Position:
+    device_id, path, changed_at, revision = (batch.column(name)[-1] for name in Position._fields)
+    return Position(device_id.as_py(), path.as_py(), changed_at.value, revision.as_py())
+
+
+def _shown(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
+    """Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
+    columns = {name: batch.column(name) for name in COLUMNS}
+    columns["category"] = _of_issuer(batch.column("category"), batch.column("app_id"), app_id)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+
+
+def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_id: str) -> pa.DictionaryArray:
+    own = pc.index(app_ids.dictionary, pa.scalar(app_id, pa.string())).as_py()
+    if own < 0:
+        return pa.nulls(len(categories), WORD)
+    is_own = pc.equal(app_ids.indices, pa.scalar(own, app_ids.indices.type))
+    indices = pc.if_else(is_own, categories.indices, pa.scalar(None, categories.indices.type))
+    return pa.DictionaryArray.from_arrays(indices, categories.dictionary)

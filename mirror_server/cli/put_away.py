@@ -1,0 +1,113 @@
+"""What the commands for a database do with the part of its history that was put away, in segments and in an archive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from mirror_server.store import history, segments
+from mirror_server.store.database import Database
+from mirror_server.store.failures import AlreadyServed, CannotKeepHistory
+from mirror_server.store.maintenance import Violation
+from mirror_server.store.sqlite.serving_lock import ServingLock
+from mirror_server.store.url import is_postgresql, path_of
+
+_SERVER_SECONDS = 20
+"""How long a running server is waited for, which looks every five seconds for what it has to delete."""
+_LOOK_AGAIN_SECONDS = 0.1
+
+
+class PutAway:
+    """Segments, and files of an archive.
+
+    Args:
+        database: Where the history is.
+        location: The archive, as ``--history-archive`` names it; ``None`` for none.
+
+    Attributes:
+        sealed_revision: The rows up to here are in it, and those behind it are not.
+
+    Raises:
+        CannotKeepHistory: Something was put away, and what reads it is not installed.
+        ClickException: There are files, and it is not said where; or nothing opens such an archive.
+    """
+
+    def __init__(self, database: Database, location: str | None) -> None:
+        self._database = database
+        with database.read() as session:
+            files = segments.files(session)
+            self._is_empty = not files and not any(
+                segments.blocks(session, kind) for kind in (segments.ROWS, segments.STATE)
+            )
+            self.sealed_revision = history.state(session).sealed_revision
+        if self._is_empty:
+            return
+        if files and location is None:
+            raise click.ClickException(
+                f"the history of this database has files in an archive ({len(files):,}); name it with --history-archive"
+            )
+        try:
+            from mirror_server.history import checking, erasing  # noqa: PLC0415 - needs an extra, and takes long
+            from mirror_server.history.archive import Archive  # noqa: PLC0415
+        except ImportError as error:
+            cure = "pip install 'device-state-mirror[history]'"
+            raise CannotKeepHistory(f"cannot look at the history of this database: {error}; {cure}") from error
+        self._checking, self._erasing = checking, erasing
+        try:
+            self._archive = None if location is None else Archive(location)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+
+    def count(self, device_id: str) -> int:
+        """How many rows of a device there are."""
+        return 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
+
+    def violations(self) -> list[Violation]:
+        """What is wrong with it; all of it is read."""
+        return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
+
+    def delete_erased(self, *, is_alone: bool) -> bool:
+        """Delete what is noted as erased, or wait until the server did that; gives whether it is done.
+
+        A server that keeps a history may be rewriting at this moment what is to be deleted here.
+        """
+        with self._database.read() as session:
+            erased = segments.erasures(session)
+            is_kept = history.state(session).is_kept
+        if is_kept and not is_alone:
+            return self._is_deleted_by_server()
+        if self._is_empty:
+            self._database.write(lambda session: segments.forget_erasures(session, erased.items()))
+        else:
+            self._erasing.Erasing(self._database, self._archive).erase()
+        return True
+
+    def _is_deleted_by_server(self) -> bool:
+        end_at = time.monotonic() + _SERVER_SECONDS
+        while time.monotonic() < end_at:
+            with self._database.read() as session:
+                if not segments.erasures(session):
+                    return True
+            threading.Event().wait(_LOOK_AGAIN_SECONDS)
+        return False
+
+
+@contextmanager
+def alone(url: str) -> Iterator[bool]:
+    """Whether no server serves the database, and none begins to while this lasts; of PostgreSQL that is not known."""
+    if is_postgresql(url) or not path_of(url).exists():
+        yield False
+        return
+    try:
+        lock = ServingLock(path_of(url))
+    except AlreadyServed:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

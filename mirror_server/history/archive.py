@@ -1,0 +1,143 @@
+"""The archive: days that are over, as Parquet files in a folder, or wherever a URL leads that fsspec opens.
+
+A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART.parquet``, so that pandas, DuckDB, Dask, Spark and Polars read
+the folder as a data set with the column ``day``. Clocks that are far off would make a folder for each of their rows:
+what is not of the days of most others is in ``day=other``.
+
+The database names the files that count. One it does not name was left by a process that was killed; see
+:meth:`Archive.names`. Several mirrors may share a folder: each knows its own files by its name in them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
+
+OTHER_DAY = "other"
+"""What stands for a day that has no folder of its own; null, as data sets have it, is not read by pandas."""
+
+_SUFFIX = ".parquet"
+_UNFINISHED = ".unfinished"
+
+
+def name_of_file(mirror: str, day: str, run: int, part: int) -> str:
+    """The name of a file: those of one run hold rows in order, one part behind the other."""
+    return f"day={day}/devices-{mirror}-{run:06}-{part:04}{_SUFFIX}"
+
+
+class Archive:
+    """Files by their names, each of which appears whole or not at all.
+
+    Args:
+        location: A folder, or a URL.
+
+    Raises:
+        ValueError: Nothing here opens such a URL.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(location)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"cannot open the archive {location}: {error}") from error
+        self._is_local = isinstance(self._files, LocalFileSystem)
+
+    def make(self) -> None:
+        """Make the folder, where it is not there.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        self._files.makedirs(self._root, exist_ok=True)
+
+    def names(self, mirror: str) -> set[str]:
+        """The files of a mirror that are there.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        pattern = f"{self._root}/day=*/devices-{mirror}-*"
+        self._files.invalidate_cache()
+        return {"/".join(PurePosixPath(found).parts[-2:]) for found in self._files.glob(pattern)}
+
+    def source(self, name: str) -> Any:
+        """What pyarrow reads a file from.
+
+        Raises:
+            FileNotFoundError: There is none.
+            OSError: It cannot be read.
+        """
+        if self._is_local:
+            return pa.OSFile(self._path(name))
+        # Whole, so that it stays what it is when another takes its place meanwhile; such files are some megabytes.
+        return pa.BufferReader(self._files.cat_file(self._path(name)))
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        """A file to write to; in the end it is there under its name, for good, or else as it was.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if not self._is_local:
+            # What is put into such a place is there when it is complete.
+            sink = pa.BufferOutputStream()
+            yield sink
+            self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+            self._files.pipe_file(self._path(name), sink.getvalue().to_pybytes())
+            return
+        path = Path(self._path(name))
+        _make_folder(path.parent)
+        unfinished = path.with_suffix(_UNFINISHED)
+        try:
+            with unfinished.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+            _make_durable(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        self._files.invalidate_cache()
+        return int(self._files.size(self._path(name)))
+
+    def delete(self, name: str) -> None:
+        """Delete a file; harmless where there is none.
+
+        Raises:
+            OSError: It cannot be deleted.
+        """
+        with suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder below the archive's own, which must be there: it may be on a disk that is not mounted."""
+    if not folder.exists():
+        folder.mkdir()
+        _make_durable(folder.parent)
+
+
+def _make_durable(folder: Path) -> None:
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

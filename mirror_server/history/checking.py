@@ -1,0 +1,77 @@
+"""Whether segments and files hold what the database says they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_server.history.archive import Archive
+from mirror_server.history.columns import Integers, in_order, numbers, together
+from mirror_server.history.parquet import bounds
+from mirror_server.history.reading import Everything, Piece, batches_of, file_piece, runs_of
+from mirror_server.store import history, segments
+from mirror_server.store.database import Database
+from mirror_server.store.maintenance import MOST_EXAMPLES, Violation
+from mirror_server.store.segments import ROWS, STATE
+from mirror_server.store.session import Session
+
+_DAMAGED = "a part of the history cannot be read"
+_OTHER = "a part of the history does not hold what the database says"
+_TWICE = "a row of the history stands in two places"
+
+
+def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
+    """What is wrong with segments and files; each of them is read whole.
+
+    Args:
+        database: Where the history is.
+        archive: Where its files are; ``None`` where it has none.
+
+    Raises:
+        StorageFailed: The database cannot be reached.
+    """
+    with database.read() as session:
+        erased = frozenset(segments.erasures(session))
+        sealed = history.state(session).sealed_revision
+        states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
+        pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
+        files, missing = _files(session, archive)
+        found: dict[str, list[str]] = {_DAMAGED: missing, _OTHER: [], _TWICE: []}
+        revisions = []
+        for piece in [*states, *pieces, *files]:
+            try:
+                rows = together(batches_of(piece, Everything()))
+            except (OSError, pa.ArrowException) as error:
+                found[_DAMAGED].append(f"{piece.name}: {str(error).partition(chr(10))[0]}")
+                continue
+            # One that is being erased may be ahead of the database.
+            if bounds(rows) != piece.bounds and not any(_has(piece, device_id) for device_id in erased):
+                found[_OTHER].append(f"{piece.name}: its rows are not those it was written with")
+            elif not in_order(rows).equals(rows):
+                found[_OTHER].append(f"{piece.name}: its rows are not in order")
+            if piece not in states:
+                revisions.append(numbers(rows.column("revision")))
+        found[_TWICE] += _repeated(revisions, sealed)
+    yield from (Violation(kind, len(where), where[:MOST_EXAMPLES]) for kind, where in found.items() if where)
+
+
+def _files(session: Session, archive: Archive | None) -> tuple[list[Piece], list[str]]:
+    """The files of the archive, and those that cannot be looked at."""
+    files = segments.files(session)
+    if archive is None:
+        return [], [f"{file.file_name}: it is in an archive; name it with --history-archive" for file in files]
+    return [file_piece(archive, file) for file in files], []
+
+
+def _has(piece: Piece, device_id: str) -> bool:
+    return piece.bounds.first_device <= device_id <= piece.bounds.last_device
+
+
+def _repeated(revisions: Sequence[Integers], sealed: int) -> Iterator[str]:
+    """Rows that stand twice in segments and files, or in the tail besides."""
+    every = np.concatenate([np.zeros(0, np.int64), *revisions])
+    values, counts = np.unique(every, return_counts=True)
+    yield from (f"revision {value}" for value in values[counts > 1].tolist())
+    yield from (f"revision {value}, which is not sealed" for value in values[values > sealed].tolist())

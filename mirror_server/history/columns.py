@@ -1,0 +1,222 @@
+"""The history in memory: its columns, their order, and numbers of them for numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_server.arrow_columns import INSTANT, WORD, to_array
+from mirror_server.core.instants import Instant
+from mirror_server.history.selection import Position
+from mirror_server.store.history import KINDS, PLAIN_TEXT
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+SCHEMA = pa.schema(
+    [
+        pa.field("revision", pa.int64()),
+        pa.field("device_id", WORD),
+        pa.field("endpoint_name", WORD),
+        pa.field("path", WORD),
+        pa.field("changed_at", INSTANT),
+        pa.field("received_at", INSTANT),
+        pa.field("what", WORD),
+        pa.field("origin", WORD),
+        pa.field("value", pa.binary()),
+        pa.field("content_type", WORD),
+        pa.field("status", pa.int8()),
+        pa.field("category", WORD),
+        pa.field("app_id", WORD),
+        pa.field("requested_at", INSTANT),
+        pa.field("until", INSTANT),
+    ]
+)
+"""Its columns are the members of :class:`mirror_server.store.history.HistoryRow`."""
+
+NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
+
+_KIND = SCHEMA.get_field_index("what")
+_KINDS = [to_array(words, WORD) for words in zip(*KINDS, strict=True)]
+"""What happened, and by what a value came, of each kind."""
+
+_LARGEST_KEY = 2**62
+
+
+def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows as the database gives them, in their order."""
+    if not rows:
+        return NO_ROWS
+    columns = zip(*rows, strict=True)
+    arrays = [to_array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def of_tail(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows as the tail has them; see :func:`mirror_server.store.history.stored_tail`."""
+    if not rows:
+        return NO_ROWS
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    values, content_types = columns[_KIND + 1 : _KIND + 3]
+    columns[_KIND + 2] = [
+        PLAIN_TEXT if name is None and value is not None else name
+        for name, value in zip(content_types, values, strict=True)
+    ]
+    kinds = to_array(columns.pop(_KIND), pa.int32())
+    fields = [field for field in SCHEMA if field.name not in ("what", "origin")]
+    arrays = [to_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    arrays[_KIND:_KIND] = [words.take(kinds) for words in _KINDS]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def together(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all of them, one after another."""
+    some = [batch for batch in batches if batch.num_rows]
+    if len(some) < 2:
+        return some[0] if some else NO_ROWS
+    return pa.Table.from_batches(some).combine_chunks().to_batches()[0]
+
+
+def numbers(column: pa.Array) -> Integers:
+    """The numbers of a column of ``int64`` or instants; those of missing ones mean nothing."""
+    buffer = column.buffers()[1]
+    return (
+        np.frombuffer(buffer, np.int64, len(column), column.offset * 8) if buffer else np.zeros(len(column), np.int64)
+    )
+
+
+def is_known(column: pa.Array) -> Flags:
+    """Where a column has something."""
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)
+    return _flags(column.is_valid())
+
+
+def is_one_of(column: pa.DictionaryArray, *words: str) -> Flags:
+    """Where a column has one of these words."""
+    return of_words(column, np.array([word in words for word in column.dictionary.to_pylist()] + [False], np.bool_))
+
+
+def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """For each row the value of its word; the last of the values is for rows without one."""
+    indices = column.indices.fill_null(len(column.dictionary))
+    codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * 4)
+    taken: npt.NDArray[Any] = values[codes]
+    return taken
+
+
+def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same column without the words that no row has."""
+    codes = of_words(column, np.arange(len(column.dictionary) + 1, dtype=np.int32))
+    is_used = np.zeros(len(column.dictionary) + 1, np.bool_)
+    is_used[codes] = True
+    if is_used[:-1].all():
+        return column
+    places = np.cumsum(is_used, dtype=np.int32) - 1
+    validity = column.is_valid().buffers()[1] if column.null_count else None
+    indices = pa.Array.from_buffers(pa.int32(), len(column), [validity, pa.py_buffer(places[codes])])
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary.filter(to_flags(is_used[:-1])))
+
+
+def ranks(column: pa.DictionaryArray) -> Integers:
+    """For each row the place of its word among all of the column; 0 without one."""
+    places = np.zeros(len(column.dictionary) + 1, np.int64)
+    if len(column.dictionary):
+        dense = pc.rank(column.dictionary, sort_keys="ascending", tiebreaker="dense")
+        places[:-1] = np.frombuffer(dense.buffers()[1], np.uint64, len(dense), dense.offset * 8)
+    return of_words(column, places)
+
+
+def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows by device, path, instant and revision, with nothing before every text."""
+    place = _order(batch)
+    return batch if place is None else taken(batch, place)
+
+
+def _order(batch: pa.RecordBatch) -> Integers | None:
+    """The places of the rows in their order; ``None`` where they are in it already."""
+    series = _series_of(batch)
+    changed_at, revision = numbers(batch.column("changed_at")), numbers(batch.column("revision"))
+    first = int(changed_at.min(initial=0))
+    span = int(changed_at.max(initial=0)) - first + 1
+    if not len(series) or (int(series.max()) + 1) * span > _LARGEST_KEY:
+        return np.lexsort((revision, changed_at, series))
+    key = series * span + (changed_at - first)
+    if _is_sorted(key, revision):
+        return None
+    # What is put together are sorted runs: this kind of sorting merges them.
+    place = np.argsort(key, kind="stable")
+    return place if _is_sorted(key[place], revision[place]) else np.lexsort((revision, key))
+
+
+def _series_of(batch: pa.RecordBatch) -> Integers:
+    """A number for each row, the same for those of one device and path, and rising in the order of these."""
+    paths = ranks(batch.column("path"))
+    return ranks(batch.column("device_id")) * (int(paths.max(initial=0)) + 1) + paths
+
+
+def numbered(batch: pa.RecordBatch, *names: str) -> Integers:
+    """A number for each row, from 0 on: another one than the row before where any of these columns of words differs."""
+    differs = np.zeros(batch.num_rows, np.bool_)
+    for name in names:
+        column = batch.column(name)
+        codes = of_words(column, np.arange(len(column.dictionary) + 1))
+        differs[1:] |= codes[1:] != codes[:-1]
+    return np.cumsum(differs)
+
+
+def _is_sorted(key: Integers, revision: Integers) -> bool:
+    return bool(np.all((key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (revision[1:] > revision[:-1]))))
+
+
+def position(batch: pa.RecordBatch, index: int) -> Position:
+    """Where a row stands."""
+    return Position(
+        batch.column("device_id")[index].as_py(),
+        batch.column("path")[index].as_py(),
+        batch.column("changed_at")[index].value,
+        batch.column("revision")[index].as_py(),
+    )
+
+
+def reverse(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The last row first."""
+    return taken(batch, np.arange(batch.num_rows)[::-1])
+
+
+def _flags(column: pa.BooleanArray) -> Flags:
+    return np.frombuffer(column.cast(pa.uint8()).buffers()[1], np.uint8, len(column)).astype(np.bool_)
+
+
+def to_flags(flags: Flags) -> pa.BooleanArray:
+    """A column of flags."""
+    return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags.view(np.int8))]).cast(pa.bool_())
+
+
+def taken(batch: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
+    """The rows at these places, in their order."""
+    indices = np.ascontiguousarray(places, np.int64)
+    return batch.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
+
+
+def kept(batch: pa.RecordBatch, flags: Flags) -> pa.RecordBatch:
+    """The rows with a flag, in their order."""
+    return batch if flags.all() else taken(batch, np.flatnonzero(flags))
+
+
+def value_sizes(batch: pa.RecordBatch) -> Integers:
+    """For each row how many bytes its value has."""
+    return numbers(pc.binary_length(batch.column("value")).fill_null(0).cast(pa.int64()))
+
+
+def not_after(batch: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
+    """The same rows, none of which happened after an instant."""
+    changed_at = np.minimum(numbers(batch.column("changed_at")), instant)
+    index = SCHEMA.get_field_index("changed_at")
+    column = pa.Array.from_buffers(INSTANT, batch.num_rows, [None, pa.py_buffer(changed_at)])
+    return batch.set_column(index, SCHEMA.field(index), column)

@@ -1,0 +1,187 @@
+"""Keeps the history in shape, beside everything else: seals, merges, archives, trims, erases."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from mirror_server.clock import Clock
+from mirror_server.config import Settings
+from mirror_server.core.instants import Instant
+from mirror_server.history.archive import Archive
+from mirror_server.history.erasing import Erasing
+from mirror_server.history.moving import Moving, Trimming
+from mirror_server.history.sealing import ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.history.service import HistoryService
+from mirror_server.store.database import Database
+from mirror_server.store.failures import NotLeader, StorageFailed
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 5
+_LAST_SECONDS = 3
+
+
+class Keeper:
+    """Looks after the history on a thread of its own, a few seconds after one another, while this process leads.
+
+    Whatever it begins is done or not; what fails is tried again at the next look, and the rest goes on meanwhile.
+
+    Args:
+        database: Where the history is.
+        clock: Domain time.
+        service: Who has the history open.
+        archive: Where days that are over go; ``None`` to have them stay in the database.
+        keep_seconds: How long rows are kept.
+        segment_rows: How many rows of the tail make a segment.
+
+    Attributes:
+        failures: What could not be done, and why.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        service: HistoryService,
+        archive: Archive | None,
+        keep_seconds: float,
+        segment_rows: int = ROWS_OF_A_SEGMENT,
+    ) -> None:
+        self._clock = clock
+        self._service = service
+        self._sealing = Sealing(database, segment_rows)
+        self._moving = None if archive is None else Moving(database, archive)
+        self._trimming = Trimming(database, keep_seconds)
+        self._erasing = Erasing(database, archive)
+        self._is_archive_clean = False
+        self._trimmed: dict[str, frozenset[object]] = {}
+        self.failures: dict[str, str] = {}
+        self._wanted = threading.Event()
+        self._is_ending = threading.Event()
+        self._looking = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to look after it."""
+        # One that was stopped may be in the middle of a step still.
+        self._is_ending = threading.Event()
+        self._is_archive_clean = False
+        self._thread = threading.Thread(target=self._run, args=(self._is_ending,), name="history", daemon=True)
+        self._thread.start()
+        self.look()
+
+    def look(self) -> None:
+        """Have it looked after soon."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._is_ending.set()
+        self._wanted.set()
+        if self._thread is not None:
+            # It may wait for a database that does not answer; what it wants to store is dropped when that is closed.
+            self._thread.join(_LAST_SECONDS)
+
+    def round(self) -> None:
+        """Do all that is due; what cannot be done is logged, once.
+
+        Raises:
+            NotLeader: Another process does it from now on.
+        """
+        now = self._clock.now()
+        self._try("begin a history", lambda: self._sealing.begin(now))
+        self._try("compress new rows of the history", lambda: self._seal(now))
+        self._try("delete what was erased from the history", self._erasing.erase)
+        self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
+        self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
+        self._try("archive the history", lambda: self._move(now))
+        self._try("trim the history", lambda: self._trim(now))
+        self._try("tidy up the history", self._sealing.delete_left)
+
+    def _seal(self, now: Instant) -> None:
+        self._sealing.delete_left()
+        self._again(lambda: self._sealing.seal(now, self._trimming.base_at(now)) and self._delete_left())
+
+    def _delete_left(self) -> bool:
+        self._sealing.delete_left()
+        return True
+
+    def _checkpoint(self, now: Instant) -> None:
+        with self._service.reading() as reading:
+            self._sealing.checkpoint(reading, now)
+
+    def _move(self, now: Instant) -> None:
+        if self._moving is None:
+            return
+        if not self._is_archive_clean:
+            open_now = self._service.readers()
+            self._trimmed = {name: readers & open_now for name, readers in self._trimmed.items() if readers & open_now}
+            self._moving.delete_unknown(self._trimmed)
+        moving, self._is_archive_clean = self._moving, False
+        self._again(lambda: moving.move(now))
+        self._is_archive_clean = not self._trimmed
+
+    def _trim(self, now: Instant) -> None:
+        with self._service.reading() as reading:
+            names = self._trimming.trim(reading, now)
+        if names:
+            # Whoever has the history open goes on to read them.
+            self._trimmed |= dict.fromkeys(names, self._service.readers())
+            self._is_archive_clean = False
+
+    def _again(self, step: Callable[[], bool]) -> None:
+        """Take a step as often as there is something to do."""
+        while not self._is_ending.is_set() and step():
+            pass
+
+    def _try(self, what: str, step: Callable[[], object]) -> None:
+        if self._is_ending.is_set():
+            return
+        try:
+            step()
+        except NotLeader:
+            raise
+        except (OSError, pa.ArrowException, StorageFailed) as error:
+            if self.failures.get(what) != str(error):
+                _log.error("cannot %s (%s); trying again until it can be done", what, error)
+            self.failures[what] = str(error)
+        else:
+            if self.failures.pop(what, None) is not None:
+                _log.warning("could %s again", what)
+
+    def _run(self, is_ending: threading.Event) -> None:
+        while True:
+            # Also what another process erased is found, and with a clock that stands still.
+            self._wanted.wait(_LOOK_SECONDS)
+            if is_ending.is_set():
+                return
+            self._wanted.clear()
+            try:
+                with self._looking:
+                    self.round()
+            except NotLeader:
+                return
+            except Exception:
+                _log.exception("the history could not be looked after")
+
+
+def history_of(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]]:
+    """What makes the parts of a history as an operator wants it.
+
+    Raises:
+        ValueError: Nothing here opens the archive.
+    """
+    archive = None if settings.history_archive is None else Archive(settings.history_archive)
+
+    def make(database: Database, clock: Clock) -> tuple[HistoryService, Keeper]:
+        service = HistoryService(database, clock, archive)
+        keep_seconds = settings.keep_history_seconds or 0
+        keeper = Keeper(database=database, clock=clock, service=service, archive=archive, keep_seconds=keep_seconds)
+        return service, keeper
+
+    return make

@@ -1,0 +1,248 @@
+"""The history as Parquet: what segments in the database and files of the archive hold.
+
+It is for pandas, DuckDB, Dask, Spark and Polars as it is, so that none but common encodings are used. A value is in
+``value`` where it is a text, in ``value_binary`` where not; times are UTC, in milliseconds; ``status`` is a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_server.arrow_columns import WORD, to_array
+from mirror_server.history.columns import (
+    SCHEMA,
+    Flags,
+    Integers,
+    numbers,
+    of_words,
+    to_flags,
+    together,
+    used_words,
+    value_sizes,
+)
+from mirror_server.store.segments import Bounds
+
+_STATUS_WORDS = to_array([status.name.lower() for status in DesiredStatus], pa.string())
+_VALUE = SCHEMA.get_field_index("value")
+_STATUS = SCHEMA.get_field_index("status") + 1
+
+STORED_SCHEMA = (
+    SCHEMA.set(_VALUE, pa.field("value", pa.string()))
+    .insert(_VALUE + 1, pa.field("value_binary", pa.binary()))
+    .set(_STATUS, pa.field("status", WORD))
+)
+"""The columns of :data:`mirror_server.history.columns.SCHEMA`, as they are stored."""
+
+_WORDS = [field.name for field in STORED_SCHEMA if field.type == WORD]
+
+_RISING = ("revision", "changed_at", "received_at")
+"""Columns whose values differ little from the one before."""
+
+_ROWS_OF_A_GROUP = 8_192
+_BYTES_OF_A_GROUP = 4 * 1024 * 1024
+
+QUICK, SMALL = 3, 15
+"""How much effort goes into compressing what is read again soon, and what is kept for long."""
+
+
+class ParquetWriter:
+    """Writes rows in their order.
+
+    Args:
+        sink: Where the bytes go.
+        level: The effort of compressing, :data:`QUICK` or :data:`SMALL`.
+    """
+
+    def __init__(self, sink: Any, level: int) -> None:
+        self._writer = pq.ParquetWriter(
+            sink,
+            STORED_SCHEMA,
+            compression="zstd",
+            compression_level=level,
+            use_dictionary=[name for name in STORED_SCHEMA.names if name not in _RISING],
+            column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+            # Words are texts to everybody else: categories of several files do not go together.
+            store_schema=False,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows, in groups that are not too large to be held."""
+        for group in groups(batch):
+            self._writer.write_batch(_stored(group), row_group_size=group.num_rows)
+
+    def close(self) -> None:
+        """End the file."""
+        self._writer.close()
+
+
+def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
+    """A whole Parquet file with these rows."""
+    sink = pa.BufferOutputStream()
+    writer = ParquetWriter(sink, level)
+    writer.write(batch)
+    writer.close()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+class ParquetRows:
+    """The rows of a Parquet file that :class:`ParquetWriter` wrote.
+
+    Args:
+        source: The bytes, or where they are.
+
+    Raises:
+        pyarrow.ArrowInvalid: They are no such file.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._file = pq.ParquetFile(source, read_dictionary=_WORDS)
+        self.groups = range(self._file.num_row_groups)
+
+    def __enter__(self) -> Self:
+        """Close the file in the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._file.close(force=True)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        count: int = self._file.metadata.num_rows
+        return count
+
+    def devices(self, group: int) -> tuple[str, str]:
+        """First and last device of a group, '' where rows have none."""
+        about = self._statistics(group, "device_id")
+        if about is None or not about.has_min_max:
+            return "", ""
+        return "" if about.null_count else about.min, about.max
+
+    def paths(self, group: int) -> tuple[str, str] | None:
+        """Least and greatest path of a group; ``None`` where rows have none."""
+        about = self._statistics(group, "path")
+        return None if about is None or about.null_count or not about.has_min_max else (about.min, about.max)
+
+    def read(self, group: int) -> pa.RecordBatch:
+        """The rows of a group."""
+        return _told(self._file.read_row_group(group, use_threads=False))
+
+    def instants(self) -> Iterator[Integers]:
+        """When the rows happened, group by group."""
+        for group in self.groups:
+            yield numbers(_whole(self._file.read_row_group(group, columns=["changed_at"], use_threads=False).column(0)))
+
+    def _statistics(self, group: int, name: str) -> Any:
+        return self._file.metadata.row_group(group).column(STORED_SCHEMA.get_field_index(name)).statistics
+
+
+def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, so many at a time that neither they nor their bytes are too many."""
+    sizes = np.concatenate([[0], np.cumsum(value_sizes(batch))])
+    begin = 0
+    while begin < batch.num_rows:
+        end = int(np.searchsorted(sizes, sizes[begin] + _BYTES_OF_A_GROUP, "right")) - 1
+        end = min(max(end, begin + 1), begin + _ROWS_OF_A_GROUP, batch.num_rows)
+        yield batch.slice(begin, end - begin)
+        begin = end
+
+
+def parts(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, so many at a time, or fewer where they are large."""
+    held: list[pa.RecordBatch] = []
+    row_count = byte_count = 0
+    for some in chain.from_iterable(map(groups, batches)):
+        held.append(some)
+        row_count += some.num_rows
+        byte_count += int(value_sizes(some).sum())
+        if row_count >= rows or byte_count >= size_bytes:
+            yield together(held)
+            held, row_count, byte_count = [], 0, 0
+    if held:
+        yield together(held)
+
+
+def bounds(batch: pa.RecordBatch) -> Bounds:
+    """What is to be known of rows without reading them; they are in order."""
+    if not batch.num_rows:
+        return Bounds("", "", 0, 0, 0, 0, 0, 0, None, 0)
+    device_ids = batch.column("device_id")
+    changed_at, received_at, revision = (
+        numbers(batch.column(name)) for name in ("changed_at", "received_at", "revision")
+    )
+    requested_at = pc.min(batch.column("requested_at")).value
+    return Bounds(
+        first_device=device_ids[0].as_py() or "",
+        last_device=device_ids[-1].as_py() or "",
+        first_revision=int(revision.min()),
+        last_revision=int(revision.max()),
+        first_changed_at=int(changed_at.min()),
+        last_changed_at=int(changed_at.max()),
+        first_received_at=int(received_at.min()),
+        last_received_at=int(received_at.max()),
+        first_requested_at=requested_at,
+        row_count=batch.num_rows,
+    )
+
+
+def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as they are stored."""
+    value = batch.column("value")
+    is_text = to_flags(_is_text(batch))
+    nothing = pa.scalar(None, pa.binary())
+    texts = pc.if_else(is_text, value, nothing).cast(pa.string())
+    columns = [used_words(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    columns[_VALUE : _VALUE + 1] = [texts, pc.if_else(is_text, nothing, value)]
+    columns[_STATUS] = pa.DictionaryArray.from_arrays(columns[_STATUS].cast(pa.int32()), _STATUS_WORDS)
+    return pa.RecordBatch.from_arrays(columns, schema=STORED_SCHEMA)
+
+
+def _is_text(batch: pa.RecordBatch) -> Flags:
+    """Where a value is a text: by its content type, and in UTF-8."""
+    content_type, value = batch.column("content_type"), batch.column("value")
+    names = content_type.dictionary.to_pylist()
+    named = of_words(content_type, np.array([*map(_is_of_texts, names), False]))
+    try:
+        pc.if_else(to_flags(named), value, pa.scalar(None, pa.binary())).cast(pa.string())
+    except pa.ArrowInvalid:
+        distinct = value.dictionary_encode()
+        named &= of_words(distinct, np.array([*map(_is_utf8, distinct.dictionary.to_pylist()), True]))
+    return named
+
+
+def _is_of_texts(content_type: str) -> bool:
+    return content_type.startswith("text/") or content_type.endswith("json")
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _told(table: pa.Table) -> pa.RecordBatch:
+    """Stored rows as they are read."""
+    columns = {name: _whole(table.column(name)) for name in STORED_SCHEMA.names}
+    texts, others = columns["value"].cast(pa.binary()), columns.pop("value_binary")
+    columns["value"] = texts if others.null_count == len(others) else pc.coalesce(texts, others)
+    status = columns["status"]
+    places = {word: number for number, word in enumerate(_STATUS_WORDS.to_pylist())}
+    numbers_of = to_array([places[word] for word in status.dictionary.to_pylist()], pa.int8())
+    columns["status"] = numbers_of.take(status.indices)
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,204 @@
+"""All rows there are at one moment, wherever they stand: the tail, the segments, and the archive's files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from mirror_server.history.archive import Archive
+from mirror_server.history.columns import in_order, of_tail, together
+from mirror_server.history.merging import LAST_DEVICE, Source
+from mirror_server.history.parquet import ParquetRows
+from mirror_server.store import history, segments
+from mirror_server.store.failures import StorageFailed
+from mirror_server.store.segments import EVERYWHERE, ROWS, ArchivedFile, Block, Bounds, Span
+from mirror_server.store.session import Session
+
+_log = logging.getLogger(__name__)
+
+_ROWS_AT_A_TIME = 5000
+_MOST_NAMED = 500
+"""So many devices the database looks for itself."""
+
+
+class Wanted(Protocol):
+    """Which rows are read; what it wants of devices and paths that can be named, the tail is asked for."""
+
+    device_ids: Sequence[str] | None
+    paths: Sequence[str]
+
+    @property
+    def span(self) -> Span:
+        """Where the rows are at most."""
+        ...
+
+    def is_about(self, bounds: Bounds) -> bool:
+        """Whether any row within these bounds may be wanted."""
+        ...
+
+    def has_device(self, first_device: str, last_device: str) -> bool:
+        """Whether a device of this range may be wanted."""
+        ...
+
+    def has_path(self, first_path: str, last_path: str) -> bool:
+        """Whether a path of this range may be wanted."""
+        ...
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that are wanted."""
+        ...
+
+
+class Everything:
+    """All rows."""
+
+    device_ids: Sequence[str] | None = None
+    paths: Sequence[str] = ()
+    span = EVERYWHERE
+
+    def is_about(self, _bounds: Bounds) -> bool:
+        """See :class:`Wanted`."""
+        return True
+
+    def has_device(self, _first_device: str, _last_device: str) -> bool:
+        """See :class:`Wanted`."""
+        return True
+
+    def has_path(self, _first_path: str, _last_path: str) -> bool:
+        """See :class:`Wanted`."""
+        return True
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See :class:`Wanted`."""
+        return batch
+
+
+class Piece(NamedTuple):
+    """Rows in order, in a block of a segment or in a file."""
+
+    name: str
+    bounds: Bounds
+    source: Callable[[], object]
+    """What :class:`~mirror_server.history.parquet.ParquetRows` reads."""
+
+
+Run = list[Piece]
+"""Pieces whose rows are in order, one piece behind the other."""
+
+
+class Reading:
+    """The history as it stands in one transaction.
+
+    Args:
+        session: The transaction.
+        archive: Where files are; ``None`` where there are none.
+        is_named: Whether a file belongs to the history at the moment of the call.
+    """
+
+    def __init__(self, session: Session, archive: Archive | None, is_named: Callable[[str], bool]) -> None:
+        self.session = session
+        self.state = history.state(session)
+        self.base_at = segments.base_at(session)
+        self.erased = segments.erasures(session)
+        self._archive = archive
+        self._is_named = is_named
+
+    def sources(self, wanted: Wanted, *, descending: bool = False) -> Iterator[Source]:
+        """The rows that are wanted of those that have gone on from the tail."""
+        runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, wanted.span)), *self._files(wanted.span)]
+        return sources(runs, wanted, is_named=self._is_named, descending=descending)
+
+    def tail(self, wanted: Wanted, *, up_to: int | None = None) -> Source:
+        """What is not sealed, of which nothing is in order."""
+        return Source("", LAST_DEVICE, self._tail(wanted, up_to))
+
+    def _tail(self, wanted: Wanted, up_to: int | None) -> Iterator[pa.RecordBatch]:
+        few = wanted.device_ids is not None and len(wanted.device_ids) <= _MOST_NAMED
+        rows = history.stored_tail(
+            self.session,
+            self.state.sealed_revision,
+            _ROWS_AT_A_TIME,
+            up_to=up_to,
+            device_ids=wanted.device_ids if few else None,
+            paths=wanted.paths,
+        )
+        yield in_order(together([wanted.apply(in_order(of_tail(some))) for some in rows]))
+
+    def _files(self, span: Span) -> Iterator[Run]:
+        files = segments.files(self.session, span)
+        if files and self._archive is None:
+            raise StorageFailed(f"{len(files)} files of its history are in an archive; start it with --history-archive")
+        if self._archive is not None:
+            for _, run in groupby(files, key=lambda file: file.file_name.rpartition("-")[0]):
+                yield [file_piece(self._archive, file) for file in run]
+
+
+def sources(
+    runs: Iterable[Run], wanted: Wanted, *, is_named: Callable[[str], bool] = lambda _: True, descending: bool = False
+) -> Iterator[Source]:
+    """The rows of these places that are wanted.
+
+    Args:
+        runs: The places.
+        wanted: Which rows.
+        is_named: Whether a file that is not there still belongs to the history; the rows of one that does not are told
+            no more.
+        descending: Whether the last row comes first.
+    """
+    for run in runs:
+        if pieces := [piece for piece in run if wanted.is_about(piece.bounds)]:
+            batches = _batches(pieces, wanted, is_named, descending=descending)
+            yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
+
+
+def _batches(
+    pieces: Sequence[Piece], wanted: Wanted, is_named: Callable[[str], bool], *, descending: bool
+) -> Iterator[pa.RecordBatch]:
+    for piece in reversed(pieces) if descending else pieces:
+        try:
+            yield from batches_of(piece, wanted, descending=descending)
+        except FileNotFoundError:
+            if is_named(piece.name):
+                raise _unreadable(piece, "it is not there") from None
+            _log.info("%s was deleted while it was read", piece.name)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(piece, error) from error
+
+
+def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
+    """Segments, each a run of its blocks."""
+    return [[_piece(session, block) for block in run] for _, run in groupby(blocks, key=attrgetter("segment_id"))]
+
+
+def file_piece(archive: Archive, file: ArchivedFile) -> Piece:
+    """A file of the archive."""
+    return Piece(file.file_name, file.bounds, partial(archive.source, file.file_name))
+
+
+def batches_of(piece: Piece, wanted: Wanted, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that are wanted, group by group; what cannot be read raises what the file or pyarrow does."""
+    with ParquetRows(piece.source()) as rows:
+        for group in reversed(rows.groups) if descending else rows.groups:
+            devices, paths = rows.devices(group), rows.paths(group)
+            if wanted.has_device(*devices) and (paths is None or wanted.has_path(*paths)):
+                yield wanted.apply(rows.read(group))
+
+
+def _piece(session: Session, block: Block) -> Piece:
+    name = f"block {block.block} of segment {block.segment_id}"
+
+    def source() -> object:
+        return pa.BufferReader(segments.content(session, block.segment_id, block.block))
+
+    return Piece(name, block.bounds, source)
+
+
+def _unreadable(piece: Piece, why: object) -> StorageFailed:
+    _log.error("%s of the history cannot be read: %s; 'mirror-server check' tells what is damaged", piece.name, why)
+    return StorageFailed("cannot read a part of its history")

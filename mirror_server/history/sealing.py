@@ -1,0 +1,195 @@
+"""How rows go on: from the tail to segments, from small segments to large ones; and the checkpoints between them.
+
+Each step is one transaction in the end, which either happened or did not: what it stored before does not count. Only
+one process at a time does this, the leader, one step after the other; each step looks whether what it read is still so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_server.core.instants import Instant
+from mirror_server.history.checkpoints import is_needed, of_mirror, state_rows
+from mirror_server.history.columns import in_order, numbers, of_tail, together, value_sizes
+from mirror_server.history.merging import merged
+from mirror_server.history.reading import Everything, Reading, runs_of, sources
+from mirror_server.history.writing import joined, store_segment
+from mirror_server.store import history, segments
+from mirror_server.store.database import Database
+from mirror_server.store.segments import ROWS, Block
+from mirror_server.store.session import Session
+
+DAY = 86_400_000
+
+ROWS_OF_A_SEGMENT = 200_000
+_ROWS_AT_A_TIME = 5000
+_BYTES_OF_A_SEGMENT = 64 * 1024 * 1024
+_MOST_SMALL = 8
+_REPORTS_BETWEEN_CHECKPOINTS = 5
+"""A checkpoint is made when there are so many times as many rows as the last one has."""
+_DELETED_AT_A_TIME = 2000
+
+
+class Sealing:
+    """Seals the tail, merges segments, makes checkpoints.
+
+    Args:
+        database: Where the history is.
+        rows: How many rows of the tail make a segment.
+    """
+
+    def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
+        self._database = database
+        self._rows = rows
+        self._seen = (0, 0)
+
+    def begin(self, now: Instant) -> bool:
+        """Make the first checkpoint of a history that was begun; false where there is one."""
+        with self._database.read() as session:
+            is_begun = history.state(session).is_kept
+        if not is_begun:
+            # What begins it is on its way to the disk, and done when this is.
+            self._database.insist(lambda _: None).result()
+        with self._database.read() as session:
+            if not is_needed(session):
+                return False
+            state, rows = of_mirror(session, now)
+            blocks = store_segment(self._database, rows, state)
+        return self._put(blocks, is_still_so=is_needed)
+
+    def seal(self, now: Instant, base_at: Instant) -> bool:
+        """Make a segment of rows of the tail, where they are many or of a day that is over, or old; false where not.
+
+        Args:
+            now: The present.
+            base_at: Before which rows that were received are old.
+        """
+        with self._database.read() as session:
+            sealed = history.state(session).sealed_revision
+            if not self._is_due(session, sealed, max(base_at, now // DAY * DAY)):
+                return False
+            rows = self._oldest(session, sealed)
+            revision = int(numbers(rows.column("revision"))[-1])
+            blocks = store_segment(self._database, [in_order(rows)])
+
+        def is_still_so(session: Session) -> bool:
+            return history.state(session).sealed_revision == sealed
+
+        return self._put(blocks, is_still_so=is_still_so, then=partial(history.seal, revision=revision))
+
+    def merge(self, now: Instant) -> bool:
+        """Make one segment of the small ones between two checkpoints of a day; false where there are too few.
+
+        What is asked for an instant behind a checkpoint is found in few rows then, and one resource in few places.
+        """
+        with self._database.read() as session:
+            runs = self._to_merge(session, now)
+            if runs is None:
+                return False
+            old = {block.segment_id for run in runs for block in run}
+            pieces = runs_of(session, [block for run in runs for block in run])
+            blocks = store_segment(self._database, merged(sources(pieces, Everything())))
+
+        def is_still_so(session: Session) -> bool:
+            return old <= {block.segment_id for block in segments.blocks(session, ROWS)}
+
+        return self._put(blocks, is_still_so=is_still_so, then=partial(segments.forget, segment_ids=old))
+
+    def checkpoint(self, reading: Reading, now: Instant) -> bool:
+        """Make a checkpoint, where many rows were sealed since the last one; false where they are few."""
+        last = segments.last_state_revision(reading.session) or 0
+        new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
+        rows = _REPORTS_BETWEEN_CHECKPOINTS * segments.last_state_rows(reading.session)
+        if sum(block.bounds.row_count for block in new) < max(rows, 1):
+            return False
+        revision = reading.state.sealed_revision
+        blocks = store_segment(self._database, state_rows(reading, now), (now, revision))
+        return self._put(blocks, is_still_so=lambda session: (segments.last_state_revision(session) or 0) == last)
+
+    def delete_left(self) -> None:
+        """Delete what does not count any more, a little at a time, so that others write in between."""
+        while self._database.insist(partial(history.delete_sealed, most=_DELETED_AT_A_TIME)).result():
+            pass
+        while self._database.insist(partial(segments.delete_contents, most=1)).result():
+            pass
+
+    def _is_due(self, session: Session, sealed: int, over_at: Instant) -> bool:
+        count, first_at = history.count_tail(session)
+        if first_at is None:
+            return False
+        return count >= self._rows or first_at < over_at or self._bytes(session, sealed) >= _BYTES_OF_A_SEGMENT
+
+    def _bytes(self, session: Session, sealed: int) -> int:
+        """How many bytes the values of the tail have that are not sealed; each is looked at once."""
+        size, revision = self._seen if self._seen[1] >= sealed else (0, sealed)
+        more, revision = history.bytes_behind(session, revision)
+        self._seen = size + more, revision
+        return size + more
+
+    def _oldest(self, session: Session, sealed: int) -> pa.RecordBatch:
+        """The first rows of the tail that are not sealed, as many as make a segment, of one day; by revision."""
+        found: list[pa.RecordBatch] = []
+        count = size = 0
+        for some in history.stored_tail(session, sealed, _ROWS_AT_A_TIME):
+            rows = of_tail(some[: self._rows - count])
+            days = numbers(rows.column("received_at")) // DAY
+            first = days[0] if not found else numbers(found[0].column("received_at"))[0] // DAY
+            others = np.flatnonzero(days != first)
+            of_day = rows.slice(0, int(others[0])) if len(others) else rows
+            found.append(of_day)
+            count += of_day.num_rows
+            size += int(value_sizes(of_day).sum())
+            if of_day.num_rows < len(some) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
+                break
+        self._seen = 0, 0
+        return together(found)
+
+    def _to_merge(self, session: Session, now: Instant) -> list[list[Block]] | None:
+        ends = segments.state_revisions(session)
+
+        def interval(run: list[Block]) -> tuple[int, int]:
+            return day_of(run), bisect_left(ends, max(block.bounds.last_revision for block in run))
+
+        runs = sorted(runs_by_segment(segments.blocks(session, ROWS)), key=interval)
+        for (day, number), found in groupby(runs, key=interval):
+            some = list(found)
+            if len(some) > 1 and (day < now // DAY or number < len(ends)):
+                return some
+            small = [run for run in some if joined([block.bounds for block in run]).row_count <= self._rows]
+            if len(small) >= _MOST_SMALL:
+                return small
+        return None
+
+    def _put(
+        self,
+        blocks: Sequence[Block],
+        *,
+        is_still_so: Callable[[Session], bool],
+        then: Callable[[Session], object] = lambda _: None,
+    ) -> bool:
+        """Have blocks count, if what they were made of is still so; gives whether it was."""
+
+        def work(session: Session) -> bool:
+            if not is_still_so(session):
+                return False
+            then(session)
+            segments.put(session, blocks)
+            return True
+
+        return self._database.insist(work).result()
+
+
+def runs_by_segment(blocks: Iterable[Block]) -> list[list[Block]]:
+    """The blocks of each segment."""
+    return [list(run) for _, run in groupby(blocks, key=lambda block: block.segment_id)]
+
+
+def day_of(run: Sequence[Block]) -> int:
+    """The day at which its rows were received, as the number of days since 1970."""
+    return max(block.bounds.last_received_at for block in run) // DAY

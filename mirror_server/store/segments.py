@@ -1,0 +1,264 @@
+"""The history that has gone on from the tail: segments in the database, and the names of the archive's files.
+
+What they contain is not known here. A *segment* is a run of rows in the order of devices, paths and instants, cut in
+blocks. Those of the kind ``rows`` are what happened; one of the kind ``state`` is a checkpoint: the last rows of each
+resource among those with ``changed_at`` up to ``state_at`` and revisions up to ``state_revision``.
+
+The contents of blocks are stored first, in transactions of their own, and do not count until ``put`` names them all in
+one. So a large segment holds nobody up, and what a process left behind in the middle is deleted by whoever is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from dataclasses import replace as replaced
+from typing import Any, NamedTuple
+
+from mirror_server.core.instants import Instant
+from mirror_server.store.session import Session
+
+
+class Bounds(NamedTuple):
+    """What is known of rows without reading them.
+
+    Attributes:
+        first_device: Id of the first one; '' where rows are without a device.
+        last_device: Id of the last one.
+        first_revision: The least one.
+        last_revision: The greatest one.
+        first_changed_at: When the first of them happened, by the devices' clocks.
+        last_changed_at: When the last one did.
+        first_received_at: When the service had the first one.
+        last_received_at: When it had the last one.
+        first_requested_at: When the first of the writes was placed that end here; ``None`` where none does.
+        row_count: How many they are.
+    """
+
+    first_device: str
+    last_device: str
+    first_revision: int
+    last_revision: int
+    first_changed_at: Instant
+    last_changed_at: Instant
+    first_received_at: Instant
+    last_received_at: Instant
+    first_requested_at: Instant | None
+    row_count: int
+
+
+class Span(NamedTuple):
+    """What is looked for among rows: a range of devices and of times, ``None`` for any. Rows of no device are in all.
+
+    Attributes:
+        from_device: No device before this one.
+        to_device: None behind this one.
+        begin: Nothing that happened before.
+        end: Nothing that happened then or later.
+    """
+
+    from_device: str | None = None
+    to_device: str | None = None
+    begin: Instant | None = None
+    end: Instant | None = None
+
+
+EVERYWHERE = Span()
+
+_IN_SPAN = (
+    "(first_device = '' OR ((CAST(:from_device AS TEXT) IS NULL OR last_device >= :from_device)"
+    " AND (CAST(:to_device AS TEXT) IS NULL OR first_device <= :to_device)"
+    " AND (CAST(:begin AS BIGINT) IS NULL OR last_changed_at >= :begin)))"
+    " AND (CAST(:end AS BIGINT) IS NULL OR first_changed_at < :end)"
+)
+"""What a gap of the service concerns is told by its end, so that its begin is no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a segment; ``state_at`` and ``state_revision`` are those of a checkpoint."""
+
+    segment_id: int
+    block: int
+    kind: str
+    state_at: Instant | None
+    state_revision: int | None
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A file of the archive: its name below the archive's folder, and what is known of its rows."""
+
+    file_name: str
+    day: str
+    size_bytes: int
+    bounds: Bounds
+
+
+ROWS, STATE = "rows", "state"
+
+_BOUNDS = ", ".join(Bounds._fields)
+_BLOCK = f"segment_id, block, kind, state_at, state_revision, {_BOUNDS}"
+_FILE = f"file_name, day, size_bytes, {_BOUNDS}"
+
+
+def blocks(session: Session, kind: str, span: Span = EVERYWHERE) -> list[Block]:
+    """The blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, those of a segment in their order."""
+    statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
+    return [_block(*row) for row in session.rows(statement, kind=kind, **span._asdict())]
+
+
+def oldest_state_at(session: Session) -> Instant | None:
+    """The instant of the oldest checkpoint; ``None`` without one."""
+    instant: Instant | None = session.scalar("SELECT min(state_at) FROM history_segments WHERE kind = 'state'")
+    return instant
+
+
+def last_state_revision(session: Session) -> int | None:
+    """Up to which revision the checkpoints know rows; ``None`` without one."""
+    revision: int | None = session.scalar("SELECT max(state_revision) FROM history_segments WHERE kind = 'state'")
+    return revision
+
+
+def state_revisions(session: Session) -> list[int]:
+    """Up to which revision each of the checkpoints knows rows, in their order."""
+    statement = "SELECT DISTINCT state_revision FROM history_segments WHERE kind = 'state' ORDER BY state_revision"
+    return [revision for (revision,) in session.rows(statement)]
+
+
+def last_state_rows(session: Session) -> int:
+    """How many rows the last checkpoint has."""
+    return int(
+        session.scalar(
+            "SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE segment_id ="
+            " (SELECT max(segment_id) FROM history_segments WHERE kind = 'state')"
+        )
+    )
+
+
+def content(session: Session, segment_id: int, block: int) -> bytes:
+    """What is in a block."""
+    found: bytes = session.scalar(
+        "SELECT content FROM history_blocks WHERE segment_id = :segment_id AND block = :block",
+        segment_id=segment_id,
+        block=block,
+    )
+    return found
+
+
+def next_segment_id(session: Session) -> int:
+    """A number that no segment has, be it one that does not count yet."""
+    # Each segment that counts has its contents.
+    return 1 + int(session.scalar("SELECT coalesce(max(segment_id), 0) FROM history_blocks"))
+
+
+def put_content(session: Session, segment_id: int, block: int, content: bytes) -> None:
+    """Store what is in a block, which does not count before it is named; what another left there is replaced."""
+    session.run(
+        "INSERT INTO history_blocks (segment_id, block, content) VALUES (:segment_id, :block, :content)"
+        " ON CONFLICT (segment_id, block) DO UPDATE SET content = excluded.content",
+        segment_id=segment_id,
+        block=block,
+        content=content,
+    )
+
+
+def put(session: Session, some: Sequence[Block]) -> None:
+    """Have blocks count from now on."""
+    _insert(session, "history_segments", _BLOCK, [_flat(block) for block in some])
+
+
+def forget(session: Session, segment_ids: Iterable[int]) -> None:
+    """Have segments count no more; their contents are deleted by :func:`delete_contents`."""
+    session.run_many("DELETE FROM history_segments WHERE segment_id = ?", [(each,) for each in sorted(segment_ids)])
+
+
+def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> None:
+    """Have a block other rows than before; without any, one of what happened is no more."""
+    where = "WHERE segment_id = :segment_id AND block = :block"
+    about = {"segment_id": block.segment_id, "block": block.block}
+    if not session.run(f"DELETE FROM history_segments {where}", **about):
+        return
+    session.run(f"DELETE FROM history_blocks {where}", **about)
+    if bounds.row_count or block.kind == STATE:
+        put_content(session, block.segment_id, block.block, content)
+        put(session, [replaced(block, bounds=bounds)])
+
+
+def delete_contents(session: Session, most: int) -> int:
+    """Delete contents of blocks that do not count, so many at most; gives how many it was.
+
+    Not while somebody stores those of a segment that is to count.
+    """
+    found = session.rows(
+        "SELECT segment_id, block FROM history_blocks b WHERE NOT EXISTS (SELECT 1 FROM history_segments s"
+        " WHERE s.segment_id = b.segment_id AND s.block = b.block) LIMIT :most",
+        most=most,
+    )
+    session.run_many("DELETE FROM history_blocks WHERE segment_id = ? AND block = ?", found)
+    return len(found)
+
+
+def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
+    """The files of the archive, by name."""
+    statement = f"SELECT {_FILE} FROM history_files WHERE {_IN_SPAN} ORDER BY file_name"
+    rows = session.rows(statement, **span._asdict())
+    return [_file(*row) for row in rows]
+
+
+def is_file(session: Session, name: str) -> bool:
+    """Whether a file counts."""
+    return bool(session.scalar("SELECT 1 FROM history_files WHERE file_name = :name", name=name))
+
+
+def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
+    """Have files count from now on."""
+    _insert(session, "history_files", _FILE, [_flat(file) for file in some])
+
+
+def forget_files(session: Session, names: Iterable[str]) -> None:
+    """Have files count no more."""
+    session.run_many("DELETE FROM history_files WHERE file_name = ?", [(name,) for name in sorted(names)])
+
+
+def erasures(session: Session) -> dict[str, int]:
+    """Devices that were erased, and the last revision of theirs that is told no more."""
+    return dict(session.rows("SELECT device_id, up_to_revision FROM history_erasures"))
+
+
+def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
+    """Note that nothing of these devices is left up to these revisions."""
+    statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
+    session.run_many(statement, sorted(done))
+
+
+def base_at(session: Session) -> Instant | None:
+    """Up to when rows were trimmed; ``None`` where none were yet."""
+    instant: Instant | None = session.scalar("SELECT base_at FROM history_state")
+    return instant
+
+
+def put_base(session: Session, instant: Instant) -> None:
+    """Note up to when rows are trimmed."""
+    session.run("UPDATE history_state SET base_at = :instant", instant=instant)
+
+
+def _block(
+    segment_id: int, block: int, kind: str, state_at: Instant | None, state_revision: int | None, *bounds: Any
+) -> Block:
+    return Block(segment_id, block, kind, state_at, state_revision, Bounds(*bounds))
+
+
+def _file(file_name: str, day: str, size_bytes: int, *bounds: Any) -> ArchivedFile:
+    return ArchivedFile(file_name, day, size_bytes, Bounds(*bounds))
+
+
+def _flat(one: Block | ArchivedFile) -> tuple[object, ...]:
+    *about, bounds = (getattr(one, field.name) for field in fields(one))
+    return (*about, *bounds)
+
+
+def _insert(session: Session, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+    places = ", ".join("?" * (columns.count(",") + 1))
+    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", rows)

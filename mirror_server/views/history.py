@@ -1,0 +1,105 @@
+"""The history [an extension]. Source: wire.md 10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, Response, g
+
+from mirror_sdk.wire.history import MAX_ROWS
+from mirror_sdk.wire.routes import HISTORY
+from mirror_sdk.wire.snapshot import ARROW
+from mirror_server.core.errors import Refusal
+from mirror_server.history.selection import HistorySelection, Position
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
+from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
+from mirror_server.views.download import Download
+from mirror_server.views.filters import query_conditions, query_devices, query_patterns
+from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.requests import (
+    app_id,
+    query_choice,
+    query_instant,
+    query_integer,
+    query_text,
+    requires,
+    services,
+    without_head,
+)
+
+if TYPE_CHECKING:
+    from mirror_server.arrow.history import HistoryPage
+
+_CHUNK_BYTES = 256 * 1024
+_OWN = {"path", "device_id", "from", "to", "order", "limit", "after", "compression"}
+
+routes = Blueprint("history", __name__)
+
+
+@routes.get(HISTORY)
+@requires(Scope.READ, query=None)
+@without_head
+def get_history() -> Response:
+    """What happened, in rows."""
+    form, compression = accepted_form("the history"), query_compression()
+    asked, limit, after = _asked(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
+    before = None if after is None else read_cursor(after, asked)
+    past = services().past.open_history(app_id(), _page_of(asked, limit, before))
+    # It loads pyarrow, which is there where a history is kept.
+    from mirror_server.arrow.history import HistoryPage, arrow_stream  # noqa: PLC0415
+
+    reading = before[0] if before else Reading(request_of(asked), past.rows.taken_at, past.rows.revision)
+    page = HistoryPage(past, limit)
+    cursor, end = partial(write_cursor, reading), partial(_end, page, reading)
+    chunks = arrow_stream(page, compression, cursor, end) if form == ARROW else _ndjson(page, cursor, end)
+    return Download(chunks, is_admitted=g.still_admits, release=past.close, content_type=form, headers={})
+
+
+def _asked() -> HistorySelection:
+    """What is asked for, whatever the page."""
+    begin, end = query_instant("from"), query_instant("to")
+    if begin is not None and end is not None and end < begin:
+        raise Refusal.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
+    return HistorySelection(
+        conditions=(*query_conditions(_OWN), *query_devices()),
+        patterns=query_patterns(),
+        begin=begin,
+        end=end,
+        descending=query_choice("order", ("ASC", "DESC")) == "DESC",
+    )
+
+
+def _page_of(asked: HistorySelection, limit: int | None, before: tuple[Reading, Position] | None) -> HistorySelection:
+    """One row more than the page has, so that it is known whether more follow."""
+    page = replace(asked, limit=None if limit is None else limit + 1)
+    return page if before is None else replace(page, revision=before[0].revision, after=before[1])
+
+
+def _end(page: HistoryPage, reading: Reading) -> bytes:
+    after = write_cursor(reading, page.position) if page.has_more and page.position else None
+    return serialize.history_end(
+        taken_at=reading.taken_at,
+        oldest_at=page.past.rows.oldest_at,
+        row_count=page.row_count,
+        revision=reading.revision,
+        after=after,
+    )
+
+
+def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
+    """A row a line, in between what goes on behind the rows so far; the last line is the end."""
+    from mirror_server.arrow.history import rows_of  # noqa: PLC0415 - it loads pyarrow
+
+    for batch, position in page.parts():
+        text = bytearray()
+        for row in rows_of(batch):
+            text += serialize.history_row(row) + b"\n"
+            if len(text) > _CHUNK_BYTES:
+                yield bytes(text)
+                text.clear()
+        yield bytes(text) + serialize.history_cursor(cursor(position)) + b"\n"
+    yield end() + b"\n"

@@ -1,0 +1,92 @@
+"""A day of history in a database, put there through the store and the codec: to keep it is not what is measured.
+
+Each resource is reported every 29 minutes, give or take a second, by a device whose clock tells whole seconds; values
+are numbers with a decimal that change little, as those of sensors do. A fleet whose reports come at random times takes
+twice as many bytes a row: what is left to compress is when they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mirror_server.arrow_columns import to_array
+from mirror_server.clock import ManualClock
+from mirror_server.history.columns import SCHEMA, in_order
+from mirror_server.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.history.service import HistoryService
+from mirror_server.history.writing import store_segment
+from mirror_server.store import history, revisions, segments
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+REPORTS = 50
+"""How often each resource is reported in the day."""
+
+
+def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str], day_at: int) -> int:
+    """Keep a history from an instant on, and have a day of it, sealed, with checkpoints; gives its number of rows."""
+    with database.read() as session:
+        revision = revisions.last(session)
+    database.write(partial(history.begin, revision=revision))
+    sealing, service = Sealing(database), HistoryService(database, ManualClock(day_at))
+    sealing.begin(day_at)
+    for rows in _reports(device_ids, paths, day_at, revision + 1):
+        database.write(partial(segments.put, some=store_segment(database, [in_order(rows)])))
+        database.write(partial(_seal, revision=rows.column("revision")[-1].as_py()))
+        with service.reading() as reading:
+            sealing.checkpoint(reading, rows.column("received_at")[-1].value)
+    return len(device_ids) * len(paths) * REPORTS
+
+
+def _seal(session: Session, revision: int) -> None:
+    history.seal(session, revision)
+    session.run("UPDATE revisions SET last_revision = :revision", revision=revision)
+
+
+def _reports(device_ids: Sequence[str], paths: Sequence[str], day_at: int, revision: int) -> Iterator[pa.RecordBatch]:
+    """Rows in the order in which they come, a segment at a time."""
+    random = np.random.default_rng(0)
+    count = len(device_ids) * len(paths)
+    value, first_at = np.full(count, 20.0), random.integers(0, DAY // REPORTS - 2000, count)
+    order = np.argsort(first_at, kind="stable")
+    for report in range(REPORTS):
+        value = value + random.normal(0, 0.1, count)
+        sent_at = day_at + report * (DAY // REPORTS) + first_at + random.integers(0, 1000, count)
+        for begin in range(0, count, ROWS_OF_A_SEGMENT):
+            which = order[begin : begin + ROWS_OF_A_SEGMENT]
+            device, path = which // len(paths), which % len(paths)
+            none = np.zeros(len(which), np.int64)
+            columns: dict[str, Any] = {
+                "revision": revision + np.arange(len(which)),
+                "device_id": _words(device, device_ids),
+                "endpoint_name": _words(device, device_ids),
+                "path": _words(path, paths),
+                "changed_at": sent_at[which] // 1000 * 1000,
+                "received_at": np.maximum.accumulate(sent_at[which] + random.integers(20, 300, len(which))),
+                "what": _words(none, ["reported"]),
+                "origin": _words(none, ["observation"]),
+                "value": to_array([b"%.1f" % each for each in value[which].tolist()], pa.binary()),
+                "content_type": _words(none, ["text/plain"]),
+            }
+            revision += len(which)
+            arrays = [_column(columns.get(field.name), field, len(which)) for field in SCHEMA]
+            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _words(places: npt.NDArray[Any], words: Sequence[str]) -> pa.Array:
+    indices = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places.astype(np.int32))])
+    return pa.DictionaryArray.from_arrays(indices, to_array(words, pa.string()))
+
+
+def _column(values: Any, field: pa.Field, length: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(length, field.type)
+    if isinstance(values, np.ndarray):
+        return pa.Array.from_buffers(field.type, length, [None, pa.py_buffer(values.astype(np.int64))])
+    return values

@@ -1,0 +1,159 @@
+"""The history of real servers: cut connections, stalled readers, a kill, several processes. Source: wire.md 10."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import databases
+import httpx
+import pytest
+from process_server import Application, ServerProcess
+
+from mirror_sdk.wire.history import HistoryCursor, HistoryEnd
+from mirror_sdk.wire.routes import HISTORY, SNAPSHOT
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+
+pytestmark = pytest.mark.process
+KEPT = ("--simulate", "0", "--keep-history", "7d")
+TEMPERATURE = "/3303/0/5700"
+LARGE = "x" * 60_000
+VALUES = 200
+
+
+def add_device(application: Application, name: str, count: int, size: int = 1) -> str:
+    """A device that tells so many values, of so many characters."""
+    resource = {"path": TEMPERATURE, "value": "0", "observable": True, "auto_observable": True}
+    device_id = application.add_device(name, resource)
+    for number in range(count):
+        value = f"{number:06}" + "x" * (size - 6)
+        application.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": value})
+    return device_id
+
+
+def lines_of(http: httpx.Client, **query: Any) -> tuple[list[Any], HistoryEnd]:
+    """The rows, without the cursors among them, and the end."""
+    answer = http.get(HISTORY, params=query, headers={"Accept": NDJSON})
+    assert answer.status_code == 200, answer.text
+    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
+    rows = [line for line in lines if line["object"] == "history-row"]
+    found = HistoryEnd.model_validate(end)
+    assert found.row_count == len(rows)
+    return rows, found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Its history is larger than all that is buffered on the way."""
+    running = ServerProcess(tmp_path_factory.mktemp("history"), *KEPT).start()
+    add_device(running.application(), "d", VALUES, len(LARGE))
+    yield running
+    running.close()
+
+
+def begin(server: ServerProcess, form: str) -> socket.socket:
+    """Ask for the history and read nothing of it."""
+    connection = socket.create_connection(("127.0.0.1", server.port))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    head = f"GET {HISTORY} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\nAccept: {form}\r\n\r\n"
+    connection.sendall(head.encode())
+    return connection
+
+
+def read_some(connection: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count and (chunk := connection.recv(count - len(found))):
+        found += chunk
+    return found
+
+
+def test_what_is_cut_lacks_its_end_and_goes_on_behind_the_last_cursor(server: ServerProcess) -> None:
+    http = server.application().http
+    whole, _ = lines_of(http)
+    lines = []
+    with http.stream("GET", HISTORY, headers={"Accept": NDJSON}) as answer:
+        for line in answer.iter_lines():
+            lines.append(json.loads(line))
+            if lines[-1]["object"] == "history-cursor" and len(lines) > VALUES // 3:
+                break
+    assert "history-end" not in {line["object"] for line in lines}
+    after = HistoryCursor.model_validate(lines[-1]).after
+    begun = [line for line in lines if line["object"] == "history-row"]
+    rest, _ = lines_of(http, after=after)
+    assert len(rest) > VALUES // 3
+    assert begun + rest == whole
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess, form: str) -> None:
+    application = server.application()
+    with closing(begin(server, form)) as stalled:
+        assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
+        device_id = add_device(application, f"meanwhile {form}", 20)
+        assert len(lines_of(application.http, device_id=device_id)[0]) >= 20
+        assert len(read_some(stalled, 5_000_000)) == 5_000_000
+
+
+def test_readers_that_go_away_make_room_for_others(server: ServerProcess) -> None:
+    for _ in range(3):
+        gone = [begin(server, NDJSON) for _ in range(8)]
+        for connection in gone:
+            read_some(connection, 1000)
+            connection.close()
+    with server.application().http as http:
+        while (answer := http.get(HISTORY, params={"limit": 1})).status_code == 429:
+            assert answer.json()["reason"] == "TOO_MANY_SNAPSHOTS"
+        assert answer.status_code == 200
+
+
+def test_after_a_kill_it_has_all_that_was_told_and_says_when_nothing_could_be_heard(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, *KEPT).start()
+    try:
+        application = server.application()
+        device_id = add_device(application, "d", 20)
+        before, first = lines_of(application.http, limit=5)
+        whole, _ = lines_of(application.http)
+        server.kill()
+        server.start()
+        http = server.client(application.key).http
+        found, _ = lines_of(http)
+        gap, *told = [row for row in found if row["what"] != "reg_update"]
+        assert told[: len(whole)] == whole
+        assert gap["what"] == "gap"
+        assert whole[-1]["received_at"] <= gap["changed_at"] < gap["until"]
+        # What an earlier read had begun, its other pages have as it was.
+        assert before + lines_of(http, after=first.after)[0] == whole
+        assert {row["device_id"] for row in told} == {device_id}
+    finally:
+        server.close()
+
+
+def test_any_process_gives_any_page(tmp_path_factory: pytest.TempPathFactory) -> None:
+    url = databases.new_postgresql_url()
+    servers = [ServerProcess(tmp_path_factory.mktemp(f"s{n}"), *KEPT, database_url=url).start() for n in range(2)]
+    try:
+        first = servers[0].application()
+        second = servers[1].client(first.key)
+        add_device(second, "d", 20)
+        whole, _ = lines_of(first.http)
+        assert lines_of(second.http)[0] == whole
+        rows, end = lines_of(second.http, limit=3)
+        for application in cycle((first, second)):
+            if end.after is None:
+                break
+            more, end = lines_of(application.http, limit=3, after=end.after)
+            rows += more
+        assert rows == whole
+        query = {"as_of": whole[-1]["received_at"]}
+        told = [application.http.get(SNAPSHOT, params=query) for application in (first, second)]
+        assert [answer.status_code for answer in told] == [200, 200]
+        assert told[0].content == told[1].content
+        assert b'"value":"MDAwMDE5"' in told[0].content
+    finally:
+        for server in servers:
+            server.close()

@@ -1,0 +1,149 @@
+"""What a history tells, computed again in plain Python: row by row, second by second."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+from hypothesis import strategies as st
+
+BEGIN = datetime(2026, 3, 2, 12, tzinfo=UTC)
+"""Noon of a Monday, at which bins of all of ``LENGTHS`` begin."""
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
+SECONDS = 40
+"""How long a generated history is."""
+DEVICES, PATHS = ("d1", "d2"), ("/3303/0/5700", "/3303/1/5700")
+UP, DOWN = ("registration", "reg_update"), ("deregistration", "expired")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; instants are seconds behind ``BEGIN``."""
+
+    what: str
+    device: str | None
+    path: str | None
+    at: int
+    value: float | bool | str | None = None
+    until: int | None = None
+    order: int = 0
+
+
+def at(second: float) -> datetime:
+    return BEGIN + timedelta(seconds=second)
+
+
+def numbers() -> st.SearchStrategy[float | None]:
+    return st.sampled_from([0.0, 1.5, -2.0, 0.1, None, math.nan, 1e308])
+
+
+def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[list[Row]]:
+    """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order."""
+    instant = st.integers(0, SECONDS)
+    device = st.sampled_from(DEVICES)
+    told = st.builds(
+        Row, st.just("reported"), device, st.sampled_from(PATHS), instant, values if values is not None else numbers()
+    )
+    seen = st.builds(Row, st.sampled_from([*UP, *DOWN, "desired"]), device, st.none(), instant)
+    gap = st.builds(
+        lambda whom, begin, length: Row("gap", whom, None, begin, until=None if length is None else begin + length),
+        st.sampled_from([None, *DEVICES]),
+        instant,
+        st.one_of(st.none(), st.integers(0, 10)),
+    )
+    # Lists are mostly short by themselves, and what is given to one_of twice counts once: few values would follow each
+    # other without a break.
+    each = st.sampled_from([*[told] * 12, seen, gap]).flatmap(lambda kind: kind)
+    rows = st.one_of(st.lists(each, max_size=3), *[st.lists(each, min_size=size, max_size=30) for size in (8, 20)])
+    return rows.flatmap(st.permutations).map(
+        lambda rows: [Row(**vars(row) | {"order": number}) for number, row in enumerate(rows)]
+    )
+
+
+def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
+    """The rows as a history table, in their order, as a user may have changed it."""
+
+    def times(instants: list[int | None]) -> pd.Series:
+        given = [None if one is None else at(one) for one in instants]
+        return pd.Series(pd.to_datetime(pd.Series(given, dtype=object), utc=True)).dt.as_unit("ms")
+
+    values = [row.value for row in rows]
+    frame = pd.DataFrame(
+        {
+            "device_id": pd.Series([row.device for row in rows], dtype=object).astype("category"),
+            "path": pd.Series([row.path for row in rows], dtype=object).astype("category"),
+            "changed_at": times([row.at for row in rows]),
+            "what": pd.Series([row.what for row in rows], dtype=object).astype("category"),
+            "value_num": pd.Series([one if type(one) is float else None for one in values], dtype="Float64"),
+            "value_text": pd.Series([one if isinstance(one, str) else None for one in values], dtype="string"),
+            "value_bool": pd.Series([one if isinstance(one, bool) else None for one in values], dtype="boolean"),
+            "revision": pd.Series([row.order for row in rows], dtype="Int64"),
+            "until": times([row.until for row in rows]),
+        }
+    )
+    if about:
+        frame.attrs["mirror"] = about
+    return frame
+
+
+class Naive:
+    """A history, asked instant by instant.
+
+    Args:
+        rows: Its rows.
+        limit: How many seconds a device may be silent.
+        known_until: Up to which second it is known; the last row by default.
+    """
+
+    def __init__(self, rows: list[Row], limit: int | None = None, known_until: int | None = None) -> None:
+        self.rows = sorted(rows, key=lambda row: (row.at, row.order))
+        self.known_until = max((row.at for row in rows), default=0) if known_until is None else known_until
+        self.stretches = [stretch for stretch in self._stretches(limit) if stretch[2] > stretch[1]]
+
+    @property
+    def resources(self) -> list[tuple[str, str]]:
+        return sorted({(row.device, row.path) for row in self.rows if row.what == "reported"})
+
+    def values(self, device: str, path: str) -> list[Row]:
+        return [row for row in self.rows if row.what == "reported" and (row.device, row.path) == (device, path)]
+
+    def known(self, device: str, path: str, second: int) -> float | bool | str | None:
+        """What is known of a resource from this second to the next; ``None`` for nothing."""
+        told = [row for row in self.values(device, path) if row.at <= second]
+        if not told or second >= self.known_until:
+            return None
+        last = told[-1]
+        for whom, begin, *_ in self.stretches:
+            if whom in (None, device) and last.at <= begin <= second:
+                return None
+        return readable(last.value)
+
+    def is_absent(self, device: str, second: int, *reasons: str) -> bool:
+        """Whether a second lies in a stretch of a device, or of all."""
+        return any(
+            whom in (None, device) and begin <= second < end and reason in reasons
+            for whom, begin, end, reason in self.stretches
+        )
+
+    def _stretches(self, limit: int | None) -> list[tuple[str | None, int, float, str]]:
+        found = []
+        for place, row in enumerate(self.rows):
+            if row.what == "gap":
+                found.append((row.device, row.at, math.inf if row.until is None else row.until, "gap"))
+            if row.what in DOWN:
+                behind = [one.at for one in self.rows[place:] if one.device == row.device and one.what in UP]
+                found.append((row.device, row.at, min(behind, default=math.inf), row.what))
+        for device in DEVICES if limit is not None else ():
+            heard = [row.at for row in self.rows if row.device == device and row.what in ("reported", *UP)]
+            for one, following in pairwise([*heard, math.inf]):
+                if following - one > limit:
+                    found.append((device, one + limit, following, "silent"))
+        return found
+
+
+def readable(value: float | bool | str | None) -> float | bool | str | None:
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,187 @@
+"""The rows of a table that names devices and resources are what is acted on next."""
+
+import warnings
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from mirror_sdk import EmptyTableWarning, NotFound, UnknownDevice, UnknownResource, ValueRefused
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+
+LEVEL = "/3311/0/5851"
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": LEVEL, "value": "10", "observable": True, "writable": True},
+]
+
+
+@pytest.fixture
+def rooms(bench):
+    return [bench.add_device(f"room-{number}", RESOURCES, endpoint_type="Room") for number in range(4)]
+
+
+@pytest.fixture
+def warm(client, bench, rooms):
+    """The question: which rooms are above 30 degrees; two are."""
+    for number, room in enumerate(rooms):
+        bench.set_value(room, TEMPERATURE, str(28 + number))
+        client.read_value(room, TEMPERATURE)
+        client.read_value(room, LEVEL)
+    found = client.snapshot().query("path == '/3303/0/5700' and reported_num > 29")
+    assert len(found["device_id"].cat.categories) > found["device_id"].nunique() == 2
+    return found
+
+
+FORMS = {
+    "pandas": lambda frame: frame,
+    "index": lambda frame: frame.set_index("device_id"),
+    "many rows": lambda frame: pd.concat([frame] * 5000),
+    "objects": lambda frame: frame.astype({"device_id": object, "path": object}),
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "polars": lambda frame: pl.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)),
+    "names": lambda frame: frame.assign(device_id=frame["endpoint_name"]),
+}
+in_each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+
+
+@in_each_form
+def test_the_devices_of_a_table_are_asked_for(client, rooms, warm, form):
+    found = form(warm)
+    assert set(client.snapshot(found, paths=[LEVEL])["device_id"]) == set(rooms[2:])
+    assert client.state_frame(devices=found)["device_id"].nunique() == 2
+    assert client.snapshot(devices=found).attrs["mirror"]["devices"] == 2
+
+
+@in_each_form
+def test_the_resources_of_a_table_are_subscribed(client, rooms, warm, form):
+    client.subscribe(form(warm))
+    assert [client.list_subscriptions(room) for room in rooms] == [[], [], [TEMPERATURE], [TEMPERATURE]]
+    client.subscribe(form(warm), LEVEL)
+    assert client.list_subscriptions(rooms[3]) == [TEMPERATURE, LEVEL]
+    client.unsubscribe(form(warm))
+    assert client.list_subscriptions(rooms[3]) == [LEVEL]
+
+
+@in_each_form
+def test_a_value_is_written_to_what_a_table_names(client, rooms, warm, form):
+    plan = client.plan(form(warm), path=LEVEL, value=0)
+    assert plan.frame[["device_id", "path", "wanted_num"]].values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]]
+    assert plan.apply()["status"].tolist() == ["success"] * 2
+
+
+def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
+    found = client.snapshot(devices=warm).query("path == @LEVEL")
+    plan = client.plan(found, value=found["reported_num"] + 1)
+    assert plan.frame["wanted_num"].tolist() == [11, 11]
+    assert client.plan(found, value=[1, 2]).frame["wanted_num"].tolist() == [1, 2]
+    assert client.plan(found, value=[pd.NA, 2]).frame["wanted_num"].tolist() == [2]
+
+
+def test_events_are_those_of_the_devices_of_a_table(client, bench, rooms, warm):
+    client.subscribe(client.snapshot(paths=[TEMPERATURE]))
+    events = client.events(timeout=0, devices=warm, after=0)
+    bench.set_value(rooms[0], TEMPERATURE, "35")
+    bench.set_value(rooms[3], TEMPERATURE, "36")
+    assert {event.device_id for event in events if event.path == TEMPERATURE} == set(rooms[2:])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda frame: frame.drop(columns="device_id"), "no column device_id"),
+        (lambda frame: frame.assign(device_id=[frame["device_id"].iloc[0], None]), "has no device_id; table.dropna"),
+        (lambda frame: frame.assign(device_id=[1, 2]), "device_id of a row is 1"),
+        (lambda frame: pd.concat([frame, frame[["device_id"]]], axis=1), "2 columns device_id|more than once"),
+    ],
+)
+def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, warm, change, said):
+    wrong = change(warm)
+    for act in (client.snapshot, client.state_frame, client.subscribe, lambda frame: client.plan(frame, value=0)):
+        with pytest.raises(ValueRefused, match=said):
+            act(wrong)
+    assert [client.list_subscriptions(room) for room in rooms] == [[]] * 4
+
+
+def test_a_table_without_paths_needs_one(client, warm):
+    directory = client.list_devices().to_frame()
+    for act in (client.subscribe, lambda frame: client.plan(frame, value=0)):
+        with pytest.raises(ValueRefused, match="no column path"):
+            act(directory)
+    assert len(client.plan(directory, path=LEVEL, value=0)) == 4
+    with pytest.raises(ValueRefused, match=r"no path; table\.dropna"):
+        client.subscribe(warm.assign(path=[TEMPERATURE, pd.NA]))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": LEVEL}, "path= goes with value="),
+        ({"value": [1, 2, 3]}, "no column of values for the rows"),
+        ({"value": pd.Series([1, 2])}, "other rows than the table"),
+        ({"value": 1, "path": LEVEL, "if_match": True}, "goes without path="),
+    ],
+)
+def test_a_value_that_goes_with_no_row_is_refused(client, warm, options, said):
+    with pytest.raises(ValueRefused, match=said):
+        client.plan(warm, **options)
+    with pytest.raises(ValueRefused, match="a column value, and value= was given"):
+        client.plan(warm.assign(value=3), value=4)
+    with pytest.raises(ValueRefused, match="go with a table"):
+        client.plan([("room-1", LEVEL, 3)], **options)
+
+
+def test_a_table_without_rows_does_nothing_and_says_so(client, rooms):
+    nothing = client.snapshot().query("reported_num > 1000")
+    with pytest.warns(EmptyTableWarning, match="no rows") as told:
+        assert client.snapshot(devices=nothing).empty
+    assert "mirror_sdk" not in told[0].filename
+    with pytest.warns(EmptyTableWarning):
+        client.subscribe(nothing)
+    assert "nothing is wanted" in repr(client.plan(nothing, value=3))
+    assert all(client.list_subscriptions(room) == [] for room in rooms)
+
+
+def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
+    gone = warm.astype({"device_id": object}).assign(device_id=["0" * 32, rooms[3]])
+    with pytest.raises(NotFound):
+        client.snapshot(devices=gone)
+    with pytest.raises(NotFound) as caught:
+        client.subscribe(gone)
+    assert "1 of 2 resources were refused, the others are done" in caught.value.__notes__[0]
+    assert "0" * 32 in caught.value.__notes__[0]
+    assert client.list_subscriptions(rooms[3]) == [TEMPERATURE]
+    assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
+    with pytest.raises(UnknownDevice, match="room-9"):
+        client.subscribe(warm.assign(device_id=["room-9", "room-1"]))
+    assert client.list_subscriptions(rooms[1]) == []
+    with pytest.raises(UnknownResource):
+        client.subscribe(warm, "/3303/7/5700")
+
+
+def test_a_column_alone_is_a_list_of_devices(client, rooms, warm):
+    assert client.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
+
+
+def test_widgets_take_the_devices_of_a_table(plain, mirror, bench, rooms):
+    state = plain.snapshot().query("path == @LEVEL and endpoint_name != 'room-0'")
+    with WritePanel(plain, state, path=LEVEL, live=False) as panel:
+        assert panel.model.devices.picked == sorted(rooms[1:])
+    with FleetMap(plain, live=False) as fleet:
+        fleet.select(state)
+        assert set(fleet.selected["device_id"]) == set(rooms[1:])
+    with EventWatcher(plain, state, live=False) as watcher:
+        assert watcher.devices.value.count("room-") == 3 or set(watcher.model.devices) == set(rooms[1:])
+    one = state[state["endpoint_name"] == "room-2"]
+    with Explorer(plain, one, live=False) as explorer:
+        assert explorer.model.title == "room-2"
+        explorer.choose(state)
+        assert "names 3 devices" in " ".join(explorer.model.notices.texts)
+    with pytest.raises(ValueRefused, match="names 3 devices"):
+        Explorer(plain, state, live=False)
+    with pytest.raises(ValueRefused, match="has no device_id"):
+        WritePanel(plain, state.assign(device_id=pd.NA), live=False)
+    with warnings.catch_warnings(), WritePanel(plain, state.head(0), live=False) as panel:
+        assert panel.model.devices.text == "no device was given"

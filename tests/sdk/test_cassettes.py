@@ -1,0 +1,497 @@
+"""Cassettes: what a service said, answered again without it."""
+
+import asyncio
+import json
+import threading
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import httpx
+import pandas as pd
+import pytest
+
+from mirror_sdk import (
+    AsyncMirrorClient,
+    CassetteDamaged,
+    ConnectionFailed,
+    MirrorClient,
+    NotFound,
+    NotRecorded,
+    PreconditionFailed,
+    ValueRefused,
+    WaitTimeout,
+)
+
+URL = "http://mirror.localhost"
+TEMPERATURE = "/3303/0/5700"
+LEVEL = "/3311/0/5851"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": LEVEL, "value": "10", "observable": True, "writable": True},
+]
+
+
+@pytest.fixture
+def lights(bench):
+    return [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(3)]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "run.zip"
+
+
+class Dead(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """There is no service."""
+
+    def handle_request(self, request):
+        pytest.fail(f"sent {request.method} {request.url}")
+
+    async def handle_async_request(self, request):
+        pytest.fail(f"sent {request.method} {request.url}")
+
+
+@pytest.fixture
+def alone(client_of):
+    """Makes clients without a service, which only a cassette answers."""
+    return lambda: client_of(URL, "another-key", transport=Dead())
+
+
+def both(client, alone, file, program):
+    """What a program gives while it is recorded, and then when it is played."""
+    with client.cassette(file) as cassette:
+        assert (cassette.is_recording, cassette.is_playing) == (True, False)
+        recorded = program(client)
+    other = alone()
+    with other.cassette(file, mode="replay") as cassette:
+        assert (cassette.is_recording, cassette.is_playing) == (False, True)
+        played = program(other)
+    return recorded, played
+
+
+def tables(client):
+    """Everything that asks for tables and values, one after the other."""
+    yield client.snapshot()
+    yield client.state_frame()
+    yield client.snapshot(paths=["/3303/*"], compression="zstd")
+    yield client.list_devices().to_frame()
+    client.read_value("light-0", TEMPERATURE)
+    client.write_value("light-1", LEVEL, 40)
+    requests = [client.begin_read(f"light-{number}", LEVEL) for number in range(3)]
+    for request in requests:
+        request.result()
+    yield client.requests_frame(requests)
+    client.subscribe("light-0", TEMPERATURE)
+    yield client.events_frame(after=0, timeout=0)
+    plan = client.plan(client.snapshot(paths=[LEVEL]), value=41, if_match=True)
+    yield plan.frame
+    yield plan.apply()
+    yield plan.undo().frame
+    yield client.snapshot()
+
+
+def test_every_table_is_the_same_again(client, alone, lights, file):
+    recorded, played = both(client, alone, file, lambda one: list(tables(one)))
+    assert len(recorded) == 10
+    for one, other in zip(recorded, played, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+        assert one.attrs == other.attrs
+
+
+def test_waits_that_were_long_are_over_at_once(client, alone, lights, file):
+    def program(one):
+        events = one.events(timeout=1.5)
+        first = [event.path for event in events]
+        one.subscribe("light-0", TEMPERATURE)
+        return first, [(event.path, event.received_at) for event in one.events(after=events.position, timeout=1.2)]
+
+    recorded, played = both(client, alone, file, program)
+    assert recorded == played
+    assert recorded[0] == []
+    assert recorded[1][0][0] == TEMPERATURE
+
+
+def test_it_takes_no_time_to_wait_again(client, alone, lights, file):
+    with client.cassette(file):
+        assert list(client.events(timeout=4)) == []
+    other = alone()
+    begun = time.monotonic()
+    with other.cassette(file):
+        assert list(other.events(timeout=4)) == []
+    assert time.monotonic() - begun < 2
+
+
+def test_an_answer_that_did_not_come_does_not_come_again(client, alone, bench, lights, file):
+    bench.set_online(lights[0], False)
+
+    def program(one):
+        request = one.begin_read("light-0", TEMPERATURE)
+        with pytest.raises(WaitTimeout):
+            request.result(timeout=1)
+        return request.done()
+
+    assert both(client, alone, file, program) == (False, False)
+
+
+def test_what_is_asked_again_is_answered_in_the_order_of_the_recording(client, alone, bench, lights, file):
+    def program(one):
+        return [one.get_device("light-0")[LEVEL].desired_value, *(step(one) for _ in range(3))]
+
+    def step(one):
+        value = (one.get_device("light-0")[LEVEL].desired_value or 0) + 1
+        one.write_value("light-0", LEVEL, value)
+        return one.get_device("light-0")[LEVEL].desired_value
+
+    recorded, played = both(client, alone, file, program)
+    assert recorded == played == [None, 1, 2, 3]
+
+
+def test_what_only_looks_may_be_asked_more_often(client, alone, lights, file):
+    with client.cassette(file):
+        told = client.get_device("light-0")
+        client.subscribe("light-0", TEMPERATURE)
+        client.begin_read("light-0", TEMPERATURE, async_id="mine").result()
+    other = alone()
+    with other.cassette(file):
+        for _ in range(3):
+            assert other.get_device("light-0") == told
+            other.subscribe("light-0", TEMPERATURE)
+        other.begin_read("light-0", TEMPERATURE).result()
+        with pytest.raises(NotRecorded, match="made more often than it was recorded") as caught:
+            other.begin_read("light-0", TEMPERATURE)
+        assert "run.zip" in str(caught.value)
+        assert "mode='record'" in str(caught.value)
+
+
+def test_what_was_not_asked_is_named_with_the_cure(client, alone, lights, file):
+    with client.cassette(file):
+        client.get_device("light-0")
+    other = alone()
+    with other.cassette(file), pytest.raises(NotRecorded) as caught:
+        other.get_device(lights[1])
+    told = str(caught.value)
+    assert f"GET /v3/devices/{lights[1]}/echo was not recorded in" in told
+    assert f"/v3/devices/{lights[0]}/echo" in told
+    assert "mode='record'" in told
+    with other.cassette(file), pytest.raises(NotRecorded, match="POST /v2/device-requests"):
+        other.begin_write(lights[0], LEVEL, 3)
+
+
+def test_refusals_are_played_too(client, new_client, alone, lights, file):
+    seen = client.get_device("light-0")[LEVEL]
+    new_client().write_value("light-0", LEVEL, 55)
+
+    def program(one):
+        with pytest.raises(PreconditionFailed) as caught:
+            one.write_value("light-0", LEVEL, 70, if_match=seen)
+        with pytest.raises(NotFound):
+            one.get_device("light-9")
+        return str(caught.value), caught.value.resource
+
+    recorded, played = both(client, alone, file, program)
+    assert recorded == played
+
+
+def test_events_come_no_earlier_than_what_caused_them(client, alone, bench, lights, file):
+    def program(one):
+        order = []
+        with one.watch(lambda event: order.append(event.kind.value)):
+            for number in range(3):
+                order.append("asked")
+                one.begin_read(f"light-{number}", TEMPERATURE)
+                until(lambda: order.count("async_response") > order.count("asked") - 1)
+        return order
+
+    recorded, played = both(client, alone, file, program)
+    assert recorded == played == ["asked", "async_response"] * 3
+
+
+def until(condition):
+    waiting = threading.Event()
+    for _ in range(500):
+        if condition():
+            return
+        waiting.wait(0.02)
+    pytest.fail("it did not come")
+
+
+def test_many_threads_are_recorded_and_played(plain, mirror, lights, file):
+    def program(one):
+        with ThreadPoolExecutor(8) as pool:
+            values = list(pool.map(lambda number: one.read_value(f"light-{number % 3}", TEMPERATURE), range(24)))
+            levels = list(pool.map(lambda number: one.write_value(f"light-{number}", LEVEL, number), range(3)))
+        return values, levels, one.snapshot()["desired_num"].dropna().tolist()
+
+    with plain.cassette(file):
+        recorded = program(plain)
+    with MirrorClient(URL, "no-key", transport=Dead()) as other, other.cassette(file):
+        assert program(other) == recorded
+    assert recorded[0] == [21.5] * 24
+
+
+def test_many_tasks_are_recorded_and_played(mirror, lights, file):
+    async def program(transport):
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as one, one.cassette(file):
+            values = await asyncio.gather(*(one.read_value(f"light-{n % 3}", TEMPERATURE) for n in range(12)))
+            return values, await one.snapshot()
+
+    recorded, frame = asyncio.run(program(mirror.async_transport))
+    played, again = asyncio.run(program(Dead()))
+    assert recorded == played == [21.5] * 12
+    pd.testing.assert_frame_equal(frame, again)
+
+
+def test_what_one_kind_of_client_recorded_the_other_one_plays(plain, mirror, lights, file):
+    with plain.cassette(file):
+        recorded = plain.read_value("light-0", TEMPERATURE), plain.snapshot()
+
+    async def program():
+        async with AsyncMirrorClient.from_cassette(file, transport=Dead()) as one:
+            return await one.read_value("light-0", TEMPERATURE), await one.snapshot()
+
+    value, frame = asyncio.run(program())
+    assert value == recorded[0]
+    pd.testing.assert_frame_equal(frame, recorded[1])
+
+
+def everything_in(path):
+    """All bytes of a cassette, packed and unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        return path.read_bytes() + b"".join(archive.read(name) for name in archive.namelist())
+
+
+def test_no_secret_is_in_it(mirror, client_of, lights, file):
+    key = mirror.new_key()
+    client = client_of(URL, key, transport=mirror.either_transport)
+    with client.cassette(file):
+        list(tables(client))
+        client.explain("light-0", LEVEL)
+    told = everything_in(file)
+    assert b"light-0" in told
+    assert key.encode() not in told
+    assert key.rpartition("_")[2].encode() not in told
+    assert b"Bearer" not in told
+    assert b"uthorization" not in told
+
+
+def test_a_key_that_a_service_says_back_is_not_in_it(client_of, file):
+    key = "ak_0123456789abcdef_a-secret-of-forty-three-characters-in-all"
+    body = b"x" * 70_000 + key.encode() + b"y" * 70_000
+
+    class Echo(httpx.BaseTransport, httpx.AsyncBaseTransport):
+        def handle_request(self, request):
+            told = {"X-Request-ID": key, "Set-Cookie": f"key={key}", "ETag": f'"{key}"'}
+            pieces = (body[begin : begin + 1000] for begin in range(0, len(body), 1000))
+            return httpx.Response(400, headers=told, content=b"".join(pieces))
+
+        async def handle_async_request(self, request):
+            return self.handle_request(request)
+
+    client = client_of(URL, key, transport=Echo())
+    with client.cassette(file):
+        with pytest.raises(Exception, match="400"):
+            client.get_device("0" * 32)
+        with pytest.raises(Exception, match="400"):
+            client.list_devices(endpoint_name=key)
+    told = everything_in(file)
+    assert key.encode() not in told
+    assert b"Set-Cookie" not in told
+    assert b"set-cookie" not in told
+    assert b"*" * len(key) in told
+
+
+def test_a_client_that_is_nothing_but_a_cassette_needs_no_key(client, lights, file, monkeypatch):
+    for variable in ("API_HOST", "API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with client.cassette(file) as cassette:
+        frame = client.snapshot()
+        begun_at = cassette.begun_at
+    with MirrorClient.from_cassette(file, transport=Dead()) as played:
+        assert played.base_url == URL
+        pd.testing.assert_frame_equal(played.snapshot(), frame)
+        assert played._cassette.begun_at == begun_at
+    with pytest.raises(Exception, match="closed"):
+        played.snapshot()
+
+
+def test_a_client_of_a_cassette_records_it_when_it_is_closed(mirror, lights, file):
+    options = {"base_url": URL, "api_key": mirror.new_key(), "transport": mirror.transport}
+    with MirrorClient.from_cassette(file, **options) as recording:
+        frame = recording.snapshot()
+        assert not file.exists()
+    with closing(MirrorClient.from_cassette(file, transport=Dead())) as played:
+        pd.testing.assert_frame_equal(played.snapshot(), frame)
+    before = file.read_bytes()
+    with pytest.raises(ZeroDivisionError), MirrorClient.from_cassette(file, mode="record", **options) as recording:
+        1 / (len(recording.list_devices()) - 3)
+    assert file.read_bytes() == before
+
+
+def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"record it with client\.cassette"):
+        client.cassette(file, mode="replay")
+    with client.cassette(file, mode="none") as cassette:
+        client.list_devices()
+        assert (cassette.is_recording, cassette.is_playing) == (False, False)
+    assert not file.exists()
+    for mode in ("once", "once", "record", "replay"):
+        with client.cassette(file, mode=mode):
+            assert len(client.list_devices()) == 3
+    with pytest.raises(ValueRefused, match="must be one of once, replay, record, none"):
+        client.cassette(file, mode="again")
+    with client.cassette(file), pytest.raises(ValueRefused, match="there is a cassette in this client"):
+        client.cassette(tmp_path / "other.zip").__enter__()
+    assert len(client.list_devices()) == 3
+
+
+def test_outside_of_the_block_the_service_is_asked(client, bench, lights, file):
+    with client.cassette(file):
+        assert len(client.list_devices()) == 3
+    bench.add_device("light-9", RESOURCES)
+    with client.cassette(file):
+        assert len(client.list_devices()) == 3
+    assert len(client.list_devices()) == 4
+    assert client.read_value("light-9", TEMPERATURE) == 21.5
+
+
+def test_a_recording_that_fails_leaves_what_there_was(client, lights, file):
+    with pytest.raises(ZeroDivisionError), client.cassette(file):
+        1 / (len(client.list_devices()) - 3)
+    assert not file.exists()
+    with client.cassette(file):
+        client.list_devices()
+    before = file.read_bytes()
+    with pytest.raises(ZeroDivisionError), client.cassette(file, mode="record"):
+        1 / (len(client.list_devices()) - 3)
+    assert file.read_bytes() == before
+    assert [one.name for one in file.parent.iterdir() if "run.zip" in one.name] == ["run.zip"]
+
+
+def test_a_lost_connection_is_lost_again(mirror, client_of, alone, lights, file):
+    lost = []
+
+    class Losing(httpx.BaseTransport, httpx.AsyncBaseTransport):
+        def handle_request(self, request):
+            lost.append(request.url.path)
+            if lost.count(request.url.path) % 2:
+                raise httpx.ConnectError("nobody there")
+            return mirror.transport.handle_request(request)
+
+        async def handle_async_request(self, request):
+            lost.append(request.url.path)
+            if lost.count(request.url.path) % 2:
+                raise httpx.ConnectError("nobody there")
+            return await mirror.async_transport.handle_async_request(request)
+
+    client = client_of(URL, mirror.new_key(), transport=Losing(), max_retries=1)
+
+    def program(one):
+        return len(one.list_devices())
+
+    recorded, played = both(client, alone, file, program)
+    assert recorded == played == 3
+    assert lost == ["/v3/devices"] * 2
+    none = client_of(URL, mirror.new_key(), transport=Losing(), max_retries=0)
+    lost.clear()
+    other = file.with_name("other.zip")
+    with none.cassette(other), pytest.raises(ConnectionFailed):
+        none.list_devices()
+    again = alone()
+    again._sender._max_retries = 0
+    with again.cassette(other), pytest.raises(ConnectionFailed, match="nobody there"):
+        again.list_devices()
+
+
+def changed(file, change):
+    """The cassette with another manifest."""
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(contents["cassette.json"])
+    change(manifest, contents)
+    if "cassette.json" in contents:
+        contents["cassette.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda manifest, _: manifest.update(version=2), "version 2"),
+        (lambda manifest, _: manifest.update(more=1), "more"),
+        (lambda manifest, _: manifest.update(exchanges=7), "exchanges"),
+        (lambda _, contents: contents.pop("cassette.json"), "cassette.json"),
+        (lambda _, contents: contents.pop("bodies/000001"), "bodies/000001 is missing"),
+    ],
+)
+def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file, change, said):
+    with client.cassette(file):
+        client.list_devices()
+    changed(file, change)
+    for open_it in (lambda: alone().cassette(file).__enter__(), lambda: MirrorClient.from_cassette(file)):
+        with pytest.raises(CassetteDamaged, match=said) as caught:
+            open_it()
+        assert str(file) in str(caught.value)
+        assert "record it anew" in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 300, -30])
+def test_a_file_that_was_cut_is_no_cassette(client, alone, lights, file, kept):
+    with client.cassette(file):
+        client.snapshot()
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(CassetteDamaged, match=r"run\.zip"):
+        alone().cassette(file).__enter__()
+
+
+def test_a_body_that_is_damaged_is_named_when_it_is_read(client, alone, lights, file):
+    with client.cassette(file):
+        client.list_devices()
+    with zipfile.ZipFile(file) as archive:
+        begin = archive.getinfo("bodies/000001").header_offset + 30 + len("bodies/000001") + 20
+    content = bytearray(file.read_bytes())
+    content[begin] ^= 0xFF
+    file.write_bytes(bytes(content))
+    other = alone()
+    with other.cassette(file), pytest.raises(CassetteDamaged, match="bodies/000001"):
+        other.list_devices()
+
+
+def test_a_service_below_a_path_is_played_at_another_address(client_of, mirror, lights, file):
+    class Below(httpx.BaseTransport, httpx.AsyncBaseTransport):
+        def handle_request(self, request):
+            request.url = request.url.copy_with(path=request.url.path.removeprefix("/below"))
+            return mirror.transport.handle_request(request)
+
+        async def handle_async_request(self, request):
+            request.url = request.url.copy_with(path=request.url.path.removeprefix("/below"))
+            return await mirror.async_transport.handle_async_request(request)
+
+    client = client_of("https://example.com/below", mirror.new_key(), transport=Below())
+    with client.cassette(file):
+        assert len(client.list_devices()) == 3
+    other = client_of("http://localhost:1", "a-key", transport=Dead())
+    with other.cassette(file):
+        assert len(other.list_devices()) == 3
+
+
+def test_a_webhook_is_refused(plain, file):
+    plain._callbacks = object()
+    try:
+        with pytest.raises(ValueRefused, match="use_long_polling"):
+            plain.cassette(file)
+    finally:
+        plain._callbacks = None
+
+
+def test_a_client_that_was_closed_in_the_block_is_closed(plain, lights, file):
+    with plain.cassette(file):
+        plain.list_devices()
+        plain.close()
+    with pytest.raises(Exception, match="closed"):
+        plain.list_devices()
+    with pytest.raises(Exception, match="closed"):
+        plain.cassette(file).__enter__()

@@ -1,0 +1,499 @@
+"""client.history, over both clients, of a real server. Source: wire.md 10."""
+
+import json
+import pickle
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import httpx
+import pandas as pd
+import pyarrow as pa
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, Between, answer_with, without_arrow
+from pandas.testing import assert_frame_equal
+
+from mirror_sdk import BeforeHistory, MirrorClient, NoHistory
+from mirror_sdk.errors import (
+    BadRequest,
+    CallTimeout,
+    ConnectionFailed,
+    NotFound,
+    UnexpectedAnswer,
+    UnknownDevice,
+    ValueRefused,
+)
+from mirror_sdk.history.contract import COLUMNS
+from mirror_sdk.wire.snapshot import END_KEY
+from mirror_server.service.keys import Scope
+
+URL = "http://mirror.localhost"
+WEEK_SECONDS = 7 * 86400.0
+
+
+@pytest.fixture
+def kept_seconds():
+    return WEEK_SECONDS
+
+
+@pytest.fixture
+def begin(bench):
+    """The instant behind which all that is told of here happens."""
+    bench.advance(60)
+    return bench.get_clock()
+
+
+@pytest.fixture
+def devices(begin, bench, plain):
+    """Two devices: one observed, read and written to, and one that only registered."""
+    first, second = (bench.add_device(name, RESOURCES, endpoint_type="Light") for name in ("a", "b"))
+    plain.subscribe(first, TEMPERATURE)
+    for value in (22.5, 23.5):
+        bench.advance(10)
+        bench.set_value(first, TEMPERATURE, value)
+    plain.read_value(first, "/3/0/0")
+    plain.write_value(first, LIGHT, True)
+    bench.advance(10)
+    return [first, second]
+
+
+def history_of(client, devices, **asked):
+    return client.history(devices, **asked)
+
+
+def is_history(request):
+    return request.url.path.endswith("/history")
+
+
+def cells(frame, *names):
+    return frame[list(names)].astype(object).where(frame[list(names)].notna(), None).to_numpy().tolist()
+
+
+def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
+    first, second = sorted(devices, key=lambda one: one)
+    frame = client.history(begin=begin)
+    assert frame["device_id"].tolist() == sorted(frame["device_id"])
+    of_first = frame[frame["device_id"] == devices[0]]
+    assert cells(of_first, "path", "what", "origin", "value_num", "value_text", "value_bool", "status") == [
+        [None, "registration", None, None, None, None, None],
+        ["/3/0/0", "reported", "read", None, "Example", None, None],
+        [TEMPERATURE, "reported", "observation", 21.5, None, None, None],
+        [TEMPERATURE, "reported", "observation", 22.5, None, None, None],
+        [TEMPERATURE, "reported", "observation", 23.5, None, None, None],
+        [LIGHT, "desired", "write", None, None, True, "success"],
+    ]
+    assert cells(frame[frame["device_id"] == devices[1]], "what") == [["registration"]]
+    assert set(frame["endpoint_name"]) == {"a", "b"}
+    assert frame["revision"].is_unique
+    about = frame.attrs["mirror"]
+    assert (about["devices"], about["complete"], about["server"]) == (2, True, URL)
+    assert (about["begin"], about["end"]) == (begin.strftime("%Y-%m-%dT%H:%M:%S.000Z"), None)
+    assert about["oldest_at"] <= about["begin"] < about["taken_at"]
+    assert first != second
+
+
+def test_a_stretch_has_its_begin_and_not_its_end(client, devices, begin):
+    second = timedelta(seconds=1)
+    times = client.history(["a"], [TEMPERATURE], begin=begin)["changed_at"].dropna().unique().tolist()[-2:]
+    for begin_at, end_at, expected in [
+        (times[0], times[1], [22.5]),
+        (times[0], times[1] + second, [22.5, 23.5]),
+        (times[0] + second, times[1], []),
+        (times[0], times[0], []),
+        (times[0] + timedelta(microseconds=1), None, [23.5]),
+        (times[0] + timedelta(milliseconds=1), times[1] + timedelta(microseconds=1), [23.5]),
+    ]:
+        frame = client.history(["a"], [TEMPERATURE], begin=begin_at, end=end_at)
+        assert frame["value_num"].tolist() == expected
+
+
+def test_devices_are_named_as_anywhere(client, devices, begin):
+    expected = client.history([devices[0]], begin=begin)
+    assert len(expected) == 6
+    named = [["a"], [client.get_device("a")], client.list_devices(endpoint_name="a"), [devices[0], "a"]]
+    for chosen in named:
+        assert_frame_equal(client.history(chosen, begin=begin), expected)
+    assert_frame_equal(client.history(endpoint_name="a", begin=begin), expected)
+    assert_frame_equal(client.history(filters={"endpoint_name__in": ["a"]}, begin=begin), expected)
+    assert_frame_equal(client.history(devices, endpoint_name="a", begin=begin), expected)
+    assert_frame_equal(client.history(devices, filters={"id__in": [devices[0]]}, begin=begin), expected)
+    assert client.history([], begin=begin).empty
+    assert client.history(endpoint_type="Fan", begin=begin)["device_id"].isna().all()
+
+
+def test_paths_choose_rows_but_for_those_without(client, devices, begin):
+    frame = client.history(["a"], ["/33*", "/3/*"], begin=begin)
+    assert frame["path"].dropna().unique().tolist() == ["/3/0/0", TEMPERATURE, LIGHT]
+    frame = client.history(["a"], [LIGHT], begin=begin)
+    assert frame["what"].tolist() == ["registration", "desired"]
+
+
+def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, bench, begin, monkeypatch):
+    ids = [bench.add_device(f"device-{number}", RESOURCES) for number in range(5)]
+    whole = client.history(ids, begin=begin)
+    monkeypatch.setattr("mirror_sdk.history.request._IDS_AT_A_TIME", 2)
+    assert_frame_equal(client.history(reversed(ids), begin=begin), whole)
+    assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
+
+
+def test_gaps_of_the_service_stand_there_once(client, mirror, bench, devices, monkeypatch):
+    monkeypatch.setattr("mirror_sdk.history.request._IDS_AT_A_TIME", 1)
+    frame = client.history(devices)
+    whole = client.history()
+    assert (frame["what"] == "gap").sum() == (whole["what"] == "gap").sum()
+
+
+def test_a_device_that_is_not_there_is_told_and_a_quiet_one_is_not(client, bench, devices, begin):
+    with pytest.raises(UnknownDevice, match="nobody"):
+        client.history(["nobody"])
+    with pytest.raises(NotFound, match="0000"):
+        client.history([devices[0], "0" * 32])
+    later = bench.get_clock()
+    assert client.history(devices, begin=later).empty
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"begin": datetime(2026, 1, 5)}, "begin=.* has no time zone"),
+        ({"end": datetime(2026, 1, 5)}, "end=.* has no time zone"),
+        ({"begin": "yesterday"}, "begin='yesterday' is no time"),
+        ({"begin": datetime(2026, 1, 6, tzinfo=UTC), "end": datetime(2026, 1, 5, tzinfo=UTC)}, "lies before begin"),
+        ({"limit": -1}, "limit=-1"),
+        ({"paths": "/3303/*"}, "one text"),
+        ({"paths": ["/3*/0"]}, "at the end"),
+        ({"tz": "Nowhere"}, "time zone"),
+        ({"as_": "excel"}, "as_="),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(client, bench, asked, words):
+    with pytest.raises(ValueRefused, match=words):
+        client.history(**asked)
+
+
+def test_a_filter_that_is_none_is_refused(client):
+    with pytest.raises(BadRequest, match="unknown filter"):
+        client.history(filters={"colour": "red"})
+
+
+def test_it_has_so_many_rows_as_are_wanted(client, devices, begin, monkeypatch):
+    whole = client.history(begin=begin)
+    for limit in (0, 1, 4, len(whole), 1000):
+        found = client.history(begin=begin, limit=limit)
+        assert cells(found, "revision") == cells(whole.head(limit), "revision")
+    monkeypatch.setattr("mirror_sdk.history.request.MAX_ROWS", 3)
+    assert_frame_equal(client.history(begin=begin, limit=1000), whole)
+
+
+def test_it_is_there_in_other_forms(client, devices, begin):
+    frame = client.history(begin=begin, raw=True)
+    table = client.history(begin=begin, raw=True, as_="arrow")
+    assert table["revision"].to_pylist() == frame["revision"].tolist()
+    assert table["value_raw"].to_pylist() == cells(frame, "value_raw")[0:0] + [
+        row[0] for row in cells(frame, "value_raw")
+    ]
+    assert client.history(begin=begin, as_="polars").height == len(frame)
+    assert str(client.history(begin=begin, tz="Europe/Berlin")["changed_at"].dt.tz) == "Europe/Berlin"
+    for compression in ("none", "lz4", "zstd"):
+        assert_frame_equal(client.history(begin=begin, raw=True, compression=compression), frame)
+
+
+def test_the_unit_is_that_which_the_device_names(client, plain, devices, begin):
+    plain.read_value(devices[0], UNIT)
+    frame = client.history(["a"], [TEMPERATURE], begin=begin)
+    assert frame.loc[frame["path"] == TEMPERATURE, "unit"].tolist() == ["K"] * 3
+
+
+# What breaks off
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """A service that sends a few rows at a time."""
+    monkeypatch.setattr("mirror_server.arrow.history._MOST_ROWS", 2)
+
+
+def cut_after(*lengths, only=is_history):
+    """Answers that are cut after so many bytes each; later ones are whole."""
+    left = list(lengths)
+
+    def change(request, answer):
+        if not only(request) or not left:
+            return answer
+        return answer_with(answer, answer.content[: left.pop(0)])
+
+    return change
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("is_arrow", [True, False])
+def test_wherever_it_is_cut_no_row_is_there_twice_and_none_is_missing(mirror, client_of, plain, devices, is_arrow):
+    whole = plain.history()
+
+    def over(change):
+        def changed(request, answer):
+            refused = answer if is_arrow else without_arrow(request, answer)
+            return change(request, refused) if refused.is_success else refused
+
+        return client_of(URL, mirror.new_key(), transport=Between(mirror, changed))
+
+    sizes: list[int] = []
+
+    def measured(request, answer):
+        if is_history(request):
+            sizes.append(len(answer.content))
+        return answer
+
+    assert_frame_equal(over(measured).history(), whole)
+    goes_on = 0
+    for size in range(100, sizes[0], max(1, sizes[0] // 40)):
+        with suppress(ConnectionFailed):  # where it was cut before the first row
+            assert_frame_equal(over(cut_after(size)).history(), whole)
+            goes_on += 1
+    assert goes_on > 10
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_it_goes_on_as_often_as_something_comes(mirror, client_of, plain, devices):
+    whole = plain.history()
+    asked: list[str | None] = []
+
+    def half(request, answer):
+        if not is_history(request):
+            return answer
+        asked.append(request.url.params.get("after"))
+        cut = len(answer.content) * 2 // 3
+        return answer if len(asked) > 2 else answer_with(answer, answer.content[:cut])
+
+    client = client_of(URL, mirror.new_key(), transport=Between(mirror, half))
+    assert_frame_equal(client.history(), whole)
+    assert asked[0] is None
+    assert len(set(asked)) == len(asked) == 3
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_it_ends_where_nothing_comes_any_more(mirror, client_of, devices):
+    asked = count()
+
+    def cut(request, answer):
+        return answer_with(answer, answer.content[:100]) if is_history(request) and next(asked) < 9 else answer
+
+    client = client_of(URL, mirror.new_key(), transport=Between(mirror, cut))
+    with pytest.raises(ConnectionFailed, match="broke off after 0 rows"):
+        client.history()
+    assert next(asked) == 1
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_what_goes_on_is_of_the_moment_it_began(mirror, client_of, bench, plain, devices):
+    whole = plain.history()
+
+    def later(request):
+        if is_history(request) and "after" in request.url.params:
+            bench.advance(10)
+            bench.set_value(devices[0], TEMPERATURE, 99)
+
+    asked = count()
+
+    def half(request, answer):
+        is_first = is_history(request) and next(asked) == 0
+        return answer_with(answer, answer.content[: len(answer.content) * 2 // 3]) if is_first else answer
+
+    found = client_of(URL, mirror.new_key(), transport=Between(mirror, half, before=later)).history()
+    assert next(asked) == 2
+    assert cells(found, "revision") == cells(whole, "revision")
+    assert 99 in plain.history()["value_num"].dropna().tolist()
+
+
+def test_the_time_of_a_call_is_not_exceeded_by_going_on(client, monkeypatch, devices):
+    def out_of_time(_, __, ___=None):
+        raise CallTimeout("took longer than timeout=3")
+
+    monkeypatch.setattr("mirror_sdk.history.reading.HistoryReader.read", out_of_time)
+    with pytest.raises(CallTimeout):
+        client.history()
+
+
+# What is not as agreed
+
+
+def with_rows(change_rows, change_end=lambda end: end):
+    """The first answer with other rows, or another end."""
+
+    def change(request, answer):
+        if not is_history(request):
+            return answer
+        with pa.ipc.open_stream(answer.content) as stream:
+            schema, rows, end = stream.schema, [], {}
+            while True:
+                try:
+                    batch, metadata = stream.read_next_batch_with_custom_metadata()
+                except StopIteration:
+                    break
+                rows += batch.to_pylist()
+                end = json.loads((metadata or {}).get(END_KEY, json.dumps(end)))
+        rows, end = change_rows(rows), change_end({**end, "row_count": len(change_rows(rows))})
+        sink = pa.BufferOutputStream()
+        told = pa.record_batch(pa.Table.from_pylist(rows, schema=schema).to_batches()[0].columns, schema=schema)
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(told)
+            writer.write_batch(told.slice(0, 0), custom_metadata={END_KEY: json.dumps(end)})
+        return answer_with(answer, sink.getvalue().to_pybytes())
+
+    return change
+
+
+def of_first(**members):
+    return lambda rows: [{**rows[0], **members}, *rows[1:]]
+
+
+STRANGE = {
+    "a row twice": (lambda rows: [rows[0], *rows], "twice or out of order"),
+    "rows out of order": (lambda rows: [*rows[1:], rows[0]], "twice or out of order"),
+    "another device": (of_first(device_id="0" * 31 + "1"), "asked for|id"),
+    "another path": (of_first(path="/9/9/9"), "asked for /3303/"),
+    "no path": (of_first(path="here"), "not a resource path"),
+    "before the beginning": (of_first(changed_at=datetime(2020, 1, 1, tzinfo=UTC)), "changed_at goes from"),
+    "no such status": (of_first(status=9), "status goes from"),
+    "no revision": (of_first(revision=None), "revision are missing"),
+    "a value of nothing": (of_first(path=None, value=b"1"), "path are missing"),
+    "a negative revision": (of_first(revision=-1), "revision goes from"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_rows_that_cannot_be_are_refused(client_over, devices, begin, name):
+    change, words = STRANGE[name]
+    with pytest.raises(UnexpectedAnswer, match=words):
+        client_over(with_rows(change)).history([devices[0]], [TEMPERATURE], begin=begin)
+
+
+ENDS = {
+    "too few": ({"row_count": 1}, "tells of 1"),
+    "no number": ({"row_count": "many"}, "not what the interface says"),
+    "no time": ({"taken_at": None}, "not what the interface says"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_that_cannot_be_is_refused(client_over, devices, begin, name):
+    members, words = ENDS[name]
+    client = client_over(with_rows(lambda rows: rows, lambda end: end | members))
+    with pytest.raises(UnexpectedAnswer, match=words):
+        client.history(begin=begin)
+
+
+def test_pages_without_rows_come_to_an_end(client_over, devices, bench):
+    later = bench.get_clock() + timedelta(days=1)
+
+    def change(request, answer):
+        if not is_history(request):
+            return answer
+        end = {"object": "history-end", "taken_at": "2026-01-05T08:00:00Z", "oldest_at": "2026-01-05T08:00:00Z"}
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, COLUMNS) as writer:
+            told = json.dumps(end | {"row_count": 0, "revision": 1, "after": "more"})
+            writer.write_batch(pa.RecordBatch.from_pylist([], schema=COLUMNS), custom_metadata={END_KEY: told})
+        return answer_with(answer, sink.getvalue().to_pybytes())
+
+    with pytest.raises(UnexpectedAnswer, match="without rows"):
+        client_over(change).history(begin=later)
+
+
+def test_what_is_no_history_is_refused(client_over, devices):
+    def change(request, answer):
+        if not is_history(request):
+            return answer
+        return httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a,b\n")
+
+    with pytest.raises(UnexpectedAnswer, match=r"no history .*text/csv"):
+        client_over(change).history()
+
+
+def test_more_than_the_limit_is_refused(mirror, client_of, devices):
+    client = client_of(URL, mirror.new_key(), transport=mirror.either_transport, max_snapshot_bytes=500)
+    with pytest.raises(UnexpectedAnswer, match=r"history has more than max_snapshot_bytes=500 .* begin="):
+        client.history()
+
+
+def test_a_line_that_cannot_be_read_is_refused(client_over, devices):
+    def change(request, answer):
+        refused = without_arrow(request, answer)
+        if not is_history(request) or not refused.is_success:
+            return refused
+        return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1))
+
+    with pytest.raises(UnexpectedAnswer, match="what: Field required"):
+        client_over(change).history()
+
+
+# What is not there
+
+
+def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, bench, devices):
+    begin = bench.get_clock() - timedelta(days=20)
+    with pytest.raises(BeforeHistory, match="BEFORE_HISTORY") as caught:
+        client.history(begin=begin)
+    oldest = caught.value.oldest_at
+    assert begin < oldest <= bench.get_clock()
+    assert client.history(begin=oldest).attrs["mirror"]["oldest_at"] == oldest.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def test_a_key_that_may_not_read_is_told_so(new_client):
+    client = new_client(Scope.SUBSCRIBE)
+    with pytest.raises(Exception, match="403"):
+        client.history()
+
+
+class TestWithoutHistory:
+    @pytest.fixture
+    def kept_seconds(self):
+        return None
+
+    def test_a_service_that_keeps_none_says_how_to_have_one(self, client):
+        with pytest.raises(NoHistory, match="--keep-history"):
+            client.history()
+
+    def test_a_service_of_a_version_without_one_is_told_as_that(self, client_over):
+        body = {"object": "error", "code": 404, "type": "not_found", "message": "no such path"}
+        client = client_over(lambda request, answer: httpx.Response(404, json=body) if is_history(request) else answer)
+        with pytest.raises(NoHistory, match="of a version without a history"):
+            client.history()
+
+
+def test_an_oldest_instant_that_cannot_be_read_is_none():
+    body = {"object": "error", "code": 400, "type": "x", "message": "no", "reason": "BEFORE_HISTORY", "oldest_at": "?"}
+    transport = httpx.MockTransport(lambda _: httpx.Response(400, json=body))
+    with MirrorClient(URL, "key", transport=transport) as client, pytest.raises(BeforeHistory) as caught:
+        client.history()
+    assert caught.value.oldest_at is None
+    assert pd.isna(caught.value.oldest_at)
+
+
+# Of a device object
+
+
+def test_a_device_object_asks_the_client_that_gave_it(client, plain, devices, begin):
+    expected = client.history(["a"], [TEMPERATURE], begin=begin)
+    assert_frame_equal(plain.get_device("a").history(TEMPERATURE, begin=begin), expected)
+    assert_frame_equal(client.get_device("a").history(TEMPERATURE, client=client, begin=begin), expected)
+    assert_frame_equal(plain.get_device("a").history(begin=begin), client.history(["a"], begin=begin))
+    assert len(plain.get_device("a").history("/33*", begin=begin, limit=2)) == 2
+
+
+def test_of_an_asynchronous_client_it_is_awaited(run, plain, devices, begin):
+    expected = plain.history(["a"], [TEMPERATURE], begin=begin)
+    assert_frame_equal(run(lambda client: of_own(client, begin)), expected)
+
+
+async def of_own(client, begin):
+    return await (await client.get_device("a")).history(TEMPERATURE, begin=begin)
+
+
+def test_a_device_object_without_a_client_says_what_it_needs(plain, devices, begin):
+    device = plain.get_device("a")
+    pickled = pickle.loads(pickle.dumps(device))
+    assert pickled == device
+    with pytest.raises(ValueRefused, match="give client="):
+        pickled.history(TEMPERATURE)
+    assert_frame_equal(pickled.history(client=plain, begin=begin), device.history(begin=begin))

@@ -1,0 +1,236 @@
+"""The history table: of the batches of a history, and of an events table. Source: wire.md 10."""
+
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+from test_payload_columns import BY_TYPE, CONTENT_TYPES, payloads
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.forms import given as in_form
+from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
+from mirror_sdk.object_table import lookup
+from mirror_sdk.tables.columns import boolean, number, text
+from mirror_sdk.tables.history import HistoryParts, history_of_batch
+from mirror_sdk.values import decode
+from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TEMPERATURE = "/3303/0/5700"
+_TYPES = {
+    **dict.fromkeys(("changed_at", "received_at", "requested_at", "until"), pa.timestamp("ms", tz="UTC")),
+    **dict.fromkeys(("device_id", "endpoint_name", "path", "what", "origin"), pa.dictionary(pa.int32(), pa.string())),
+    **dict.fromkeys(("content_type", "category"), pa.dictionary(pa.int32(), pa.string())),
+    "value": pa.binary(),
+    "status": pa.int8(),
+    "revision": pa.int64(),
+}
+
+
+def row(**members):
+    return {"what": "reported", "changed_at": NOON, "revision": 1, "device_id": "d1", "path": TEMPERATURE, **members}
+
+
+def batch(*rows):
+    """Rows as they come: what is not given is missing."""
+    return pa.record_batch(
+        {name: pa.array([one.get(name) for one in rows], type=kind) for name, kind in _TYPES.items()}
+    )
+
+
+def frame_of(*batches, raw=False, state=None, tz=None):
+    parts = HistoryParts(raw=raw)
+    for one in batches:
+        parts.add(history_of_batch(one, raw=raw))
+    told = None if state is None else pa.Table.from_pandas(state, preserve_index=False)
+    tables, about = parts.finish({"server": "here"}, state=told)
+    return in_form(tables, about, as_="pandas", tz=tz)
+
+
+def event(kind=EventKind.OBSERVATION, minute=0, **members):
+    at = NOON + timedelta(minutes=minute)
+    told = {"device_id": "d1", "endpoint_name": "Hall", "changed_at": at, "received_at": at + timedelta(seconds=1)}
+    return Event(kind=kind, **(told | members))
+
+
+def observed(raw, minute=0, path=TEMPERATURE, **members):
+    return event(minute=minute, path=path, value=decode(raw, "text/plain", path), **members)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(list(BY_TYPE.values())), st.sampled_from(CONTENT_TYPES), payloads)))
+def test_values_are_those_of_the_payloads_one_by_one(told):
+    rows = [row(path=path, content_type=kind, value=value) for path, kind, value in told]
+    frame = frame_of(batch(*rows), raw=True).astype(object)
+    values = [decode(value, kind, path) for path, kind, value in told]
+    expected = {
+        "value_num": [number(value) for value in values],
+        "value_text": [text(value) for value in values],
+        "value_bool": [boolean(value) for value in values],
+        "value_kind": [value.kind.value for value in values],
+        "value_raw": [value for _, _, value in told],
+        "unit": [getattr(lookup(path), "unit", None) or None for path, _, _ in told],
+    }
+    found = frame[list(expected)].astype(object).where(lambda cells: cells.notna(), None)
+    assert found.to_dict("list") == expected
+
+
+def test_every_member_has_its_column():
+    end = NOON + timedelta(minutes=3)
+    frame = frame_of(
+        batch(
+            row(device_id=None, path=None, what="gap", until=end, revision=1),
+            row(path=None, what="registration", endpoint_name="Hall", received_at=end, revision=2),
+            row(
+                what="desired", origin="write", status=2, category="TIMEOUT", requested_at=NOON, value=b"7", revision=3
+            ),
+        )
+    )
+    assert frame["what"].tolist() == ["gap", "registration", "desired"]
+    assert frame["device_id"].isna().tolist() == [True, False, False]
+    assert frame["path"].isna().tolist() == [True, True, False]
+    gap, registered, write = (frame.iloc[place] for place in range(3))
+    assert (gap["changed_at"], gap["until"]) == (pd.Timestamp(NOON), pd.Timestamp(end))
+    assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", pd.Timestamp(end))
+    assert (write["status"], write["category"], write["origin"], write["value_num"]) == (
+        "failure",
+        "TIMEOUT",
+        "write",
+        7,
+    )
+    assert write["requested_at"] == pd.Timestamp(NOON)
+    assert frame["revision"].tolist() == [1, 2, 3]
+    assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}
+    assert frame["status"].cat.ordered
+    assert tuple(frame["what"].cat.categories) == HAPPENINGS
+    assert tuple(frame["origin"].cat.categories) == ORIGINS
+
+
+def test_batches_with_words_of_their_own_make_one_table():
+    one, other = (row(device_id=name, value=b"1", content_type="text/plain") for name in ("d1", "d2"))
+    frame = frame_of(batch(one), batch(other, other))
+    assert frame["device_id"].tolist() == ["d1", "d2", "d2"]
+    assert (frame.attrs["mirror"]["devices"], frame.attrs["mirror"]["complete"]) == (2, True)
+
+
+def test_plain_texts_are_read_like_dictionaries():
+    told = batch(row(value=b"1", origin="read"))
+    plain = pa.record_batch(
+        {
+            name: told.column(name).cast(pa.string()) if pa.types.is_dictionary(kind) else told.column(name)
+            for name, kind in _TYPES.items()
+        }
+    )
+    assert_frame_equal(frame_of(plain), frame_of(told))
+
+
+def test_a_word_of_a_later_version_is_missing():
+    frame = frame_of(batch(row(what="teleported", origin="dream", value=b"21.5")))
+    assert frame[["what", "origin"]].isna().all(axis=None)
+    assert frame["value_num"].tolist() == [21.5]
+
+
+def test_a_part_of_a_batch_has_no_other_words():
+    told = batch(row(device_id="d1"), row(device_id="d2"))
+    assert frame_of(told.slice(1))["device_id"].cat.categories.tolist() == ["d2"]
+
+
+def test_an_empty_table_has_the_same_columns():
+    for raw, schema in ((False, HISTORY_SCHEMA), (True, HISTORY_RAW_SCHEMA)):
+        empty, full = frame_of(raw=raw), frame_of(batch(row(value=b"1")), raw=raw)
+        assert empty.columns.tolist() == full.columns.tolist() == schema.names
+        kinds = [[getattr(one, "name", one) for one in frame.dtypes] for frame in (empty, full)]
+        assert kinds[0] == kinds[1]
+        assert empty.attrs["mirror"]["complete"]
+
+
+def test_the_units_that_devices_name_are_those_of_the_mirror():
+    state = pd.DataFrame({"device_id": ["d1", "d3"], "path": [TEMPERATURE] * 2, "unit": ["Far", "Cel"]})
+    rows = [row(device_id=name, path=path) for name, path in (("d1", TEMPERATURE), ("d2", TEMPERATURE), ("d1", None))]
+    frame = frame_of(batch(*rows), state=state)
+    assert frame["unit"].astype(object).where(frame["unit"].notna(), None).tolist() == ["Far", None, None]
+
+
+def test_events_become_what_happened():
+    frame = history_frame(
+        events_frame(
+            [
+                event(EventKind.REGISTRATION, minute=5),
+                observed(b"22.5", minute=2),
+                observed(b"21.5", minute=1),
+                event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE)),
+                event(EventKind.ASYNC_RESPONSE, minute=4, path=TEMPERATURE, status=200),
+                observed(b"on", minute=0, path="/3/0/0", device_id="d0", changed_at=None),
+                event(EventKind.UNKNOWN),
+            ],
+            server="there",
+        )
+    )
+    assert frame[["device_id", "what"]].astype(str).agg(" ".join, axis=1).tolist() == [
+        "d0 reported",
+        "d1 registration",
+        *["d1 reported"] * 3,
+    ]
+    assert frame["origin"].astype(object).iloc[2:].tolist() == ["observation", "observation", "read"]
+    assert frame["value_num"].dropna().tolist() == [21.5, 22.5, 23]
+    assert frame["changed_at"].iloc[0] == pd.Timestamp(NOON + timedelta(seconds=1))
+    assert frame[["revision", "status", "requested_at", "until"]].isna().all(axis=None)
+    about = frame.attrs["mirror"]
+    assert (about["devices"], about["complete"], about["server"]) == (2, True, "there")
+
+
+def test_events_of_one_instant_stay_in_the_order_of_the_log():
+    frame = history_frame(events_frame([observed(b"3"), observed(b"1"), observed(b"2")]))
+    assert frame["value_num"].tolist() == [3, 1, 2]
+
+
+def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
+    lost = [Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)]
+    frame = history_frame(events_frame([*lost, observed(b"1", minute=1), *lost, observed(b"2", minute=9), *lost]))
+    gaps = frame[frame["what"] == "gap"]
+    minutes = [
+        [None if pd.isna(at) else (at - pd.Timestamp(NOON)).total_seconds() / 60 for at in gaps[name]]
+        for name in ("changed_at", "until")
+    ]
+    assert minutes == [[None, 1, 9], [1, 9, None]]
+    assert not frame.attrs["mirror"]["complete"]
+
+
+def test_a_late_event_beside_a_loss_does_not_move_it():
+    lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
+    told = [
+        observed(b"1", minute=5),
+        observed(b"2", minute=1),
+        lost,
+        observed(b"3", minute=2),
+        observed(b"4", minute=9),
+    ]
+    gaps = history_frame(events_frame(told)).query("what == 'gap'")
+    assert gaps["changed_at"].tolist() == [pd.Timestamp(NOON + timedelta(minutes=5))]
+    assert gaps["until"].tolist() == [pd.Timestamp(NOON + timedelta(minutes=9))]
+
+
+def test_the_payloads_of_events_are_there_on_request():
+    events = events_frame([observed(b"21.5")], raw=True)
+    assert history_frame(events, raw=True)["value_raw"].tolist() == [b"21.5"]
+    assert "value_raw" not in history_frame(events)
+    with pytest.raises(ValueRefused, match="raw=True"):
+        history_frame(events.drop(columns="value_raw"), raw=True)
+
+
+@pytest.mark.parametrize("name", ["event", "changed_at", "value_kind"])
+def test_what_is_no_events_table_is_refused_by_what_it_lacks(name):
+    with pytest.raises(ValueRefused, match=f"lacks {name};"):
+        history_frame(events_frame([observed(b"1")]).drop(columns=name))
+
+
+def test_events_in_another_zone_make_the_same_table():
+    events = [observed(b"1"), event(EventKind.EXPIRED, minute=2)]
+    there = history_frame(events_frame(events, tz="Europe/Berlin"))
+    assert_frame_equal(there, history_frame(events_frame(events)))
+    assert str(history_frame(events_frame(events), tz="Europe/Berlin")["changed_at"].dt.tz) == "Europe/Berlin"

@@ -1,0 +1,149 @@
+"""``if_match``: a write that does not overwrite what its writer has not seen."""
+
+import json
+import pickle
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from mirror_sdk import PreconditionFailed, ValueRefused
+from mirror_sdk.resource import seen_revision
+from mirror_sdk.wire.device_object import DesiredStatus
+
+LEVEL = "/3311/0/5851"
+SWITCH = "/3311/0/5850"
+REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
+
+
+@pytest.fixture
+def light(bench):
+    resources = [
+        {"path": LEVEL, "value": "10", "observable": True, "writable": True},
+        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+    ]
+    return bench.add_device("light-1", resources, endpoint_type="Light")
+
+
+@pytest.fixture
+def of_service(client_of):
+    """A client of a service that answers each write so."""
+
+    def make(code, body, headers=None):
+        def answer(request):
+            if request.url.path.endswith("/pull"):
+                return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+            return httpx.Response(code, json=body, headers=headers)
+
+        return client_of(transport=httpx.MockTransport(answer))
+
+    return make
+
+
+def test_whoever_has_seen_the_last_write_writes(client, light):
+    resource = client.get_device(light)[LEVEL]
+    client.write_value(light, LEVEL, 40, if_match=resource)
+    desired = client.get_device(light)[LEVEL].desired
+    client.write_value(light, LEVEL, 41, if_match=desired)
+    revision = client.get_device(light)[LEVEL].desired.revision
+    client.write_value(light, LEVEL, text="42", if_match=np.int64(revision))
+    client.begin_write(light, SWITCH, True, if_match=0).result()
+    assert client.get_device(light)[LEVEL].desired_value == 42
+
+
+def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_client, light):
+    seen = client.get_device("light-1")[LEVEL]
+    new_client().write_value(light, LEVEL, 40)
+    for write in (client.write_value, client.begin_write):
+        with pytest.raises(PreconditionFailed) as caught:
+            write("light-1", LEVEL, 70, if_match=seen)
+        error = caught.value
+        assert (error.status, error.reason) == (412, "DESIRED_CHANGED")
+        assert error.resource == client.get_device(light)[LEVEL]
+        assert (error.resource.desired_value, error.resource.desired.status) == (40, DesiredStatus.SUCCESS)
+        assert "write with its revision" in str(error)
+    assert client.list_device_requests() == []
+    client.write_value(light, LEVEL, 70, if_match=error.resource)
+    assert client.get_device(light)[LEVEL].desired_value == 70
+    assert pickle.loads(pickle.dumps(error)).resource.desired_value == 40
+
+
+def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
+    handles = [client.begin_write(light, LEVEL, 40, async_id="once", if_match=0) for _ in range(2)]
+    new_client().write_value(light, LEVEL, 55)
+    handles.append(client.begin_write(light, LEVEL, 40, async_id="once", if_match=0))
+    assert len({handle.accepted_at for handle in handles}) == 1
+    assert all(handle.exception() is None for handle in handles)
+
+
+def test_without_it_nothing_is_said_on_the_wire(client_of):
+    sent = []
+
+    def answer(request):
+        if request.url.path.endswith("/pull"):
+            return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+        sent.append(request.headers.get("If-Match"))
+        return httpx.Response(202)
+
+    client = client_of(transport=httpx.MockTransport(answer))
+    client.begin_write("0" * 32, LEVEL, 40)
+    client.begin_write("0" * 32, LEVEL, 40, if_match=17)
+    assert sent == [None, '"17"']
+
+
+@pytest.mark.parametrize("wrong", [True, "17", 17.0, pd.NA, None, [17], object()])
+def test_what_is_no_revision_is_refused(wrong):
+    with pytest.raises(TypeError, match="0 stands for one never written"):
+        seen_revision(wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**63])
+def test_what_no_revision_can_be_is_refused_before_anything_is_asked(client_of, wrong):
+    client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
+    with pytest.raises(ValueRefused, match="is no revision"):
+        client.begin_write("light-1", LEVEL, 40, if_match=wrong)
+
+
+def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
+    desired = {"value": "NDA=", "status": 1, "desired_at": "2026-11-20T12:37:49.000Z"}
+    resource = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": desired}
+    body = {"device_id": "0" * 32, "created_at": "2026-11-20T12:37:49.000Z", "resources": [resource]}
+    client = client_of(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=body)))
+    seen = client.get_device("0" * 32)[LEVEL]
+    with pytest.raises(ValueRefused, match="tells no revisions"):
+        client.begin_write("0" * 32, LEVEL, 70, if_match=seen)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"resource": None}, {"resource": "/3311"}, {"resource": {"resource_path": 7}}, {"resource": [1, 2]}],
+)
+def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same(of_service, more):
+    with pytest.raises(PreconditionFailed, match="seen is not what is") as caught:
+        of_service(412, REFUSED | more).begin_write("0" * 32, LEVEL, 40, if_match=1)
+    assert caught.value.resource is None
+
+
+def test_a_key_that_is_said_back_is_in_no_attribute(client_of):
+    def answer(request):
+        if request.url.path.endswith("/pull"):
+            return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+        desired = {"value": "NDA=", "status": 2, "category": "the-secret-key", "revision": 7}
+        resource = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": desired}
+        return httpx.Response(412, json=REFUSED | {"resource": resource})
+
+    client = client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
+    with pytest.raises(PreconditionFailed) as caught:
+        client.begin_write("0" * 32, LEVEL, 40, if_match=1)
+    assert "the-secret-key" not in repr(vars(caught.value))
+    assert "the-secret-key" not in json.dumps(caught.value.resource.to_dict() if caught.value.resource else None)
+
+
+def test_the_revision_stands_in_the_tables(client, light):
+    client.write_value(light, LEVEL, 40)
+    revision = client.get_device(light)[LEVEL].desired.revision
+    for frame in (client.snapshot(), client.state_frame()):
+        table = frame.set_index("path")["desired_revision"]
+        assert table[LEVEL] == revision
+        assert pd.isna(table[SWITCH])

@@ -1,0 +1,201 @@
+"""client.as_of and client.changes, over both clients, of a real server. Source: wire.md 10."""
+
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pandas as pd
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
+from pandas.testing import assert_frame_equal
+
+from mirror_sdk import BadRequest, BeforeHistory, NoHistory
+from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
+from mirror_sdk.recording import CHANGES_SCHEMA
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86_400.0
+
+
+@pytest.fixture
+def told(bench, plain):
+    """Two devices, their temperatures observed, and when these changed; the light of the first one was switched on."""
+    ids = [bench.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
+    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    times = []
+    for value in (22.5, 23.5):
+        times.append(bench.advance(60))
+        for device_id in ids:
+            bench.set_value(device_id, TEMPERATURE, value)
+    plain.write_value(ids[0], LIGHT, True)
+    bench.advance(60)
+    return ids, times
+
+
+def numbers(frame):
+    return frame["reported_num"].dropna().tolist()
+
+
+def test_the_state_is_that_of_the_instant(client, told, bench):
+    _, times = told
+    for instant, expected in [
+        (times[0] - SECOND, [21.5, 21.5]),
+        (times[0], [22.5, 22.5]),
+        (times[1] - timedelta(microseconds=1), [22.5, 22.5]),
+        (times[1], [23.5, 23.5]),
+        (bench.get_clock(), [23.5, 23.5]),
+    ]:
+        frame = client.as_of(instant, paths=[TEMPERATURE])
+        assert numbers(frame) == expected
+        assert frame.columns.tolist() == STATE_SCHEMA.names
+        about = frame.attrs["mirror"]
+        assert (about["one_instant"], about["devices"], about["revision"]) == (True, 2, None)
+        assert about["taken_at"] == instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert client.as_of(times[0], raw=True).columns.tolist() == STATE_RAW_SCHEMA.names
+
+
+def test_what_was_asked_for_by_then_is_told_with_what_had_become_of_it(client, told, bench):
+    _, times = told
+    before, after = client.as_of(times[1] - SECOND), client.as_of(bench.get_clock())
+    assert before["desired_status"].isna().all()
+    assert after.loc[after["path"] == LIGHT, "desired_bool"].dropna().tolist() == [True]
+    assert after["desired_status"].dropna().tolist() == ["success"]
+
+
+def test_devices_are_selected_as_those_of_a_snapshot(client, told):
+    ids, times = told
+    expected = client.as_of(times[0], [ids[0]])
+    assert expected["endpoint_name"].unique().tolist() == ["a"]
+    for asked in (["a"], [client.get_device("a")], expected):
+        assert_frame_equal(client.as_of(times[0], asked), expected)
+    assert_frame_equal(client.as_of(times[0], endpoint_type="Light"), expected)
+    assert_frame_equal(client.as_of(times[0], filters={"endpoint_name__in": ["a"]}), expected)
+    with pytest.raises(NotFound, match="nobody"):
+        client.as_of(times[0], ["nobody"])
+    with pytest.raises(BadRequest, match="unknown filter"):
+        client.as_of(times[0], filters={"colour": "red"})
+
+
+def test_a_table_of_the_past_is_brought_up_to_the_present(client, told, plain):
+    _, times = told
+    frame = client.as_of(times[0], paths=[TEMPERATURE])
+    assert numbers(client.refresh(frame)) == [23.5, 23.5]
+
+
+@pytest.mark.parametrize("instant", [datetime(2026, 1, 5), "yesterday", pd.NaT])
+def test_what_is_no_instant_is_refused(client, instant):
+    with pytest.raises(ValueRefused, match=r"instant=.*(time zone|no time)"):
+        client.as_of(instant)
+    with pytest.raises(ValueRefused, match=r"begin=.*(time zone|no time)"):
+        client.changes(instant, datetime(2026, 1, 5, tzinfo=UTC))
+
+
+def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    with pytest.raises(BeforeHistory) as caught:
+        client.as_of(long_ago)
+    with pytest.raises(BeforeHistory):
+        client.changes(long_ago, told[1][0])
+    oldest = caught.value.oldest_at
+    assert long_ago < oldest <= told[1][0]
+    assert client.as_of(oldest).attrs["mirror"]["complete"]
+
+
+def test_without_arrow_on_the_way_it_is_the_same(client_over, plain, told):
+    _, times = told
+    assert_frame_equal(client_over(without_arrow).as_of(times[0]), plain.as_of(times[0]))
+
+
+def test_one_that_breaks_off_is_no_table(client_over, told):
+    cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
+    with pytest.raises((ConnectionFailed, UnexpectedAnswer)):
+        cut.as_of(told[1][0])
+
+
+def test_it_is_there_in_other_forms(client, told):
+    _, times = told
+    assert client.as_of(times[0], as_="arrow").num_rows == len(client.as_of(times[0]))
+    assert client.as_of(times[0], as_="polars").height == len(client.as_of(times[0]))
+    assert str(client.as_of(times[0], tz="Europe/Berlin")["reported_at"].dt.tz) == "Europe/Berlin"
+    assert client.changes(*times, as_="arrow").num_rows == client.changes(*times, as_="polars").height == 2
+
+
+def test_what_changed_is_told_with_both_values(client, told, plain):
+    ids, times = told
+    plain.read_value(ids[0], UNIT)
+    frame = client.changes(times[0], times[1])
+    assert frame.columns.tolist() == CHANGES_SCHEMA.names
+    assert frame["device_id"].tolist() == sorted(ids)
+    assert frame["path"].tolist() == [TEMPERATURE] * 2
+    assert frame[["before_num", "after_num", "observations"]].to_numpy().tolist() == [[22.5, 23.5, 1]] * 2
+    assert frame["first_at"].tolist() == frame["last_at"].tolist() == [pd.Timestamp(times[1])] * 2
+    assert frame.attrs["mirror"]["complete"]
+    assert client.changes(times[0] - SECOND, times[1])["observations"].tolist() == [2, 2]
+    assert client.changes(times[1], times[1]).empty
+    assert client.changes(*times, ["b"])["device_id"].tolist() == [ids[1]]
+    assert client.changes(*times, endpoint_type="Fan")["device_id"].tolist() == [ids[1]]
+    assert client.changes(*times, paths=[LIGHT]).empty
+
+
+def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror):
+    _, times = told
+    gap = mirror.services.clock.now() - 1000, mirror.services.clock.now()
+    from mirror_server.store import history, revisions  # noqa: PLC0415
+    from mirror_server.store.history import HistoryRow  # noqa: PLC0415
+
+    def put(session):
+        row = HistoryRow(revisions.note_change(session, ()), None, None, None, gap[0], gap[1], "gap")
+        history.add(session, [row._replace(until=gap[1])])
+
+    mirror.services.database.write(put)
+    assert not client.changes(times[0], datetime.fromtimestamp(gap[1] / 1000, UTC)).attrs["mirror"]["complete"]
+    assert client.changes(*times).attrs["mirror"]["complete"]
+
+
+def test_the_end_may_not_lie_before_the_beginning(client, told):
+    with pytest.raises(ValueRefused, match="lies before begin"):
+        client.changes(told[1][1], told[1][0])
+
+
+# Services of earlier versions
+
+
+def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mirror, told):
+    def change(request, answer):
+        if request.url.path != "/v3/device-echo":
+            return answer
+        # What a service would send that does not know it.
+        without = httpx.Request("GET", request.url.copy_remove_param("as_of"), headers=request.headers)
+        present = mirror.transport.handle_request(without)
+        return answer_with(present, present.read())
+
+    with pytest.raises(UnexpectedAnswer, match="of the present"):
+        client_over(change).as_of(told[1][0])
+
+
+class TestWithoutHistory:
+    @pytest.fixture
+    def kept_seconds(self):
+        return None
+
+    def test_a_service_that_keeps_none_says_how_to_have_one(self, client, device_id):
+        for ask in (client.as_of, lambda at: client.changes(at, at)):
+            with pytest.raises(NoHistory, match="--keep-history"):
+                ask(datetime(2026, 1, 5, tzinfo=UTC))
+
+    def test_a_service_without_snapshots_is_not_asked_for_devices_one_by_one(self, client_over, device_id):
+        body = {"object": "error", "code": 404, "type": "not_found", "message": "no such path"}
+        client = client_over(lambda _, __: httpx.Response(404, json=body))
+        with pytest.raises(NoHistory, match="of a version without a history"):
+            client.as_of(datetime(2026, 1, 5, tzinfo=UTC))
+
+    def test_a_service_that_takes_it_for_a_filter_is_of_an_earlier_version(self, client_over, device_id):
+        fields = [{"name": "as_of", "message": "unknown filter"}]
+        body = {"object": "error", "code": 400, "type": "validation_error", "message": "as_of: unknown filter"}
+        client = client_over(lambda _, __: httpx.Response(400, json=body | {"fields": fields}))
+        with pytest.raises(NoHistory, match="of a version without a history"):
+            client.as_of(datetime(2026, 1, 5, tzinfo=UTC))

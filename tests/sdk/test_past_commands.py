@@ -1,0 +1,163 @@
+"""mirror history and mirror as-of, of a real server. Source: wire.md 10."""
+
+import csv
+import io
+import json
+import threading
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+from click.testing import CliRunner
+from werkzeug.serving import make_server
+
+from mirror_sdk.cli import main
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86400.0
+
+
+@pytest.fixture
+def run(mirror, monkeypatch):
+    """Runs the command against the server, on a port."""
+    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    yield lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+    server.shutdown()
+    thread.join(60)
+    server.server_close()
+
+
+@pytest.fixture
+def times(bench, plain):
+    """When the temperature of a device was 21.5, 22.5 and 23.5, an hour apart; a write ended at the last one."""
+    device_id = bench.add_device("a", RESOURCES, endpoint_type="Light")
+    plain.subscribe(device_id, TEMPERATURE)
+    found = [bench.get_clock()]
+    for value in (22.5, 23.5):
+        found.append(bench.advance(3600))
+        bench.set_value(device_id, TEMPERATURE, value)
+    plain.write_value(device_id, LIGHT, True)
+    return found
+
+
+def rows(told):
+    assert told.exit_code == 0, told.output
+    return json.loads(told.stdout)
+
+
+def test_it_shows_what_happened_to_a_device(run, times):
+    shown = run("history", "a")
+    assert shown.exit_code == 0
+    assert "23.5" in shown.stdout
+    assert "registration" in shown.stdout
+    told = rows(run("history", "a", TEMPERATURE, "--json"))
+    assert [(row["what"], row["value"]) for row in told] == [
+        ("registration", None),
+        ("reported", 21.5),
+        ("reported", 22.5),
+        ("reported", 23.5),
+    ]
+    (write,) = [row for row in rows(run("history", "a", "/3311/*", "--json")) if row["path"] == LIGHT]
+    assert (write["what"], write["value"], write["origin"], write["status"]) == ("desired", True, "write", "success")
+
+
+def test_a_program_gets_it_as_csv(run, times):
+    told = list(csv.DictReader(io.StringIO(run("history", "a", "/3303/*", "--csv").stdout)))
+    assert [row["value"] for row in told] == ["", "21.5", "22.5", "23.5"]
+    assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
+
+
+def test_a_stretch_is_told_by_instants_or_from_now(run, times):
+    begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
+    values = {
+        ("--begin", begin): [22.5, 23.5],
+        ("--begin", begin, "--end", end): [22.5],
+        ("--since", "90m"): [22.5, 23.5],
+        ("--since", "0.5h"): [23.5],
+        ("--since", "1s"): [23.5],
+        ("--begin", begin, "--limit", "1"): [22.5],
+    }
+    for words, expected in values.items():
+        assert [row["value"] for row in rows(run("history", "a", TEMPERATURE, "--json", *words))] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a", "--begin", "2026-01-05T08:00"], "has no time zone"),
+        (["a", "--begin", "yesterday"], "is no time"),
+        (["a", "--since", "2 weeks"], "is no span of time"),
+        (["a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "give one of them"),
+        (["a", "/3*/0"], "at the end"),
+        ([], "Missing argument 'DEVICE'"),
+    ],
+)
+def test_wrong_usage_is_told(run, words, told):
+    found = run("history", *words)
+    assert found.exit_code == 2
+    assert told in found.stderr
+
+
+def test_what_is_refused_is_told_in_a_line(run, times):
+    early = run("history", "a", "--begin", "2020-01-01T00:00Z")
+    assert (early.exit_code, len(early.stderr.splitlines())) == (1, 1)
+    assert "the history begins at" in early.stderr
+    unknown = run("history", "nobody")
+    assert unknown.exit_code == 1
+    assert "nobody" in unknown.stderr
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_fleet_as_of_an_instant_is_written_into_a_file(run, times, tmp_path, ending):
+    file = tmp_path / f"then.{ending}"
+    told = run("as-of", f"{times[1]:%Y-%m-%dT%H:%M:%S}Z", file, "--path", "/3303/*")
+    assert told.exit_code == 0, told.output
+    assert f"into {file}" in told.stderr
+    read = pd.read_parquet if ending == "parquet" else pd.read_csv
+    assert read(file)["reported_num"].dropna().tolist() == [22.5]
+
+
+def test_the_fleet_as_of_an_instant_is_selected_as_a_snapshot_is(run, times, tmp_path):
+    at = f"{times[2] + timedelta(0):%Y-%m-%dT%H:%M:%S}Z"
+    told = run("as-of", at, tmp_path / "then.parquet", "--type", "Fan")
+    assert told.exit_code == 0, told.output
+    assert "wrote 0 rows of 0 devices" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["2026-01-05T08:00", "then.csv"], "has no time zone"),
+        (["2026-01-05T08:00Z", "then.xlsx"], "ends neither in .parquet nor in .csv"),
+    ],
+)
+def test_wrong_usage_of_as_of_is_told(run, words, told):
+    found = run("as-of", *words)
+    assert found.exit_code == 2
+    assert told in found.stderr
+
+
+def test_an_instant_before_the_history_is_told(run, times, tmp_path):
+    found = run("as-of", "2020-01-01T00:00Z", tmp_path / "then.csv")
+    assert found.exit_code == 1
+    assert "the history begins at" in found.stderr
+    assert not (tmp_path / "then.csv").exists()
+
+
+class TestWithoutHistory:
+    @pytest.fixture
+    def kept_seconds(self):
+        return None
+
+    def test_it_is_told_how_to_have_one(self, run, device_id, tmp_path):
+        for words in (["history", "sensor-1"], ["as-of", "2026-01-05T08:00Z", tmp_path / "then.csv"]):
+            found = run(*words)
+            assert found.exit_code == 1
+            assert "--keep-history" in found.stderr

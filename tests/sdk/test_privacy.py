@@ -1,0 +1,335 @@
+"""Pseudonyms: what is personal in any table is replaced, the same by the same, and nothing of it is left."""
+
+import pickle
+import re
+from io import BytesIO
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames import from_arrow, history_frame, mirror, read_parquet
+from mirror_sdk.frames.columns import build
+from mirror_sdk.object_table import Personal
+from mirror_sdk.object_table import table as object_table
+from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
+from mirror_sdk.privacy.pseudonyms import Pseudonyms
+from mirror_sdk.tables.columns import basis_of_table
+from mirror_sdk.tables.state import STATE_RAW_SCHEMA
+
+KEY = "a key that nobody guesses, of November"
+ANNA, BERT = "Annas-Kitchen", "Bert Ünal's phone"
+SERIAL, ADDRESS, CELL, LATITUDE, WRITTEN = "/3/0/2", "/4/0/4", "/4/0/8", "/6/0/0", "/3303/0/5750"
+TEMPERATURE, UNIT, FIRMWARE, LEVEL, UNKNOWN = "/3303/0/5700", "/3303/0/5701", "/3/0/3", "/3311/0/5851", "/9999/0/1"
+RESOURCES = {
+    SERIAL: "SN-4711-0815",
+    ADDRESS: "192.168.178.44",
+    CELL: "26201337",
+    LATITUDE: "52.5162746",
+    WRITTEN: "Ritas bedroom",
+    TEMPERATURE: "21.5",
+    UNIT: "Cel",
+    FIRMWARE: f"1.2 for {ANNA}",
+    UNKNOWN: "something unheard of",
+}
+SECRETS = [ANNA, BERT, "mirror.localhost", *(RESOURCES[path] for path in (SERIAL, ADDRESS, CELL, LATITUDE, WRITTEN))]
+SECRETS += ["4711", "192.168", "26201337", "unheard", "Ritas-request"]
+
+
+@pytest.fixture
+def homes(client, bench):
+    """The devices of two people, with all kinds of values, a write that waits, and events."""
+    ids = []
+    for name in (ANNA, BERT):
+        resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
+        resources.append({"path": LEVEL, "value": "40", "writable": True, "observable": True})
+        ids.append(bench.add_device(name, resources, endpoint_type="Home"))
+    client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
+    client.write_value(ids[0], LEVEL, 41)
+    client.read_value(ids[0], LEVEL)
+    assert len(list(client.events(after=0, timeout=10, limit=20))) == 20
+    return ids
+
+
+@pytest.fixture
+def tables(client, bench, homes, tmp_path):
+    """Tables of every kind, by name."""
+    with client.record(tmp_path / "run.parquet") as recorder:
+        begin = bench.get_clock()
+        bench.advance(60)
+        bench.set_value(homes[0], SERIAL, "SN-4711-9999")
+    now = bench.get_clock()
+    state, events = client.snapshot(raw=True), client.events_frame(after=0, timeout=0, raw=True)
+    plan = client.plan([(homes[0], LEVEL, 50), ("Rita-nobody", LEVEL, 1)])
+    write = client.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
+    write.result()
+    rooms = pd.DataFrame({"endpoint_name": [ANNA, BERT], "floor": [1, 2], "note": [f"see {BERT}", "none"]})
+    return {
+        "state": state,
+        "wide": state.mirror.wide(),
+        "wide by label": state.mirror.wide(columns="label"),
+        "drift": state.mirror.drift(unconfirmed=True),
+        "stale": state.mirror.stale("1s", by="device", now=now, devices=client.list_devices()),
+        "directory": client.list_devices().to_frame(),
+        "events": events,
+        "wide events": events.mirror.wide(),
+        "history": history_frame(events, raw=True),
+        "requests": client.requests_frame([write]),
+        "plan": plan.frame,
+        "as of": recorder.recording.as_of(now),
+        "changes": recorder.recording.changes(begin, now),
+        "joined": state.mirror.join(rooms, on="endpoint_name"),
+        "by name": state.set_index("endpoint_name"),
+        "by device and path": state.set_index(["device_id", "path"]),
+        "one row": state[state["path"] == TEMPERATURE].iloc[1:2],
+    }
+
+
+def everything_of(table):
+    """What may come of a table when it is handed on, without compression."""
+    if isinstance(table, pd.DataFrame):
+        flat = table if table.columns.nlevels == 1 else table.set_axis(map(str, table.columns), axis=1)
+        file = BytesIO()
+        flat.to_parquet(file, compression=None)
+        return [pickle.dumps(table), file.getvalue(), repr(table.attrs).encode(), table.to_csv().encode()]
+    if isinstance(table, pl.DataFrame):
+        file, ipc = BytesIO(), BytesIO()
+        table.write_parquet(file, compression="uncompressed")
+        table.write_ipc(ipc)
+        return [pickle.dumps(table), file.getvalue(), ipc.getvalue(), str(table.rows()).encode()]
+    file, ipc = pa.BufferOutputStream(), pa.BufferOutputStream()
+    pq.write_table(table, file, compression="none")
+    with pa.ipc.new_stream(ipc, table.schema) as stream:
+        stream.write_table(table)
+    return [pickle.dumps(table), file.getvalue().to_pybytes(), ipc.getvalue().to_pybytes(), str(table).encode()]
+
+
+def found_in(table, ids):
+    wholes = everything_of(table)
+    return {secret for secret in [*SECRETS, *ids] for whole in wholes if secret.encode() in whole}
+
+
+def test_nothing_of_it_is_left_in_any_table(tables, homes):
+    for name, table in tables.items():
+        if name not in {"drift", "requests"}:
+            assert found_in(table, homes), name
+        # A wide table has no names of devices to be looked for.
+        shared = table.mirror.pseudonymise(KEY, also=[ANNA] if "wide" in name else [])
+        assert found_in(shared, homes) == set(), name
+        assert (shared.shape, list(shared.index.names)) == (table.shape, list(table.index.names)), name
+
+
+@pytest.mark.parametrize("form", ["arrow", "polars"])
+def test_nothing_of_it_is_left_in_any_form(client, homes, form):
+    for table in (client.snapshot(raw=True, as_=form), client.events_frame(after=0, timeout=0, raw=True, as_=form)):
+        assert found_in(table, homes)
+        shared = pseudonymise(table, KEY)
+        assert found_in(shared, homes) == set()
+        assert shared.schema == table.schema if form == "arrow" else shared.columns == table.columns
+        # What is cut away is still behind what is left of it.
+        for begin in range(0, 10, 3):
+            assert found_in(pseudonymise(table.slice(begin, 1), KEY, also=[ANNA]), homes) == set()
+
+
+def test_all_forms_have_the_same_pseudonyms(client, homes):
+    for ask in (client.snapshot, client.state_frame):
+        expected = mirror(ask(raw=True)).pseudonymise(KEY)
+        table = pseudonymise(ask(raw=True, as_="arrow"), KEY)
+        pd.testing.assert_frame_equal(from_arrow(table), expected)
+        assert basis_of_table(table) == expected.attrs["mirror"]
+        assert pseudonymise(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
+
+
+def test_it_can_be_computed_with_as_before(tables, homes):
+    state, drift, events = (tables[name] for name in ("state", "drift", "events"))
+    shared = {name: tables[name].mirror.pseudonymise(KEY) for name in ("state", "drift", "events", "joined")}
+    names = dict(zip(state["device_id"], shared["state"]["device_id"], strict=True))
+    assert len(set(names.values())) == 2
+    assert [names[one] for one in drift["device_id"]] == shared["drift"]["device_id"].tolist()
+    assert shared["state"].mirror.drift(unconfirmed=True)["path"].tolist() == drift["path"].tolist()
+    told = [names.get(one) for one in events["device_id"].dropna()]
+    assert told == shared["events"]["device_id"].dropna().tolist()
+    assert shared["joined"]["floor"].tolist() == tables["joined"]["floor"].tolist()
+    assert shared["state"].mirror.wide().index.tolist() == list(names.values())
+    for name in ("path", "label", "unit", "reported_at", "value_kind", "desired_status", "subscribed"):
+        pd.testing.assert_series_equal(shared["state"][name], state[name])
+    assert (
+        shared["state"]
+        .dtypes.drop(["device_id", "endpoint_name"])
+        .equals(state.dtypes.drop(["device_id", "endpoint_name"]))
+    )
+
+
+def values(frame, path, column="reported_text"):
+    return frame.loc[frame["path"] == path, column].tolist()
+
+
+def test_each_resource_is_treated_as_the_list_says(tables):
+    state = tables["state"].mirror.pseudonymise(KEY)
+    assert re.fullmatch(r"serial-[0-9a-z]{12}", values(state, SERIAL)[1])
+    assert len(set(values(state, ADDRESS))) == 1  # both have the same
+    assert values(state, LATITUDE, "reported_num") == [52.5, 52.5]
+    assert values(state, LATITUDE, "reported_raw") == [b"52.5", b"52.5"]
+    (cell, _) = values(state, CELL, "reported_num")
+    assert cell == int(cell) != 26201337
+    assert values(state, TEMPERATURE, "reported_num") == [21.5, 21.5]
+    assert values(state, UNIT) == ["Cel", "Cel"]
+    assert all(text.startswith("text-") for text in values(state, FIRMWARE))
+    assert all(text.startswith("value-") for text in values(state, UNKNOWN))
+    assert values(state, SERIAL, "reported_raw") == [text.encode() for text in values(state, SERIAL)]
+
+
+def test_the_report_counts_what_was_replaced(tables):
+    report = tables["state"].mirror.pseudonymise(KEY).attrs["mirror"]["pseudonymised"]
+    told = {(line["column"], line["resource"]): (line["how"], line["cells"]) for line in report}
+    assert told["device_id", None] == ("identifier", len(tables["state"]))
+    assert told["reported_text", "/3/*/2"] == told["reported_raw", "/3/*/2"] == ("identifier", 2)
+    assert told["reported_num", "/6/*/0"] == ("place", 2)
+    assert told["reported_text", "/9999/*/1"] == ("undeclared", 2)
+    assert told["reported_text", None] == ("within", 1)
+    assert ("reported_num", "/9999/*/1") not in told
+
+
+def test_the_report_is_in_the_files_too(tables, tmp_path):
+    shared = tables["state"].mirror.pseudonymise(KEY)
+    shared.to_parquet(tmp_path / "state.parquet")
+    assert read_parquet(tmp_path / "state.parquet").attrs == shared.attrs
+    table = read_parquet(tmp_path / "state.parquet", as_="arrow")
+    assert basis_of_table(table)["pseudonymised"] == shared.attrs["mirror"]["pseudonymised"]
+
+
+def test_another_key_has_other_pseudonyms(tables):
+    state = tables["state"]
+    one, same, other = (state.mirror.pseudonymise(key) for key in (KEY, KEY.encode(), KEY + "!"))
+    assert one["device_id"].tolist() == same["device_id"].tolist()
+    assert not set(one["device_id"]) & set(other["device_id"])
+    assert one.attrs["mirror"]["server"] != other.attrs["mirror"]["server"]
+
+
+def test_an_id_that_is_a_name_has_another_pseudonym():
+    about = {"device_id": ["twin"], "endpoint_name": ["twin"], "path": [SERIAL], "reported_text": ["twin"]}
+    columns = {name: about.get(name, [None]) for name in STATE_RAW_SCHEMA.names}
+    row = mirror(build(columns, STATE_RAW_SCHEMA)).pseudonymise(KEY).iloc[0]
+    told = [row[name].partition("-")[2] for name in about if name != "path"]
+    assert len(set(told)) == 3
+
+
+@given(st.text(), st.text())
+def test_different_texts_have_different_pseudonyms(one, other):
+    pseudonyms = Pseudonyms(KEY)
+    texts = {pseudonyms.text("device", "device", text) for text in {one, other}}
+    assert len(texts) == len({one, other})
+    assert all(re.fullmatch(r"device-[0-9a-z]{12}", text) for text in texts)
+
+
+@pytest.mark.parametrize("key", ["short", b"fifteen bytes..", "", 12345678901234567890, None])
+def test_a_key_that_is_none_is_refused_and_not_shown(tables, key):
+    with pytest.raises(ValueRefused, match="the key") as refused:
+        tables["state"].mirror.pseudonymise(key)
+    assert not key or str(key) not in str(refused.value)
+
+
+def test_the_key_is_nowhere(tables):
+    assert KEY not in repr(Pseudonyms(KEY))
+    with pytest.raises(TypeError, match="written down"):
+        pickle.dumps(Pseudonyms(KEY))
+    assert not any(KEY.encode() in whole for whole in everything_of(tables["state"].mirror.pseudonymise(KEY)))
+
+
+def test_a_second_time_is_refused(client, tables):
+    with pytest.raises(ValueRefused, match="pseudonyms already"):
+        tables["state"].mirror.pseudonymise(KEY).mirror.pseudonymise(KEY)
+    table = pseudonymise(client.snapshot(as_="arrow"), KEY)
+    with pytest.raises(ValueRefused, match="pseudonyms already"):
+        pseudonymise(table, KEY)
+
+
+def test_it_cannot_be_refreshed(client, homes):
+    with pytest.raises(ValueRefused, match="does not say what it shows"):
+        client.refresh(client.snapshot().mirror.pseudonymise(KEY))
+
+
+def test_what_was_given_stays_as_it_is(client, homes):
+    frame, table = client.snapshot(raw=True), client.snapshot(raw=True, as_="arrow")
+    before, about = frame.copy(deep=True), dict(frame.attrs["mirror"])
+    mirror(frame).pseudonymise(KEY)
+    rows = table.to_pylist()
+    pseudonymise(table, KEY)
+    pd.testing.assert_frame_equal(frame, before)
+    assert (frame.attrs["mirror"], table.to_pylist()) == (about, rows)
+
+
+def test_values_without_their_paths_are_refused(tables):
+    with pytest.raises(ValueRefused, match="lacks the column path"):
+        tables["state"].drop(columns="path").mirror.pseudonymise(KEY)
+    with pytest.raises(TypeError, match="a list is no table"):
+        pseudonymise([], KEY)
+
+
+def test_empty_tables_stay_empty(client):
+    for form in ("pandas", "arrow", "polars"):
+        for table in (client.snapshot(raw=True, as_=form), client.events_frame(after=0, timeout=0, as_=form)):
+            assert len(pseudonymise(table, KEY)) == 0
+    frame = client.snapshot()
+    assert mirror(frame).pseudonymise(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
+
+
+def test_rows_with_one_label_stay_apart(tables):
+    state = tables["state"]
+    twice = pd.concat([state, state])
+    shared = twice.mirror.pseudonymise(KEY)
+    assert shared["device_id"].tolist() == state.mirror.pseudonymise(KEY)["device_id"].tolist() * 2
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """An object that says itself what is personal; it goes again."""
+    monkeypatch.setattr(object_table, "_table", object_table._table)
+    text, number = ResourceType.STRING, ResourceType.FLOAT
+    declared = {
+        1: ResourceDeclaration("Owner", text, "R", personal=Personal.IDENTIFIER),
+        2: ResourceDeclaration("Latitude", number, "R", personal=Personal.PLACE),
+        3: ResourceDeclaration("Diary", text, "R", personal="hidden"),
+        4: ResourceDeclaration("Colour", text, "R"),
+    }
+    register_object(30001, "Home", declared)
+
+
+def test_an_object_that_was_registered_says_what_is_personal(client, bench, registered):
+    given = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}
+    device = bench.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
+    for one in given:
+        client.read_value(device, f"/30001/0/{one}")
+    for table in (client.snapshot(), from_arrow(client.snapshot(as_="arrow"))):
+        state = mirror(table).pseudonymise(KEY)
+        texts = dict(zip(state["path"], state["reported_text"], strict=True))
+        assert texts["/30001/0/1"].startswith("value-")
+        assert values(state, "/30001/0/2", "reported_num") == [48.1]
+        assert pd.isna(texts["/30001/0/3"])
+        assert texts["/30001/0/4"] == "green"
+
+
+def test_it_cannot_say_anything_else():
+    odd = {1: ResourceDeclaration("Owner", ResourceType.STRING, "R", personal="secret")}
+    with pytest.raises(ValueError, match="personal='secret' is none of identifier, place, hidden"):
+        register_object(30002, "Home", odd)
+
+
+def test_the_manual_lists_what_the_code_does():
+    text = privacy.__doc__
+    (_, columns, _, resources) = re.split(r"^=[= ]+=$\n(?=column|becomes)|^=[= ]+=$\n\n", text, flags=re.MULTILINE)[:4]
+    for column in PERSONAL_COLUMNS:
+        assert re.search(rf"^{column.column} +{column.word}-… +{re.escape(column.why)}$", columns, re.MULTILINE)
+    told = re.findall(r"\b(any|\d+)/(\d+)\b", resources)
+    pairs = [pair for group in PERSONAL_RESOURCES for pair in group.where]
+    declared = [("any" if object_id is None else str(object_id), str(resource_id)) for object_id, resource_id in pairs]
+    assert told == declared
+    becomes = re.findall(r"^(\S+-…|tenths of a degree|nothing)  ", resources, re.MULTILINE)
+    shown = {Personal.IDENTIFIER: "{}-…", Personal.PLACE: "tenths of a degree", Personal.HIDDEN: "nothing"}
+    assert becomes == [shown[group.how].format(group.word) for group in PERSONAL_RESOURCES]

@@ -1,0 +1,499 @@
+"""The questions about time: compared with a plain re-computation, and at the borders."""
+
+import inspect
+import math
+import re
+from itertools import groupby
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, UP, Naive, Row, at, frame_of, histories, readable
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
+from mirror_sdk.frames.columns import build
+
+TEMPERATURE = "/3303/0/5700"
+LIMITS = st.one_of(st.none(), st.integers(1, 12))
+
+
+def told(*values, device="d1", path=TEMPERATURE):
+    """Values at seconds."""
+    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
+
+
+def seconds(spans):
+    return (spans / pd.Timedelta("1s")).tolist()
+
+
+def instants(times):
+    """Seconds behind the beginning; ``None`` for none."""
+    return [None if pd.isna(one) else (one - BEGIN).total_seconds() for one in times]
+
+
+def limited(limit):
+    return None if limit is None else f"{limit}s"
+
+
+def runs(found):
+    """Stretches of seconds with one answer that is not ``None``: begin, end and the answer."""
+    for answer, some in groupby(found, key=lambda one: one[1]):
+        listed = [second for second, _ in some]
+        if answer is not None:
+            yield listed[0], listed[-1] + 1, answer
+
+
+@st.composite
+def asked(draw, values=None):
+    """A history, from when to when it is asked, as it is asked, and the same in plain Python."""
+    rows = draw(histories(values))
+    begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(LIMITS)
+    end = draw(st.one_of(st.just(SECONDS + 5), st.integers(begin, SECONDS + 10)))
+    naive = Naive(rows, limit, max([end, *(row.at for row in rows)]))
+    options = {"begin": at(begin), "end": at(end), "silence_limit": limited(limit)}
+    return frame_of(rows), begin, end, options, naive
+
+
+def by_resource(naive, begin, end, answer):
+    """What each second of each resource is, by resource."""
+    for device, path in naive.resources:
+        yield device, path, [(second, answer(naive.known(device, path, second))) for second in range(begin, end)]
+
+
+# How long
+
+
+CONDITIONS = [
+    ({"above": 0.5}, lambda value: value > 0.5),
+    ({"below": 0.1}, lambda value: value < 0.1),
+    ({"above": -3, "below": 1.0}, lambda value: -3 < value < 1.0),
+    ({"equals": 1.5}, lambda value: value == 1.5),
+]
+
+
+@settings(max_examples=60)
+@given(asked(), st.sampled_from(CONDITIONS))
+def test_durations_are_those_of_a_plain_computation(question, condition):
+    frame, begin, end, options, naive = question
+    arguments, holds = condition
+    expected, stretches = [], []
+    for device, path, each in by_resource(naive, begin, end, lambda value: None if value is None else holds(value)):
+        held = [(first, last) for first, last, is_so in runs(each) if is_so]
+        known = dict(each)
+        lengths = [last - first for first, last in held]
+        total, count = sum(lengths), sum(value is not None for value in known.values())
+        expected.append((device, path, total, len(held), max(lengths, default=0), count))
+        for first, last in held:
+            sight = known.get(first - 1) is not None, known.get(last) is not None
+            stretches.append((device, path, first, last, last - first, *sight))
+    found = frame.mirror.durations("/3303/*", **arguments, **options)
+    spans = [seconds(found[name]) for name in ("duration", "longest", "known")]
+    columns = [found["device_id"], found["path"], spans[0], found["stretches"], spans[1], spans[2]]
+    assert list(zip(*columns, strict=True)) == expected
+    shares = [None if row[5] == 0 else row[2] / row[5] for row in expected]
+    assert [None if pd.isna(one) else one for one in found["share"]] == pytest.approx(shares)
+    rows = frame.mirror.durations("/3303/*", **arguments, **options, each=True)
+    times = [instants(rows[name]) for name in ("begin", "end")]
+    seen = [rows["begin_seen"], rows["end_seen"]]
+    columns = [rows["device_id"], rows["path"], *times, seconds(rows["duration"]), *seen]
+    assert list(zip(*columns, strict=True)) == stretches
+
+
+@settings(max_examples=60)
+@given(asked(st.sampled_from([True, False, None])), st.sampled_from([None, True, False]))
+def test_without_a_condition_it_is_how_long_it_was_true(question, wanted):
+    frame, begin, end, options, naive = question
+    is_meant = lambda value: None if value is None else value is (wanted is not False)  # noqa: E731
+    expected = [sum(bool(one) for _, one in each) for *_, each in by_resource(naive, begin, end, is_meant)]
+    assert seconds(frame.mirror.durations("*", equals=wanted, **options)["duration"]) == expected
+
+
+def test_a_text_may_be_the_condition_also_one_that_nobody_told():
+    frame = frame_of(told((0, "on"), (10, "off"), (30, "on")))
+    assert seconds(frame.mirror.durations(TEMPERATURE, equals="on", end=at(35))["duration"]) == [15]
+    assert seconds(frame.mirror.durations(TEMPERATURE, equals="away", end=at(35))["duration"]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "message"),
+    [
+        (1.0, {}, r"has numbers: without a condition it is how long it was true; give above=, below= or equals="),
+        (1.0, {"equals": True}, r"has numbers: equals=True is no value of them"),
+        (1.0, {"equals": "on"}, r"has numbers: equals='on' is a text"),
+        (True, {"above": 1}, r"has booleans: above= and below= are of numbers; leave the condition out"),
+        ("on", {}, r'has texts: .*; give equals=, such as equals="on"'),
+        (1.0, {"above": "warm"}, r"above='warm' is no number; give one like above=24.0"),
+        (1.0, {"below": math.nan}, r"below=nan is no number"),
+        (1.0, {"equals": None, "above": True}, r"above=True is no number"),
+        (1.0, {"equals": 1, "above": 1}, r"equals=1 beside above= or below= says two things"),
+        (1.0, {"equals": [1]}, r"equals=\[1\] is no value; give a number, a boolean or a text"),
+    ],
+)
+def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, message):
+    with pytest.raises(ValueRefused, match=message):
+        frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
+
+
+@settings(max_examples=60)
+@given(asked(), st.integers(1, 8))
+def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_than):
+    frame, begin, end, options, naive = question
+    expected = [
+        (device, path, value, first, last, last == end)
+        for device, path, each in by_resource(naive, begin, end, lambda value: value)
+        for first, last, value in runs(each)
+        if last - first > longer_than
+    ]
+    found = frame.mirror.unchanged(f"{longer_than}s", **options)
+    columns = [found["device_id"], found["path"], found["value_num"], instants(found["begin"]), instants(found["end"])]
+    assert list(zip(*columns, found["lasting"], strict=True)) == expected
+    assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
+
+
+def test_what_stays_is_told_how_often_and_whether_it_lasts():
+    rows = [
+        *told((0, 1.0), (10, 1.0), (20, 2.0), (30, 2.0), (30, 2.0)),
+        *told((0, True), (5, True), path="/3311/0/5850"),
+        *told((0, "a"), path="/3/0/0"),
+    ]
+    found = frame_of(rows).mirror.unchanged("15s", end=at(40))
+    assert found["path"].tolist() == ["/3/0/0", TEMPERATURE, TEMPERATURE, "/3311/0/5850"]
+    assert found["told"].tolist() == [1, 2, 2, 2]
+    assert found["lasting"].tolist() == [True, False, True, True]
+    assert found.mirror.value.tolist() == ["a", 1.0, 2.0, True]
+
+
+def test_the_silent_are_not_the_unchanged():
+    rows = [*told((0, 1.0)), *told((0, 1.0), device="d2")]
+    rows += [Row("reg_update", "d2", None, second, order=9) for second in range(10, 100, 10)]
+    found = frame_of(rows).mirror.unchanged("1min", end=at(100), silence_limit="15s")
+    assert found["device_id"].tolist() == ["d2"]
+
+
+# Who was there
+
+
+@settings(max_examples=60)
+@given(asked())
+def test_availability_is_that_of_a_plain_computation(question):
+    frame, begin, end, options, naive = question
+    expected, stretches = [], []
+    for device in [one for one in DEVICES if any(row.device == one for row in naive.rows)]:
+        first = min(row.at for row in naive.rows if row.device == device)
+
+        def presence(second, device=device, first=first):
+            if second < first or naive.is_absent(device, second, "gap"):
+                return "unknown"
+            reasons = ("deregistration", "expired", "silent")
+            own = [one for one in naive.stretches if one[0] == device]
+            return "absent" if any(b <= second < e and why in reasons for _, b, e, why in own) else "available"
+
+        each = list(runs([(second, presence(second)) for second in range(begin, end)]))
+        stretches += [(device, word, first, last) for first, last, word in each]
+        lengths = {word: [e - b for b, e, one in each if one == word] for word in ("available", "absent", "unknown")}
+        heard = [
+            row.at for row in naive.rows if row.device == device and row.at < end and row.what in ("reported", *UP)
+        ]
+        sums = [sum(lengths[word]) for word in lengths]
+        absences = lengths["absent"]
+        expected.append((device, *sums, len(absences), max(absences, default=0), max(heard, default=None)))
+    found = frame.mirror.availability(**options)
+    spans = [seconds(found[name]) for name in ("available", "absent", "unknown")]
+    columns = [found["device_id"], *spans, found["absences"], seconds(found["longest_absence"])]
+    assert list(zip(*columns, instants(found["last_heard_at"]), strict=True)) == expected
+    for row, share in zip(expected, found["availability"], strict=True):
+        assert pd.isna(share) if row[1] + row[2] == 0 else share == pytest.approx(row[1] / (row[1] + row[2]))
+    rows = frame.mirror.availability(**options, each=True)
+    columns = [rows["device_id"], rows["presence"], instants(rows["begin"]), instants(rows["end"])]
+    assert list(zip(*columns, strict=True)) == stretches
+
+
+def test_nothing_is_said_of_the_time_behind_what_is_known():
+    about = {"taken_at": at(60).isoformat(), "end": at(60).isoformat(), "oldest_at": at(0).isoformat()}
+    frame = frame_of([Row("registration", "d1", None, 10)], **about)
+    (row,) = frame.mirror.availability(begin=at(0), end=at(100)).to_dict("records")
+    assert (row["available"], row["unknown"]) == (pd.Timedelta("50s"), pd.Timedelta("50s"))
+
+
+@settings(max_examples=60)
+@given(asked())
+def test_gaps_are_those_of_a_plain_computation(question):
+    frame, begin, end, options, naive = question
+    within = [one for one in naive.stretches if one[1] < end and one[2] > begin]
+    expected = sorted([(device or "", *stretch) for device, *stretch in within], key=str)
+    found = frame.mirror.gaps(**options)
+    ends = [math.inf if one is None else one for one in instants(found["end"])]
+    devices = [("" if pd.isna(one) else one) for one in found["device_id"]]
+    rows = list(zip(devices, instants(found["begin"]), ends, found["reason"], strict=True))
+    assert sorted([(d, int(b), e if e == math.inf else int(e), r) for d, b, e, r in rows], key=str) == expected
+    assert rows == sorted(rows, key=lambda row: row[:2])
+    seen = [min(last, naive.known_until) - first for _, first, last, _ in rows if last == math.inf]
+    assert seconds(found["duration"][found["end"].isna()]) == seen
+
+
+# What came late
+
+
+@settings(max_examples=60)
+@given(histories(), st.one_of(st.none(), st.integers(1, 10)), st.data())
+def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
+    delays = [data.draw(st.integers(-5, 15)) for _ in rows]
+    frame = frame_of(rows)
+    received = [at(row.at + delay) for row, delay in zip(rows, delays, strict=True)]
+    frame["received_at"] = pd.Series(pd.to_datetime(pd.Series(received, dtype=object), utc=True)).dt.as_unit("ms")
+    expected = []
+    for place, row in enumerate(rows):
+        if row.what != "reported":
+            continue
+        before = [
+            one.at
+            for one in rows
+            if one.what == "reported" and one.order < row.order and (one.device, one.path) == (row.device, row.path)
+        ]
+        behind = max([one - row.at for one in before] + [0])
+        if behind or (longer_than is not None and delays[place] > longer_than):
+            expected.append((row.device, row.path, row.order, row.at, row.at + delays[place], delays[place], behind))
+    expected = [(*one[:2], *one[3:]) for one in sorted(expected)]
+    # The order of the rows is none that counts: the table numbers them.
+    found = frame.sample(frac=1, random_state=1).mirror.late(limited(longer_than))
+    times = [instants(found[name]) for name in ("changed_at", "received_at")]
+    spans = [seconds(found[name]) for name in ("delay", "behind")]
+    assert list(zip(found["device_id"], found["path"], *times, *spans, strict=True)) == expected
+
+
+def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
+    frame = frame_of(told((0, 1.0), (5, 2.0), (9, 3.0))).drop(columns="revision")
+    times = [at(20), at(10), at(30)]
+    frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
+    found = frame.mirror.late()
+    assert seconds(found["behind"]) == [5]
+    assert seconds(found["delay"]) == [20]
+    assert found.drop(columns="delay").equals(frame.iloc[::-1].mirror.late().drop(columns="delay"))
+
+
+# Counters
+
+
+@settings(max_examples=60)
+@given(asked(), st.sampled_from(LENGTHS))
+def test_rates_are_those_of_a_plain_computation(question, length):
+    frame, begin, end, options, naive = question
+    pairs = []
+    for device, path in naive.resources:
+        last = {row.at: readable(row.value) for row in naive.values(device, path)}
+        for (first, before), (second, behind) in zip(list(last.items())[:-1], list(last.items())[1:], strict=True):
+            is_held = all(naive.known(device, path, one) is not None for one in range(first, second))
+            if is_held and before is not None and behind is not None and second > begin and first < end:
+                rise = behind - before if behind >= before else behind
+                pairs.append((device, path, first, second, rise, behind < before))
+    found = frame.mirror.rates("*", per="1min", **options)
+    columns = [found["device_id"], found["path"], instants(found["begin"]), instants(found["end"])]
+    assert list(zip(*columns, found["reset"], strict=True)) == [(*one[:4], one[5]) for one in pairs]
+    assert found["increase"].tolist() == pytest.approx([one[4] for one in pairs])
+    assert found["rate"].tolist() == pytest.approx([60 * one[4] / (one[3] - one[2]) for one in pairs])
+    binned = frame.mirror.rates("*", bin=f"{length}s", **options)
+    window = set(range(begin, end))
+    for row in binned.to_dict("records"):
+        (first,) = instants([row["bin"]])
+        parts = [
+            (
+                one,
+                len(set(range(one[2], one[3])) & set(range(int(first), int(first) + length)) & window),
+            )
+            for one in pairs
+            if one[:2] == (row["device_id"], row["path"])
+        ]
+        known = sum(part for _, part in parts)
+        assert row["covered"] == pytest.approx(known / length)
+        ends = [one for one, _ in parts if one[5] and first <= one[3] < first + length and begin <= one[3] < end]
+        assert row["resets"] == len(ends)
+        if known:
+            increase = sum(one[4] * (part / (one[3] - one[2])) for one, part in parts)
+            assert row["increase"] == pytest.approx(increase, rel=1e-6, abs=1e-9)
+            assert row["rate"] == pytest.approx(increase / known, rel=1e-6, abs=1e-9)
+        else:
+            assert pd.isna(row["increase"])
+            assert pd.isna(row["rate"])
+
+
+def test_a_counter_that_begins_anew_counts_from_nothing():
+    frame = frame_of(told((0, 10.0), (10, 14.0), (20, 3.0), (20, 4.0), (30, 4.0)))
+    found = frame.mirror.rates(TEMPERATURE)
+    assert found["increase"].tolist() == [4.0, 4.0, 0.0]
+    assert found["reset"].tolist() == [False, True, False]
+    huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
+    assert huge["increase"].tolist() == [math.inf]
+    with pytest.raises(ValueRefused, match="has values that are no numbers, so no counter; give the path of one"):
+        frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
+
+
+# Beside each other
+
+
+@settings(max_examples=60)
+@given(asked(), st.sampled_from(LENGTHS), st.sampled_from(["last", "time_weighted_mean", "count"]))
+def test_an_aligned_table_has_the_statistics_of_each_resource(question, length, how):
+    frame, *_, options, naive = question
+    side = frame.mirror.align(on=f"{length}s", how=how, **options)
+    long = frame.mirror.resample(f"{length}s", how, **options)
+    assert side.columns.tolist() == sorted({path for _, path in naive.resources})
+    assert side.index.names == ["device_id", "bin"]
+    cells = side.stack(future_stack=True).dropna()
+    told_cells = long.dropna(subset=how).set_index(["device_id", "bin", "path"])[how].sort_index()
+    assert cells.sort_index().tolist() == told_cells.tolist()
+    assert len(side) == long["bin"].nunique() * len({device for device, _ in naive.resources})
+
+
+def test_each_column_of_an_aligned_table_is_of_the_kind_of_its_values():
+    rows = [*told((0, 1.0), (60, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "a"), path="/3/0/0")]
+    rows += told((30, 5.0), device="d2")
+    frame = frame_of(rows, taken_at=at(90).isoformat(), server="http://a")
+    side = frame.mirror.align(["/3311/*", TEMPERATURE, "/3/0/0"], on="1min", end=at(90))
+    assert side.columns.tolist() == ["/3311/0/5850", TEMPERATURE, "/3/0/0"]
+    assert [str(dtype) for dtype in side.dtypes] == ["boolean", "Float64", "string"]
+    assert side.loc["d1"].values.tolist() == [[True, 1.0, "a"], [True, 2.0, "a"]]
+    assert side.loc["d2", TEMPERATURE].tolist() == [5.0, 5.0]
+    assert side.loc["d2"].isna().sum().tolist() == [2, 0, 2]
+    assert side.attrs["mirror"] == {"taken_at": at(90).isoformat(), "server": "http://a"}
+    berlin = frame.mirror.align(on="1min", end=at(90), tz="Europe/Berlin")
+    assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
+    assert frame_of([]).mirror.align().empty
+    for how in ("duration", ["last", "min"]):
+        with pytest.raises(ValueRefused, match="is no single column; give one of time_weighted_mean"):
+            frame.mirror.align(how=how)
+
+
+@settings(max_examples=60)
+@given(histories(), st.integers(0, SECONDS), st.integers(0, SECONDS), st.integers(1, 20), st.integers(1, 20))
+def test_two_times_are_compared_by_what_each_is(rows, first, second, length, span):
+    naive = Naive(rows)
+    found = frame_of(rows).mirror.compare(at(first), at(second), f"{length}s", bin=f"{span}s")
+    expected = []
+    for device, path in naive.resources:
+        for offset in range(0, length, span):
+            cell = [device, path, offset]
+            width = min(span, length - offset)
+            for begin in (first, second):
+                known = [naive.known(device, path, begin + offset + one) for one in range(width)]
+                known = [one for one in known if one is not None]
+                cell += [sum(one / len(known) for one in known) if known else None, len(known) / width]
+            expected.append(cell)
+    assert found["device_id"].tolist() == [cell[0] for cell in expected]
+    assert found["path"].tolist() == [cell[1] for cell in expected]
+    assert seconds(found["offset"]) == [cell[2] for cell in expected]
+    for row, cell in zip(found.to_dict("records"), expected, strict=True):
+        for name, value in (("a", cell[3]), ("b", cell[5])):
+            assert pd.isna(row[name]) if value is None else row[name] == pytest.approx(value)
+        assert (row["covered_a"], row["covered_b"]) == pytest.approx((cell[4], cell[6]))
+        both = [cell[3], cell[5]]
+        if None in both:
+            assert pd.isna(row["difference"])
+        else:
+            assert row["difference"] == row["b"] - row["a"]
+
+
+def test_texts_and_naive_times_are_not_compared():
+    frame = frame_of(told((0, "a"), (9, "b")))
+    with pytest.raises(ValueRefused, match=r"how='last': texts have no difference; give the paths of numbers"):
+        frame.mirror.compare(at(0), at(5), "5s", how="last")
+    with pytest.raises(ValueRefused, match=r"begin_b=.* has no time zone"):
+        frame.mirror.compare(at(0), at(5).replace(tzinfo=None), "5s", how="count")
+    assert frame.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
+
+
+# Their columns
+
+
+QUESTIONS = {
+    "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
+    "availability": lambda frame: frame.mirror.availability(),
+    "rates": lambda frame: frame.mirror.rates(TEMPERATURE),
+    "compare": lambda frame: frame.mirror.compare(at(0), at(5), "5s"),
+    "gaps": lambda frame: frame.mirror.gaps(),
+    "late": lambda frame: frame.mirror.late("1s"),
+    "unchanged": lambda frame: frame.mirror.unchanged("1s"),
+}
+OTHERS = {
+    "durations": (
+        lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
+        ["device_id", "path", "begin", "end", "duration", "begin_seen", "end_seen"],
+    ),
+    "availability": (
+        lambda frame: frame.mirror.availability(each=True),
+        ["device_id", "presence", "begin", "end", "duration"],
+    ),
+    "rates": (
+        lambda frame: frame.mirror.rates(TEMPERATURE, bin="1min"),
+        ["bin", "device_id", "path", "increase", "rate", "resets", "covered"],
+    ),
+}
+EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
+SOME = [
+    *told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0)),
+    Row("expired", "d1", None, 12),
+    Row("reg_update", "d1", None, 14),
+]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("frame", [EMPTY, frame_of(SOME)], ids=["empty", "some"])
+def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, frame, tmp_path):
+    documented = re.findall(r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(getattr(frame.mirror, name)), flags=re.MULTILINE)
+    documented = documented[documented.index(("column", "dtype")) + 1 :]
+    found = QUESTIONS[name](frame)
+    assert [(column, str(dtype).partition("[python")[0]) for column, dtype in found.dtypes.items()] == documented
+    if len(found):
+        found.to_parquet(tmp_path / "answer.parquet")
+        pd.testing.assert_frame_equal(read_parquet(tmp_path / "answer.parquet"), found)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("frame", [EMPTY, frame_of(SOME)], ids=["empty", "some"])
+def test_the_other_form_of_an_answer_has_the_columns_it_says(name, frame):
+    ask, columns = OTHERS[name]
+    assert ask(frame).columns.tolist() == columns
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_an_answer_is_based_on_stays_and_the_table_as_it_was(name):
+    frame = frame_of(SOME, taken_at=at(60).isoformat(), devices=1, complete=False, server="http://a")
+    before = frame.copy()
+    assert QUESTIONS[name](frame).attrs["mirror"] == frame.attrs["mirror"]
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_answer_does_not_depend_on_the_order_of_the_rows(name):
+    frame = frame_of(SOME)
+    pd.testing.assert_frame_equal(QUESTIONS[name](frame.iloc[::-1]), QUESTIONS[name](frame))
+
+
+def test_times_are_in_the_zone_that_is_asked_for():
+    frame = frame_of(SOME)
+    for found, column in (
+        (frame.mirror.gaps(tz="Europe/Berlin"), "begin"),
+        (frame.mirror.late("1s", tz="Europe/Berlin"), "changed_at"),
+        (frame.mirror.in_zone("Europe/Berlin").mirror.unchanged("1s"), "end"),
+        (frame.mirror.availability(tz="Europe/Berlin"), "last_heard_at"),
+    ):
+        assert str(found[column].dt.tz) == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
+        (lambda frame: frame.mirror.late("long"), r"longer_than='long' is no span of time"),
+        (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
+        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is no span of time"),
+        (lambda frame: frame.mirror.align(on="x"), r"on='x' is no span of time"),
+        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
+        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
+    ],
+)
+def test_an_argument_that_says_nothing_is_refused(ask, message):
+    with pytest.raises(ValueRefused, match=message):
+        ask(frame_of(told((0, 1.0))))

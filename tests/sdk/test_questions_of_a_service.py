@@ -1,0 +1,85 @@
+"""The same questions about time, asked of the service's history, of a recording and of events, have one answer."""
+
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+from patience import until
+
+TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": LIGHT, "value": "0", "observable": True, "writable": True},
+]
+QUESTIONS = {
+    "resample": lambda frame, span: frame.mirror.resample(
+        "1min", ["time_weighted_mean", "last", "min", "max", "count"], paths=[TEMPERATURE], **span
+    ),
+    "lights": lambda frame, span: frame.mirror.resample("5min", "duration", paths=[LIGHT], **span),
+    "durations": lambda frame, span: frame.mirror.durations(TEMPERATURE, above=22, each=True, **span),
+    "availability": lambda frame, span: frame.mirror.availability(each=True, **span),
+    "rates": lambda frame, span: frame.mirror.rates(TEMPERATURE, bin="1min", **span),
+    "align": lambda frame, span: frame.mirror.align([LIGHT, TEMPERATURE], on="1min", **span),
+    "gaps": lambda frame, span: frame.mirror.gaps(**span),
+    "late": lambda frame, span: frame.mirror.late(**span).drop(columns=["delay", "received_at"]),
+    "unchanged": lambda frame, span: frame.mirror.unchanged("90s", **span),
+}
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86400.0
+
+
+@pytest.fixture
+def told(plain, bench, folder):
+    """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
+    plain.put_presubscriptions([{"resource_path": ["/33*"]}])
+    bench.advance(60)
+    position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
+    with plain.record(folder) as recorder:
+        begin = bench.get_clock()
+        hall = bench.add_device("hall", RESOURCES, endpoint_type="Light")
+        roof = bench.add_device("roof", RESOURCES, endpoint_type="Light")
+        for minute, value in enumerate([22.0, 22.5, 22.5, 21.0]):
+            bench.advance(60)
+            bench.set_value(hall, TEMPERATURE, value)
+            bench.set_value(roof, LIGHT, minute % 2 == 0)
+        bench.deregister(roof)
+        bench.advance(150)
+        bench.register(roof)
+        end = bench.advance(270)
+        # By the last look of the recorder it is known that nothing else came.
+        until(lambda: recorder.audit().until_at == end)
+    frames = {
+        "history": plain.history(begin=begin, end=end),
+        "history of a recording": recorder.recording.history(begin=begin, end=end),
+        "events of a recording": recorder.recording.events(),
+        "events": plain.events_frame(after=position, timeout=0),
+    }
+    return frames, {"begin": begin, "end": end}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_wherever_it_was_told_the_answer_is_the_same(name, told):
+    frames, span = told
+    expected = QUESTIONS[name](frames["history"], span)
+    assert name == "late" or len(expected)
+    for where, frame in frames.items():
+        found = QUESTIONS[name](frame, span)
+        pd.testing.assert_frame_equal(found, expected, obj=where)
+
+
+def test_the_answers_are_those_that_were_played(told):
+    frames, span = told
+    history = frames["history"]
+    warm = history.mirror.durations(TEMPERATURE, above=22)
+    assert warm["duration"].tolist() == [timedelta(minutes=2), timedelta(0)]
+    there = history.mirror.availability()
+    assert sorted(there["availability"].round(3)) == [round(1 - 150 / 660, 3), 1.0]
+    (silent,) = history.mirror.gaps().to_dict("records")
+    assert (silent["reason"], silent["duration"]) == ("deregistration", timedelta(seconds=150))
+    # It is known up to its end, and nobody has to say that.
+    whole = history.mirror.resample("1min", "count")
+    assert whole["bin"].min() == pd.Timestamp(span["begin"])
+    assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)

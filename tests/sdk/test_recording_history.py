@@ -1,0 +1,130 @@
+"""Recording.history, and as_of and changes of some devices and paths."""
+
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+
+from mirror_sdk import GapWarning, ValueRefused
+from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
+from mirror_sdk.recording import Recording
+
+SECOND = timedelta(seconds=1)
+pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")
+
+
+@pytest.fixture
+def recorded(client, bench, folder):
+    """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
+    ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
+    client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    bench.advance(1)
+    begin = bench.get_clock()
+    with client.record(folder):
+        for device_id, value in ((ids[0], 22.5), (ids[1], 30.5), (ids[0], 23.5)):
+            bench.advance(1)
+            bench.set_value(device_id, TEMPERATURE, value)
+        client.read_value(ids[0], "/3/0/0")
+        client.write_value(ids[0], LIGHT, True)
+        bench.update_registration(ids[1])
+        bench.advance(1)
+    return Recording(folder), begin, ids
+
+
+def told(frame):
+    names = ["endpoint_name", "path", "what", "origin", "value_num", "value_text"]
+    return frame[names].astype(object).where(frame[names].notna(), None).to_numpy().tolist()
+
+
+ALL = [
+    ["a", "/3/0/0", "reported", "read", None, "Example"],
+    ["a", TEMPERATURE, "reported", "observation", 22.5, None],
+    ["a", TEMPERATURE, "reported", "observation", 23.5, None],
+    ["b", None, "reg_update", None, None, None],
+    ["b", TEMPERATURE, "reported", "observation", 30.5, None],
+]
+
+
+def test_what_happened_is_told_by_device_path_and_time(recorded):
+    recording, begin, _ = recorded
+    frame = recording.history()
+    assert sorted(told(frame), key=str) == sorted(ALL, key=str)
+    assert frame["device_id"].tolist() == sorted(frame["device_id"])
+    assert frame.columns.tolist() == HISTORY_SCHEMA.names
+    about = frame.attrs["mirror"]
+    assert (about["devices"], about["complete"]) == (2, True)
+    assert about["oldest_at"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    assert recording.history(raw=True).columns.tolist() == HISTORY_RAW_SCHEMA.names
+    assert recording.history(as_="arrow").num_rows == recording.history(as_="polars").height == len(ALL)
+
+
+def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
+    recording, begin, ids = recorded
+    of_b = [row for row in ALL if row[0] == "b"]
+    for devices in (["b"], [ids[1]], [client.get_device("b")], pd.DataFrame({"device_id": [ids[1]] * 2})):
+        assert told(recording.history(devices)) == of_b
+    assert told(recording.history(["a"], [TEMPERATURE])) == ALL[1:3]
+    assert told(recording.history(["b"], [LIGHT])) == of_b[:1]
+    assert told(recording.history(["a"], [TEMPERATURE], begin=begin + 2 * SECOND)) == ALL[2:3]
+    assert told(recording.history(["a"], [TEMPERATURE], begin=begin + SECOND, end=begin + 3 * SECOND)) == ALL[1:2]
+    assert told(recording.history(["a"], limit=2)) == ALL[:2]
+    assert recording.history([]).empty
+
+
+def test_it_is_complete_as_far_as_it_was_recorded(recorded):
+    recording, begin, _ = recorded
+    assert recording.history(end=begin + SECOND).attrs["mirror"]["complete"]
+    assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
+        ({"begin": datetime(2026, 1, 1)}, "no time zone"),
+        ({"devices": ["nobody"]}, "nothing of a device 'nobody' is in the recording; none|close"),
+        ({"paths": TEMPERATURE}, "one text"),
+        ({"limit": -1}, "limit=-1"),
+        ({"tz": "Nowhere"}, "time zone"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(recorded, asked, words):
+    with pytest.raises(ValueRefused, match=words):
+        recorded[0].history(**asked)
+
+
+def test_what_was_lost_is_a_gap_with_its_ends(client, bench, device_id, folder):
+    client.subscribe(device_id, TEMPERATURE)
+    with client.record(folder):
+        bench.set_value(device_id, TEMPERATURE, 22.5)
+    lost_from = bench.get_clock()
+    bench.set_value(device_id, TEMPERATURE, 23.5)
+    # A day of the log is kept.
+    bench.advance(timedelta(days=3))
+    bench.set_value(device_id, TEMPERATURE, 24.5)
+    with pytest.warns(GapWarning), client.record(folder):
+        bench.advance(1)
+    frame = Recording(folder).history()
+    gaps = frame[frame["what"] == "gap"]
+    assert len(gaps) >= 1
+    assert gaps["changed_at"].min() <= pd.Timestamp(lost_from) + SECOND
+    assert gaps["until"].max() >= pd.Timestamp(lost_from) + timedelta(days=1)
+    assert not frame.attrs["mirror"]["complete"]
+    assert gaps["device_id"].isna().all()
+    later = pd.Timestamp(lost_from) + timedelta(days=30)
+    assert Recording(folder).history(end=lost_from + SECOND).attrs["mirror"]["devices"] == 1
+    assert "gap" in set(Recording(folder).history([device_id], end=later)["what"])
+
+
+def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
+    recording, begin, ids = recorded
+    end = begin + 10 * SECOND
+    assert recording.as_of(end, ["b"])["device_id"].unique().tolist() == [ids[1]]
+    assert recording.as_of(end, ["a"], paths=[TEMPERATURE])["reported_num"].tolist() == [23.5]
+    assert recording.as_of(end, paths=["/3/*"])["reported_text"].dropna().tolist() == ["Example"]
+    assert recording.changes(begin, end, ["b"])["after_num"].tolist() == [30.5]
+    assert recording.changes(begin, end, paths=[LIGHT]).empty
+    assert recording.changes(begin, end, ["a"], paths=["/3303/*"])["observations"].tolist() == [2]
+    with pytest.raises(ValueRefused, match="nobody"):
+        recording.as_of(end, ["nobody"])

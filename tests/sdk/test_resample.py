@@ -1,0 +1,446 @@
+"""Statistics by bins of time: compared with a plain re-computation, and at the borders."""
+
+import inspect
+import math
+import re
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.frames import HISTORY_SCHEMA, events_frame, history_frame
+from mirror_sdk.frames.columns import build
+from mirror_sdk.frames.questions.bins import bins_of
+from mirror_sdk.values import decode
+
+TEMPERATURE = "/3303/0/5700"
+ALL = ["time_weighted_mean", "last", "min", "max", "count"]
+DAY = 86_400_000
+
+
+def told(*values, device="d1", path=TEMPERATURE):
+    """Values at seconds."""
+    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
+
+
+def naive_bins(naive, length, begin, end):
+    """Each cell, second by second."""
+    first = begin - begin % length
+    for device, path in naive.resources:
+        for start in range(first, max(end, begin + 1), length):
+            seconds = [second for second in range(start, start + length) if begin <= second < end]
+            held = [naive.known(device, path, second) for second in seconds]
+            known = [float(one) for one in held if one is not None]
+            inside = [row for row in naive.values(device, path) if start <= row.at < start + length]
+            inside = [row for row in inside if begin <= row.at < end]
+            points = [float(row.value) for row in inside if readable(row.value) is not None]
+            yield {
+                "bin": at(start),
+                "device_id": device,
+                "path": path,
+                "time_weighted_mean": sum(one / len(known) for one in known) if known else None,
+                "min": min(known + points, default=None),
+                "max": max(known + points, default=None),
+                "last": naive_last(naive, device, path, seconds, inside),
+                "count": len(inside),
+                "covered": len(known) / length,
+            }
+
+
+def naive_last(naive, device, path, seconds, inside):
+    instants = [(second, 1, naive.known(device, path, second)) for second in seconds]
+    instants += [(row.at, 0, readable(row.value)) for row in inside]
+    # What was told at an instant comes before what is held from there on, which is the same or what overtook it.
+    known = [value for *_, value in sorted(instants, key=lambda one: one[:2]) if value is not None]
+    return known[-1] if known else None
+
+
+def assert_same(found, expected):
+    found = found.to_dict("records")
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        for name, value in ours.items():
+            other = theirs[name]
+            if pd.isna(value) or other is None:
+                assert pd.isna(value), (name, ours, theirs)
+                assert other is None, (name, ours, theirs)
+            elif isinstance(value, float):
+                assert math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-9), (name, ours, theirs)
+            else:
+                assert value == other, (name, ours, theirs)
+
+
+@settings(max_examples=120)
+@given(histories(), st.sampled_from(LENGTHS), st.one_of(st.none(), st.integers(1, 12)), st.data())
+def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
+    begin = data.draw(st.one_of(st.none(), st.integers(0, SECONDS)))
+    end = data.draw(st.one_of(st.none(), st.integers(begin or 0, SECONDS + 10)))
+    found = frame_of(rows).mirror.resample(
+        f"{length}s",
+        ALL,
+        silence_limit=None if limit is None else f"{limit}s",
+        begin=None if begin is None else at(begin),
+        end=None if end is None else at(end),
+    )
+    newest = max((row.at for row in rows), default=0)
+    # Without an end the newest row is asked for too.
+    last = newest + 1 if end is None else end
+    first = min(last, *(row.at for row in rows), last) if begin is None else begin
+    naive = Naive(rows, limit, newest if end is None else max(newest, end))
+    assert_same(found, list(naive_bins(naive, length, first, max(first, last))))
+
+
+@settings(max_examples=100)
+@given(histories(st.sampled_from([True, False, None])), st.sampled_from(LENGTHS))
+def test_of_booleans_the_mean_is_the_share_that_is_true_and_the_last_one_a_boolean(rows, length):
+    found = frame_of(rows).mirror.resample(f"{length}s", ALL)
+    newest = max((row.at for row in rows), default=0)
+    naive = Naive(rows)
+    assert_same(found, list(naive_bins(naive, length, min(newest, *(row.at for row in rows), newest), newest + 1)))
+    assert found["last"].dtype == ("boolean" if any(row.value is not None for row in rows) else "Float64")
+
+
+@settings(max_examples=100)
+@given(histories(st.sampled_from(["on", "off", None])), st.sampled_from(LENGTHS), st.integers(1, 12))
+def test_the_durations_are_those_of_a_plain_computation(rows, length, limit):
+    found = frame_of(rows).mirror.resample(f"{length}s", "duration", silence_limit=f"{limit}s")
+    naive = Naive(rows, limit)
+    expected = {}
+    for device, path in naive.resources:
+        for second in range(naive.known_until):
+            value = naive.known(device, path, second)
+            if value is not None:
+                key = (device, path, at(second - second % length), value)
+                expected[key] = expected.get(key, 0) + 1
+    columns = [found[name] for name in ("device_id", "path", "bin", "value")]
+    assert dict(zip(zip(*columns, strict=True), found["duration"].dt.total_seconds(), strict=True)) == expected
+    whole = found.groupby(["device_id", "path", "bin"], observed=True)
+    shares = whole["duration"].sum().dt.total_seconds() / length
+    assert np.allclose(shares.astype(float), whole["covered"].first().astype(float))
+    assert found["value"].dtype == ("string" if any(row.value is not None for row in rows) else "Float64")
+
+
+def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():
+    rows = told((0, 1.0), (5, 99.0), (5, 2.0))
+    (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
+    assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
+    assert cell["time_weighted_mean"] == 1.5
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.lists(st.integers(0, 10**9), min_size=1, max_size=9))
+def test_the_mean_of_what_does_not_change_is_that(value, instants):
+    rows = [Row("reported", "d1", TEMPERATURE, second, value, order=n) for n, second in enumerate(instants)]
+    found = frame_of(rows).mirror.resample("1000000000s", end=at(10**9 + 7))
+    assert set(found["time_weighted_mean"].dropna()) == {value}
+
+
+# What a user may have done to the table
+
+
+def test_the_order_of_the_rows_and_the_index_make_no_difference():
+    frame = frame_of([*told((0, 1.0), (0, 2.0), (9, 3.0), (30, 4.0)), *told((3, 5.0), device="d2")])
+    asked = frame.mirror.resample("7s", ALL)
+    shuffled = frame.sample(frac=1, random_state=4)
+    shuffled.index = pd.Index([0] * len(frame))
+    pd.testing.assert_frame_equal(shuffled.mirror.resample("7s", ALL), asked)
+    plain = frame.astype({"device_id": object, "path": object, "what": object, "value_num": float})
+    pd.testing.assert_frame_equal(plain.mirror.resample("7s", ALL), asked)
+    finer = frame.assign(changed_at=frame["changed_at"].dt.as_unit("ns"))
+    pd.testing.assert_frame_equal(finer.mirror.resample("7s", ALL), asked)
+
+
+def test_a_merged_table_that_lost_what_it_is_based_on_can_be_asked():
+    frame = frame_of(told((0, 1.0), (30, 4.0)), taken_at=at(60).isoformat(), complete=True)
+    merged = frame.merge(pd.DataFrame({"device_id": ["d1"], "room": ["Hall"]}), on="device_id")
+    assert "mirror" not in merged.attrs
+    assert frame.mirror.resample("1min")["time_weighted_mean"].tolist() == [2.5]
+    # What was known up to is the newest row then, or what the user says.
+    assert merged.mirror.resample("1min")["time_weighted_mean"].tolist() == [1.0]
+    assert merged.mirror.resample("1min", end=at(60))["time_weighted_mean"].tolist() == [2.5]
+
+
+def test_a_history_is_not_known_behind_its_end():
+    about = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
+    frame = frame_of(told((0, 1.0), (30, 4.0)), **about)
+    assert frame.mirror.resample("20s", end=at(60))["covered"].tolist() == [1.0, 1.0, 0.0]
+    without = frame_of(told((0, 1.0)), **about | {"end": None})
+    assert without.mirror.resample("1min", end=at(120))["covered"].tolist() == [1.0, 0.0]
+
+
+def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
+    about = {"taken_at": at(60).isoformat(), "end": None, "oldest_at": at(-60).isoformat()}
+    rows = [*told((0, 1.0), (60, 2.0)), *told((30, 5.0), (10**9, 6.0), device="d2")]
+    found = frame_of(rows, **about).mirror.resample("30s", ["count", "last"])
+    assert found["count"].tolist() == [1, 0, 1, 0, 1, 0]
+    assert found["last"].tolist() == [1.0, 1.0, 2.0, pd.NA, 5.0, pd.NA]
+    assert frame_of(rows, **about).mirror.unchanged("1s")["end"].max() == at(60)
+
+
+def test_a_time_that_no_zone_knows_is_an_answer_or_is_refused_in_words():
+    frame = frame_of(told((0, 1.0), (9, 2.0)))
+    times = pd.Series(np.array(["2026-03-02T12:00", "9999-12-31T23:59:59"], dtype="datetime64[ms]"))
+    frame = frame.assign(changed_at=times.dt.tz_localize("UTC"))
+    # pandas 3 knows no zone behind the year 9999, pandas 2.2 does.
+    is_known = pd.__version__.startswith("2.")
+    message = r"no zone knows .*give begin= and end= \(a device whose clock is wrong"
+    with nullcontext() if is_known else pytest.raises(ValueRefused, match=message):
+        assert frame.mirror.resample("365D", "count", tz="Europe/Berlin")["count"].sum() == 2
+    assert len(frame.mirror.resample("365D", "count", begin=at(0), end=at(9), tz="Europe/Berlin")) == 1
+
+
+def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
+    frame = frame_of(told((-30, 7.0), (20, 9.0)))
+    assert frame.mirror.resample("10s", ["last", "count"], begin=at(0)).iloc[0]["last"] == 7.0
+    state = pd.DataFrame(
+        {
+            "device_id": ["d1", "d2"],
+            "path": [TEMPERATURE] * 2,
+            "reported_num": [5.0, 6.0],
+            "reported_at": pd.to_datetime([at(-99), None], utc=True),
+        }
+    )
+    later = frame_of(told((20, 9.0)))
+    found = later.mirror.resample("10s", ["last", "count"], begin=at(0), end=at(30), state=state)
+    assert found["device_id"].unique().tolist() == ["d1"]
+    assert found["last"].tolist() == [5.0, 5.0, 9.0]
+    assert found["count"].tolist() == [0, 0, 1]
+    # Its time is a sign of life, from which a silence is counted.
+    limited = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
+    assert limited["last"].tolist() == [5.0, pd.NA, 9.0]
+    assert limited["covered"].tolist() == [0.6, 0.0, 1.0]
+
+
+# Events
+
+
+def event(kind, second, value=None, *, seq, received=None, first=None, device="d1"):
+    is_value = value is not None
+    return Event(
+        kind=kind,
+        device_id=None if kind is EventKind.GAP else device,
+        path=TEMPERATURE if is_value else None,
+        value=decode(value.encode(), "text/plain", TEMPERATURE) if is_value else None,
+        changed_at=None if second is None else at(second),
+        received_at=at((second if received is None else received) or 0),
+        seq=seq,
+        first_seq=first,
+    )
+
+
+def test_events_tell_the_same_as_a_history():
+    events = events_frame(
+        [
+            event(EventKind.REGISTRATION, 0, seq=1),
+            event(EventKind.OBSERVATION, 10, "20", seq=2),
+            event(EventKind.EXPIRED, 20, seq=3),
+            event(EventKind.REGISTRATION, 40, seq=4),
+            event(EventKind.OBSERVATION, 50, "22", seq=5),
+            # It came late.
+            event(EventKind.OBSERVATION, 5, "10", seq=6, received=60),
+            # A read brings a value, the answer to a write none.
+            event(EventKind.ASYNC_RESPONSE, 55, "24", seq=7),
+            event(EventKind.ASYNC_RESPONSE, 60, seq=8),
+        ]
+    )
+    for told in (events, events.drop(columns="value_kind"), history_frame(events)):
+        found = told.mirror.resample("10s", ["time_weighted_mean", "count"], end=at(60))
+        assert found["time_weighted_mean"].tolist() == [10.0, 20.0, pd.NA, pd.NA, pd.NA, 23.0]
+        assert found["covered"].tolist() == [0.5, 1.0, 0.0, 0.0, 0.0, 1.0]
+        assert found["count"].tolist() == [1, 1, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("first", [3, None])
+@pytest.mark.parametrize("received", [70, 50])
+def test_nothing_is_held_across_a_loss_of_events(first, received):
+    events = [
+        event(EventKind.OBSERVATION, 10, "20", seq=1, received=40),
+        event(EventKind.OBSERVATION, 30, "21", seq=2, received=40),
+        # It came with the entries behind it.
+        event(EventKind.GAP, None, seq=5, first=first, received=received),
+        event(EventKind.OBSERVATION, 50, "22", seq=6, received=70, device="d2"),
+        event(EventKind.OBSERVATION, 60, "23", seq=7, received=70),
+        event(EventKind.OBSERVATION, 80, "23", seq=8, received=80),
+    ]
+    found = events_frame(events).mirror.resample("10s")
+    by_device = {device: rows["covered"].tolist() for device, rows in found.groupby("device_id", observed=True)}
+    assert by_device == {"d1": [1, 1, 0, 0, 0, 1, 1, 0], "d2": [0, 0, 0, 0, 1, 1, 1, 0]}
+    backwards = events_frame(events).iloc[::-1]
+    pd.testing.assert_frame_equal(backwards.mirror.resample("10s"), found)
+
+
+def test_a_loss_before_the_first_event_and_nothing_but_a_loss_are_no_error():
+    gap = event(EventKind.GAP, None, seq=5, first=1, received=30)
+    found = events_frame([gap, event(EventKind.OBSERVATION, 10, "20", seq=6, received=30)])
+    assert found.mirror.resample("10s", ["last", "count"], end=at(20))["covered"].tolist() == [1.0]
+    assert events_frame([gap]).mirror.resample("10s").empty
+
+
+def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
+    frame = frame_of([*told((0, 1.0), (10, 2.0), (40, 3.0)), Row("gap", None, None, 0, until=30)])
+    frame.loc[frame["what"] == "gap", "changed_at"] = pd.NaT
+    assert frame.mirror.resample("10s", end=at(50))["covered"].tolist() == [1, 0, 0, 0, 1]
+    assert frame.mirror.gaps(end=at(50))["begin"].tolist() == [at(10)]
+
+
+# Zones
+
+
+def wall(instant, zone):
+    shown = datetime.fromtimestamp(instant / 1000, UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return (shown - datetime(1970, 1, 5)) // timedelta(milliseconds=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"]),
+    st.sampled_from(["2026-03-29", "2026-10-25", "2026-11-01", "2026-04-05", "2026-07-01"]),
+    st.sampled_from([15, 30, 60, 120, 360, 420, 1440, 2880, 10080]),
+    st.integers(0, 60),
+)
+def test_a_bin_begins_whenever_the_clock_shows_a_multiple(zone, day, minutes, hours):
+    begin = int(datetime.fromisoformat(f"{day}T00:00+00:00").timestamp()) * 1000 - 24 * 3_600_000
+    span, quarter = minutes * 60_000, 900_000
+    bins = bins_of(span, begin, begin + hours * 3_600_000, zone)
+    assert bins.edges[0] <= begin < bins.edges[1]
+    assert bins.edges[-2] < max(begin + hours * 3_600_000, begin + 1) <= bins.edges[-1]
+    expected = []
+    for instant in range(int(bins.edges[0]), int(bins.edges[-1]) + 1, quarter):
+        before, shown = wall(instant - quarter, zone), wall(instant, zone)
+        is_skipped = shown - before > quarter and shown // span > before // span
+        if shown % span == 0 or is_skipped:
+            expected.append(instant)
+    assert bins.edges.tolist() == expected
+
+
+def test_days_of_a_zone_have_23_or_25_hours():
+    begin = datetime(2026, 10, 24, 22, tzinfo=UTC)
+    rows = pd.DataFrame(
+        {
+            "device_id": ["d1"],
+            "path": [TEMPERATURE],
+            "changed_at": pd.to_datetime([begin], utc=True),
+            "what": ["reported"],
+            "value_num": [1.0],
+        }
+    )
+    found = rows.mirror.resample("1D", "count", end=begin + timedelta(hours=25), tz="Europe/Berlin")
+    assert [str(one) for one in found["bin"]] == ["2026-10-25 00:00:00+02:00"]
+    assert found["covered"].tolist() == [1.0]
+    # The zone of the table is that of the bins.
+    shown = rows.mirror.in_zone("Europe/Berlin").mirror.resample("1D", "count", end=begin + timedelta(hours=25))
+    pd.testing.assert_frame_equal(shown, found)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bin": "soon"}, r"bin='soon' is no span of time; write one like '15min'"),
+        ({"bin": "0s"}, r"bin='0s' must be a millisecond or longer"),
+        ({"bin": None}, r"bin=None"),
+        ({"bin": "1s", "how": "mean"}, r"how='mean' is no statistic; give one of time_weighted_mean, last"),
+        ({"bin": "1s", "how": []}, r"how=\[\] is no statistic"),
+        ({"bin": "1s", "how": ["duration", "last"]}, r'"duration" has a row for each value'),
+        ({"bin": "1s", "silence_limit": "-1s"}, r"silence_limit='-1s' must be"),
+        ({"bin": "1s", "paths": TEMPERATURE}, r"paths='/3303/0/5700' is one text; give a list"),
+        ({"bin": "1s", "begin": datetime(2026, 1, 1)}, r"begin=2026-01-01 00:00:00 has no time zone"),
+        ({"bin": "1s", "begin": at(9), "end": at(1)}, r"lies before begin="),
+        ({"bin": "1s", "tz": "Mars/Olympus"}, r"tz='Mars/Olympus' is no time zone"),
+        ({"bin": "1ms", "begin": at(-(10**9))}, r"rows, and 50,000,000 are the most; give a longer bin"),
+    ],
+)
+def test_an_argument_that_says_nothing_is_refused(arguments, message):
+    with pytest.raises(ValueRefused, match=message):
+        frame_of(told((0, 1.0), (9, 2.0))).mirror.resample(**arguments)
+
+
+def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
+    frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
+    with pytest.raises(ValueRefused, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
+        frame.mirror.resample("1s")
+    with pytest.raises(ValueRefused, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
+        frame.mirror.resample("1s", "last")
+    assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
+    assert frame.mirror.resample("1s", "last", paths=["/3/*"])["last"].tolist() == ["abc"]
+    assert frame.mirror.resample("1s", "last", paths=["/33*"])["last"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["device_id", "path", "changed_at"])
+def test_a_missing_column_is_named(name):
+    with pytest.raises(ValueRefused, match=f"lacks the column {name}; take one of client.history"):
+        frame_of(told((0, 1.0))).drop(columns=name).mirror.resample("1s")
+
+
+def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_refused():
+    frame = frame_of(told((0, 1.0)))
+    with pytest.raises(ValueRefused, match="lacks the column what, or event"):
+        frame.drop(columns="what").mirror.resample("1s")
+    with pytest.raises(ValueRefused, match="lacks the columns value_num, value_bool, value_text"):
+        frame.drop(columns=["value_num", "value_bool", "value_text"]).mirror.resample("1s")
+    with pytest.raises(ValueRefused, match=r"the column changed_at holds .*no times with their zone"):
+        frame.assign(changed_at=frame["changed_at"].astype(str)).mirror.resample("1s")
+    with pytest.raises(ValueRefused, match=r"the column value_num holds .*no numbers"):
+        frame.assign(value_num="warm").mirror.resample("1s")
+    with pytest.raises(ValueRefused, match="has the column path more than once"):
+        pd.concat([frame, frame[["path"]]], axis=1).mirror.resample("1s")
+
+
+# Its columns
+
+
+def test_the_columns_are_the_documented_ones_also_of_an_empty_table():
+    documented = re.findall(
+        r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(pd.DataFrame().mirror.resample), flags=re.MULTILINE
+    )
+    empty = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
+    for frame in (empty, frame_of(told((0, 1.0)))):
+        found = frame.mirror.resample("1h", ALL)
+        assert [(name, str(dtype).partition("[python")[0]) for name, dtype in found.dtypes.items()] == documented[1:]
+        spans = frame.mirror.resample("1h", "duration")
+        assert spans.columns.tolist() == ["bin", "device_id", "path", "value", "duration", "covered"]
+        assert str(spans["duration"].dtype) == "timedelta64[ms]"
+
+
+def test_what_it_is_based_on_stays_and_it_survives_parquet(tmp_path):
+    frame = frame_of(told((0, 1.0)), taken_at=at(9).isoformat(), devices=1, complete=False, server="http://a")
+    found = frame.mirror.resample("1h", ALL)
+    assert found.attrs["mirror"] == frame.attrs["mirror"]
+    found.to_parquet(tmp_path / "hours.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "hours.parquet"), found)
+
+
+def test_many_resources_at_once_are_what_each_is_by_itself():
+    devices, seconds = 700, 2000
+    rng = np.random.default_rng(1)
+    instants = pd.to_datetime(at(0)) + pd.to_timedelta(rng.integers(0, seconds, 20 * devices), unit="s")
+    frame = pd.DataFrame(
+        {
+            "device_id": np.repeat([f"d{number:03}" for number in range(devices)], 20),
+            "path": TEMPERATURE,
+            "changed_at": instants,
+            "what": "reported",
+            "value_num": rng.normal(20, 3, 20 * devices),
+            "revision": np.arange(20 * devices),
+        }
+    ).sample(frac=1, random_state=2)
+    asked = {"begin": at(0), "end": at(seconds)}
+    for how in (["time_weighted_mean", "count"], "duration"):
+        whole = frame.mirror.resample("1s", how, **asked)
+        alone = [
+            frame[frame["device_id"] == device].mirror.resample("1s", how, **asked)
+            for device in ("d000", "d350", "d699")
+        ]
+        found = whole[whole["device_id"].isin(["d000", "d350", "d699"])]
+        expected = pd.concat([one.astype({"device_id": object}) for one in alone], ignore_index=True)
+        pd.testing.assert_frame_equal(found.reset_index(drop=True).astype({"device_id": object}), expected)
+    assert len(whole["device_id"].unique()) == devices

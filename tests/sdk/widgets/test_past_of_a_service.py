@@ -1,0 +1,116 @@
+"""The watcher opens with the history that a service keeps, where there is one."""
+
+from datetime import timedelta
+
+import pytest
+
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.events import EventKind
+from mirror_sdk.recording import Recording
+from mirror_sdk.widgets.models import past
+from mirror_sdk.widgets.models.past import read_past
+from mirror_sdk.widgets.models.watcher_model import WatcherModel
+from mirror_server.service.keys import Scope
+
+URL = "http://mirror.localhost"
+TEMPERATURE = "/3303/0/5700"
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86_400.0
+
+
+@pytest.fixture
+def client(mirror):
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
+        yield made
+
+
+@pytest.fixture
+def earlier(mirror, bench: Bench, device_id, client):
+    """Values that another application heard of, before the key of the client was there."""
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
+        other.subscribe(device_id, TEMPERATURE)
+        for value in (22.5, 23.5):
+            bench.advance(60)
+            bench.set_value(device_id, TEMPERATURE, value)
+        other.unsubscribe(device_id, TEMPERATURE)
+    bench.advance(60)
+
+
+def told(events):
+    return [event.value.python for event in events if event.path == TEMPERATURE]
+
+
+def every_event(_):
+    return True
+
+
+@pytest.mark.usefixtures("earlier")
+def test_what_others_heard_of_is_there_before_the_log(client):
+    found = read_past(client, None, every_event, 100)
+    assert told(found.recorded) == [21.5, 22.5, 23.5]
+    assert EventKind.REGISTRATION in {event.kind for event in found.recorded}
+    assert [event.changed_at for event in found.recorded] == sorted(event.changed_at for event in found.recorded)
+    assert told(found.logged) == []
+
+
+@pytest.mark.usefixtures("earlier")
+def test_each_value_is_there_once(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    bench.advance(60)
+    bench.set_value(device_id, TEMPERATURE, 24.5)
+    found = read_past(client, None, every_event, 100)
+    assert told(found.logged)[-1] == 24.5
+    assert 24.5 not in told(found.recorded)
+    assert told(found.recorded)[:2] == [21.5, 22.5]
+
+
+@pytest.mark.usefixtures("earlier")
+def test_it_is_of_what_is_chosen(client, device_id):
+    assert told(read_past(client, None, every_event, 100, devices=[device_id]).recorded) == [21.5, 22.5, 23.5]
+    assert told(read_past(client, None, every_event, 100, paths=["/3311/*"]).recorded) == []
+    assert told(read_past(client, None, every_event, 1, paths=[TEMPERATURE]).recorded) == [23.5]
+    assert read_past(client, None, every_event, 100, devices=["nobody"]).recorded == ()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_of_too_many_rows_a_later_stretch_is_read(client, monkeypatch):
+    monkeypatch.setattr(past, "ENTRIES_READ", 4)
+    found = told(read_past(client, None, every_event, 100).recorded)
+    assert 23.5 in found
+    assert 21.5 not in found
+
+
+@pytest.mark.usefixtures("earlier")
+def test_it_reaches_a_day_back(client, bench, device_id):
+    bench.advance(timedelta(days=2))
+    assert told(read_past(client, None, every_event, 100).recorded) == []
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_recording_stands_in_its_place(client, bench, folder):
+    with client.record(folder):
+        bench.advance(1)
+    assert told(read_past(client, Recording(folder), every_event, 100).recorded) == []
+
+
+@pytest.mark.usefixtures("earlier")
+def test_what_was_cleared_does_not_come_again(client):
+    model = WatcherModel(client, paths=[TEMPERATURE])
+    model.load()
+    assert model.total == 3
+    model.clear()
+    model.load_past()
+    assert model.total == 0
+
+
+def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
+    with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
+        listener.get_presubscriptions()
+        assert read_past(listener, None, every_event, 100).recorded == ()
+
+
+def test_a_service_without_devices_has_no_past(client):
+    assert read_past(client, None, every_event, 100).recorded == ()

@@ -1,0 +1,62 @@
+"""What is known of the last changes without the database, and what is not."""
+
+import pytest
+
+from mirror_server.store import recent_changes
+from mirror_server.store.recent_changes import RecentChanges
+
+
+@pytest.fixture
+def changes() -> RecentChanges:
+    """Three changes, of which the last ones are known."""
+    changes = RecentChanges()
+    for revision, device_ids in ((7, ["a", "b"]), (8, ["b"]), (9, [])):
+        changes.note(revision, device_ids)
+    return changes
+
+
+@pytest.mark.parametrize(
+    ("device_id", "since", "until", "expected"),
+    [
+        ("a", 7, 9, True),
+        ("a", 6, 9, False),
+        ("b", 7, 9, False),
+        ("b", 8, 9, True),
+        ("c", 6, 9, True),
+        ("c", 5, 9, False),
+        ("c", 9, 10, False),
+    ],
+)
+def test_a_device_is_unchanged_where_all_changes_since_are_known_and_none_is_its(
+    changes, device_id, since, until, expected
+):
+    assert changes.is_unchanged(device_id, since, until) is expected
+
+
+def test_behind_a_change_of_another_process_nothing_before_it_is_known(changes):
+    changes.note(11, ["a"])
+
+    assert not changes.is_unchanged("c", 9, 11)
+    assert changes.is_unchanged("c", 10, 11)
+    assert not changes.is_unchanged("a", 10, 11)
+
+
+def test_of_very_many_devices_the_oldest_changes_are_forgotten(changes, monkeypatch):
+    monkeypatch.setattr(recent_changes, "_MOST_DEVICES", 2)
+    changes.note(10, ["c"])
+    assert changes.is_unchanged("d", 9, 10)
+
+    changes.note(11, ["d"])
+
+    assert not changes.is_unchanged("d", 9, 10)
+    assert changes.is_unchanged("a", 10, 11)
+
+
+def test_a_change_may_have_several_numbers() -> None:
+    changes = RecentChanges()
+    changes.note(3, ["a"])
+    changes.note(7, ["b"], 4)
+    changes.note(8, ["c"])
+    assert changes.is_unchanged("a", 3, 8)
+    assert not changes.is_unchanged("b", 3, 8)
+    assert changes.is_unchanged("b", 7, 8)

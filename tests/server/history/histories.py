@@ -1,0 +1,237 @@
+"""Histories for tests: rows of any kind, the naive answers to what is asked of them, and what is really told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from mirror_server.clock import ManualClock
+from mirror_server.history.archive import Archive
+from mirror_server.history.checking import violations
+from mirror_server.history.filters import kept_until
+from mirror_server.history.keeper import Keeper
+from mirror_server.history.selection import HistorySelection, Position
+from mirror_server.history.service import HistoryService
+from mirror_server.store import devices, history, revisions, segments
+from mirror_server.store.database import Database
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.history import KINDS, HistoryRow
+from mirror_server.store.maintenance import Violation
+
+DEVICES = ("", "a", "b", "b1", "z\N{LATIN SMALL LETTER E WITH ACUTE}")
+PATHS = ("/3303/0/5700", "/3303/1/5700", "/3303/10/5700", "/5/0/3")
+VALUES = (b"", b"21.5", b"22", "\N{DEGREE SIGN}".encode(), b"\xff\xfe", b"\0")
+NOW = 1_767_600_000_000
+DAY = 86_400_000
+
+
+def key_of(row: HistoryRow) -> tuple[str, str, int, int]:
+    return row.device_id or "", row.path or "", row.changed_at, row.revision
+
+
+@st.composite
+def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> HistoryRow:
+    """A row without its revision and the time of its receipt."""
+    what, origin = draw(st.sampled_from(KINDS))
+    changed_at = draw(instants)
+    device_id = None if what == "gap" else draw(st.sampled_from(DEVICES[1:]))
+    row = HistoryRow(0, device_id, None, None, changed_at, 0, what, origin)
+    if what == "gap":
+        return row._replace(until=changed_at + draw(st.integers(0, 5000)))
+    if what in ("reported", "desired"):
+        content_type = draw(st.sampled_from(["text/plain", "application/octet-stream", "application/senml+json"]))
+        row = row._replace(
+            path=draw(st.sampled_from(PATHS)), value=draw(st.sampled_from(VALUES)), content_type=content_type
+        )
+    if what == "desired":
+        status = draw(st.sampled_from([1, 2]))
+        requested_at = changed_at - draw(st.integers(0, 4000))
+        row = row._replace(
+            status=status, category="DEVICE_ERROR" if status == 2 else None, app_id="app", requested_at=requested_at
+        )
+    return row
+
+
+class Told:
+    """A database with a history, and beside it a plain list of the same rows."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.database = Database(url)
+        self.rows: list[HistoryRow] = []
+        self.database.write(self._put_devices)
+        self.database.write(lambda session: history.show_life(session, NOW))
+        self.database.write(lambda session: history.begin(session, 0))
+
+    def tell(self, rows: Iterable[HistoryRow], received_at: int) -> None:
+        def work(session: Any) -> None:
+            for row in rows:
+                told = row._replace(
+                    revision=revisions.note_change(session, ()),
+                    received_at=received_at,
+                    endpoint_name=row.device_id and f"ep-{row.device_id}",
+                )
+                history.add(session, [told])
+                self.rows.append(told)
+
+        self.database.write(work)
+
+    def _put_devices(self, session: Any) -> None:
+        for device_id in DEVICES[1:]:
+            devices.put(session, DeviceRow(device_id, f"ep-{device_id}", "", 1, 0, 60, NOW, NOW, NOW, NOW))
+
+
+@dataclass
+class Kept:
+    """A history with all its places, and beside it the rows that are to be told of it."""
+
+    told: Told
+    folder: Path
+    keep_seconds: float = 40 * 86_400
+    now: int = NOW
+    location: str | None = ""
+
+    def __post_init__(self) -> None:
+        self.clock = ManualClock(self.now)
+        self.folded: list[HistoryRow] = [
+            HistoryRow(0, device_id, f"ep-{device_id}", None, NOW, NOW, "registration") for device_id in DEVICES[1:]
+        ]
+        self.open()
+        self.round()
+
+    def open(self) -> None:
+        archive = self.archive()
+        self.service = HistoryService(self.told.database, self.clock, archive)
+        self.keeper = Keeper(
+            database=self.told.database,
+            clock=self.clock,
+            service=self.service,
+            archive=archive,
+            keep_seconds=self.keep_seconds,
+            segment_rows=5,
+        )
+
+    def archive(self) -> Archive | None:
+        return None if self.location is None else Archive(self.location or str(self.folder / "archive"))
+
+    def violations(self) -> list[Violation]:
+        return list(violations(self.told.database, self.archive()))
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now = self.clock.advance(milliseconds)
+
+    def tell(self, *rows: HistoryRow) -> None:
+        self.told.tell(rows, self.now)
+
+    def erase(self, device_id: str) -> None:
+        self.told.database.write(lambda session: history.erase(session, [device_id]))
+        self.told.rows = [row for row in self.told.rows if row.device_id != device_id]
+        self.folded = [row for row in self.folded if row.device_id != device_id]
+
+    def round(self) -> None:
+        self.keeper.round()
+        assert not self.keeper.failures
+        self.forget_trimmed()
+
+    def files(self) -> list[str]:
+        """What is in the archive."""
+        folder = self.folder / "archive"
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+    def named_files(self) -> list[str]:
+        """What the history knows to be in the archive."""
+        with self.told.database.read() as session:
+            return [file.file_name for file in segments.files(session)]
+
+    def forget_trimmed(self) -> None:
+        with self.told.database.read() as session:
+            base_at = segments.base_at(session) or 0
+        old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
+        # Nobody knows what a clock that is far ahead said, once it is trimmed.
+        self.folded += [row for row in old if row.changed_at <= base_at]
+        self.told.rows = [row for row in self.told.rows if row not in old]
+
+    def state(self, instant: int) -> list[tuple[Any, ...]]:
+        """The naive state at an instant: device, path, registered, the last value, the last write."""
+        told: dict[tuple[str, str], tuple[HistoryRow | None, HistoryRow | None]] = {}
+        for key in sorted({(row.device_id, row.path or "") for row in self._of_devices()}):
+            last, write = _state_of(
+                [row for row in self._of_devices() if (row.device_id, row.path or "") == key], instant
+            )
+            if last or write:
+                told[key] = last, write
+        answers = []
+        for (device_id, path), (last, write) in told.items():
+            of_device, _ = told.get((device_id, ""), (None, None))
+            registered = of_device and of_device.what in ("registration", "reg_update")
+            if path:
+                answers.append((device_id, path, registered, *_told_of(last, write, instant)))
+            elif not any(other == device_id and of for other, of in told):
+                answers.append((device_id, None, registered, *_told_of(None, None, instant)))
+        return answers
+
+    def _of_devices(self) -> list[Any]:
+        return [row for row in [*self.folded, *self.told.rows] if row.device_id is not None]
+
+
+def _state_of(rows: list[HistoryRow], instant: int) -> tuple[HistoryRow | None, HistoryRow | None]:
+    others = [row for row in rows if row.what != "desired" and row.changed_at <= instant]
+    writes = [row for row in rows if row.what == "desired" and (row.requested_at or 0) <= instant]
+    last = max(others, key=lambda row: (row.changed_at, row.revision), default=None)
+    return last, max(writes, key=lambda row: (row.requested_at, row.revision), default=None)
+
+
+def _told_of(value: Any, write: HistoryRow | None, instant: int) -> tuple[Any, ...]:
+    of_value = (None,) * 5
+    if value is not None:
+        origin = {"observation": "subscription", "registration": "auto_observation"}.get(
+            value.origin or "", value.origin
+        )
+        of_value = (value.value, value.content_type, value.received_at, value.revision, origin)
+    if write is None:
+        return (*of_value, *(None,) * 8)
+    start = (*of_value, write.value, write.content_type)
+    if write.changed_at > instant:
+        return (*start, 0, write.requested_at, write.requested_at, None, None, "app")
+    return (*start, write.status, write.changed_at, write.requested_at, write.revision, write.category, "app")
+
+
+def found_at(service: HistoryService, instant: int, *, named: bool = True, **selection: Any) -> list[tuple[Any, ...]]:
+    """The state that is told, without the names of the devices."""
+    with closing(service.open_as_of(HistorySelection(**selection), instant)) as opened:
+        rows = [row for batch in opened.batches() for row in zip(*map(_plain, batch.columns), strict=True)]
+    assert not named or all(name == f"ep-{device_id}" for device_id, name, *_ in rows)
+    return [(device_id, *rest) for device_id, _, *rest in rows]
+
+
+def expected(rows: Iterable[HistoryRow], is_asked: Callable[[HistoryRow], bool] = lambda _: True) -> list[HistoryRow]:
+    """The naive answer."""
+    return sorted(filter(is_asked, rows), key=key_of)
+
+
+def found(service: HistoryService, **selection: Any) -> list[HistoryRow]:
+    """What is told."""
+    with closing(service.open(HistorySelection(**selection))) as opened:
+        return list(rows_of(opened.batches()))
+
+
+def rows_of(batches: Iterable[Any]) -> Iterator[HistoryRow]:
+    for batch in batches:
+        assert batch.num_rows
+        columns = [_plain(column) for column in batch.columns]
+        yield from map(HistoryRow._make, zip(*columns, strict=True))
+
+
+def _plain(column: Any) -> list[Any]:
+    if str(column.type).startswith("timestamp"):
+        return [scalar.value for scalar in column]
+    return list(column.to_pylist())
+
+
+def position(row: HistoryRow) -> Position:
+    return Position(row.device_id, row.path, row.changed_at, row.revision)

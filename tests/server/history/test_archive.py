@@ -1,0 +1,211 @@
+"""The archive: what other programs read of it, what is deleted while it is read, and what happens where it fails."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import pandas as pd
+import polars as pl
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
+
+from mirror_server.history.archive import OTHER_DAY
+from mirror_server.history.selection import HistorySelection
+from mirror_server.store.failures import StorageFailed
+from mirror_server.store.history import HistoryRow
+
+TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
+BYTES = TEXT._replace(device_id="b", value=b"\xff\x00", content_type="application/octet-stream")
+WRITE = TEXT._replace(what="desired", origin="write", status=2, category="DEVICE_ERROR", app_id="app", requested_at=NOW)
+GAP = HistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 5)
+
+
+@pytest.fixture
+def kept(new_history: Callable[..., Kept]) -> Kept:
+    """A history with an archived day."""
+    made = new_history()
+    made.tell(TEXT, BYTES, WRITE, GAP, *(TEXT._replace(changed_at=NOW - hours * 3_600_000) for hours in range(40)))
+    made.pass_time(DAY)
+    made.round()
+    assert made.named_files()
+    return made
+
+
+def test_other_programs_read_it_as_it_is(kept: Kept) -> None:
+    folder = kept.folder / "archive"
+    count = len(kept.told.rows)
+    arrow = ds.dataset(folder, partitioning="hive").to_table()
+    assert (arrow.num_rows, str(arrow.schema.field("changed_at").type)) == (count, "timestamp[ms, tz=UTC]")
+    frame = pd.read_parquet(folder)
+    assert len(frame) == count
+    assert str(frame["changed_at"].dtype) == "datetime64[ms, UTC]"
+    assert set(frame["day"]) == {"other", "2026-01-04", "2026-01-05"}
+    failed = frame[frame["status"] == "failure"].iloc[0]
+    assert (failed["device_id"], failed["value"], failed["category"]) == ("a", "21.5", "DEVICE_ERROR")
+    assert frame[frame["device_id"] == "b"].iloc[0]["value_binary"] == b"\xff\x00"
+    query = f"SELECT count(*), max(received_at), count(value) FROM read_parquet('{folder}/*/*.parquet')"
+    told, last_at, texts = duckdb.sql(query).fetchall()[0]
+    assert (told, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
+    lazy = pl.scan_parquet(folder).filter(pl.col("device_id") == "a").select("revision").collect()
+    assert sorted(lazy["revision"]) == sorted(row.revision for row in kept.told.rows if row.device_id == "a")
+
+
+def test_a_clock_that_is_far_off_makes_no_folder_of_its_own(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    # Most rows are of two days, and no move has files for more, here.
+    days = [0, 4_070_908_800_000, *(NOW - number * DAY for number in range(2, 20))]
+    kept.tell(*[TEXT] * 3, *[TEXT._replace(changed_at=NOW - DAY)] * 3, *(TEXT._replace(changed_at=at) for at in days))
+    kept.pass_time(DAY)
+    kept.round()
+    assert {name.partition("/")[0] for name in kept.named_files()} == {
+        "day=2026-01-04",
+        "day=2026-01-05",
+        f"day={OTHER_DAY}",
+    }
+    assert found(kept.service) == expected(kept.told.rows)
+    assert sum(pd.read_parquet(kept.folder / "archive")["day"] == OTHER_DAY) == len(days)
+
+
+def test_who_reads_ends_with_what_was_there(kept: Kept) -> None:
+    """Trimmed files are deleted when nobody reads them any more."""
+    before, files = expected(kept.told.rows), kept.named_files()
+    with closing(kept.service.open(HistorySelection())) as opened:
+        batches = opened.batches()
+        first = list(rows_of([next(batches)]))
+        kept.pass_time(60 * DAY)
+        kept.tell(TEXT._replace(changed_at=kept.now))
+        kept.round()
+        kept.round()
+        assert kept.named_files() == []
+        assert kept.files() == files
+        assert first + list(rows_of(batches)) == before
+    kept.round()
+    assert kept.files() == []
+    assert found(kept.service) == expected(kept.told.rows)
+
+
+def test_a_file_that_goes_meanwhile_is_passed_over(kept: Kept) -> None:
+    """Another process has trimmed it."""
+    with closing(kept.service.open(HistorySelection())) as opened:
+        batches = opened.batches()
+        kept.pass_time(60 * DAY)
+        kept.open()
+        kept.round()
+        kept.round()
+        kept.round()
+        assert kept.files() == []
+        assert len(list(rows_of(batches))) < 44
+
+
+def test_a_file_that_is_missing_or_damaged_is_named(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    name = kept.named_files()[0]
+    path = kept.folder / "archive" / name
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(StorageFailed):
+        found(kept.service)
+    assert name in caplog.text
+    assert [str(each) for each in kept.violations()] == [
+        f"a part of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file"
+        f" '{path}'. Detail: [errno 2] No such file or directory"
+    ]
+    path.write_bytes(content[:100] + bytes(20) + content[120:])
+    assert [each.kind for each in kept.violations()] == ["a part of the history cannot be read"]
+    path.write_bytes(content)
+    assert kept.violations() == []
+
+
+@pytest.mark.parametrize("trouble", ["gone", "read-only", "full"])
+def test_an_archive_that_fails_leaves_the_rows_in_the_database(
+    kept: Kept, trouble: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, aside = kept.folder / "archive", kept.folder / "aside"
+    kept.tell(TEXT, BYTES)
+    kept.pass_time(DAY)
+    if trouble == "gone":
+        folder.rename(aside)
+    else:
+        for path in [folder, *folder.iterdir()]:
+            if path.is_dir():
+                monkeypatch.setattr(Path, "open", _refused(28 if trouble == "full" else 30))
+    kept.keeper.round()
+    kept.keeper.round()
+    assert list(kept.keeper.failures) == ["archive the history"]
+    assert caplog.text.count("cannot archive the history") == 1
+    if trouble == "gone":
+        aside.rename(folder)
+    monkeypatch.undo()
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.round()
+    assert "could archive the history again" in caplog.text
+    assert found(kept.service) == expected(kept.told.rows)
+
+
+def _refused(number: int) -> Callable[..., Any]:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise OSError(number, "refused")
+
+    return refused
+
+
+def test_what_a_killed_process_left_is_deleted_and_others_stay(kept: Kept) -> None:
+    folder = kept.folder / "archive" / "day=2026-01-05"
+    name = Path(kept.named_files()[-1]).name
+    ours = folder / f"{name.rpartition('-')[0]}-0077.parquet"
+    unfinished = ours.with_suffix(".unfinished")
+    theirs = folder / "devices-0badcafe-000001-0000.parquet"
+    for path in (ours, unfinished, theirs):
+        path.write_bytes(b"left")
+    kept.open()
+    kept.round()
+    assert [path.exists() for path in (ours, unfinished, theirs)] == [False, False, True]
+    theirs.unlink()
+    assert found(kept.service) == expected(kept.told.rows)
+
+
+def test_erased_devices_are_in_no_file(kept: Kept) -> None:
+    kept.erase("a")
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.round()
+    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == {"b"}
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.erase("b")
+    kept.round()
+    # The gap of the service stays.
+    assert len(pd.read_parquet(kept.folder / "archive")) == 1
+    assert found(kept.service) == expected(kept.told.rows)
+    # It comes back, and what is told then is told.
+    kept.tell(TEXT)
+    kept.round()
+    assert [row.value for row in found(kept.service)] == [None, b"21.5"]
+
+
+def test_any_place_that_fsspec_opens(new_history: Callable[..., Kept]) -> None:
+    kept = new_history(location=f"memory://history-{id(new_history)}")
+    kept.tell(TEXT, BYTES, WRITE, GAP)
+    kept.pass_time(DAY)
+    kept.round()
+    names = kept.named_files()
+    with fsspec.open(f"{kept.location}/{names[0]}") as file:
+        assert pq.ParquetFile(file).metadata.num_rows == 4
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.erase("a")
+    kept.round()
+    assert found(kept.service) == expected(kept.told.rows)
+    assert kept.violations() == []
+    kept.pass_time(60 * DAY)
+    kept.round()
+    kept.round()
+    assert not fsspec.filesystem("memory").exists(f"{kept.location}/{names[0]}")
+
+
+def test_without_the_archive_its_days_are_missed_and_said_so(kept: Kept) -> None:
+    kept.location = None
+    kept.open()
+    with pytest.raises(StorageFailed, match="--history-archive"):
+        found(kept.service)

@@ -1,0 +1,128 @@
+"""What devices may tell that is large, odd or much is told again, with little in memory."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
+
+from mirror_server.history import parquet, writing
+from mirror_server.history.columns import SCHEMA, of_rows
+from mirror_server.history.merging import Source, merged
+from mirror_server.history.parquet import ParquetRows, encoded
+from mirror_server.history.selection import HistorySelection
+from mirror_server.store.devices import Condition
+from mirror_server.store.history import HistoryRow
+
+TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
+
+
+@pytest.fixture(autouse=True)
+def small_parts() -> None:
+    """Parts of the size they are."""
+
+
+def settled(kept: Kept) -> None:
+    """The rows where they are told from the tail, a segment, and the archive."""
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.pass_time(DAY)
+    kept.round()
+    assert kept.named_files()
+    assert found(kept.service) == expected(kept.told.rows)
+    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+
+
+def test_values_that_are_large_or_no_texts(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    values = [b"\xff" * 64_000, b"x" * 64_000, b"", b"\0", "\N{GREEK SMALL LETTER ALPHA}".encode(), b"\xed\xa0\x80"]
+    for number, value in enumerate(values * 4):
+        kept.tell(TEXT._replace(value=value, changed_at=NOW + number))
+        kept.tell(TEXT._replace(value=value, changed_at=NOW + number, content_type="application/octet-stream"))
+    settled(kept)
+
+
+def test_clocks_that_are_far_off(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.tell(*(TEXT._replace(changed_at=at) for at in (0, -1, -(2**62), 4_070_908_800_000, 2**62, NOW)))
+    settled(kept)
+    # A clock that is ahead keeps its rows no more than a day longer than others.
+    kept.pass_time(45 * DAY)
+    kept.tell(TEXT._replace(changed_at=kept.now))
+    kept.round()
+    assert [row.changed_at for row in found(kept.service)] == [kept.now]
+    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+
+
+def test_a_device_with_most_rows_and_thousands_of_paths(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.tell(*(TEXT._replace(path=f"/3303/{number}/5700", changed_at=NOW + number % 7) for number in range(500)))
+    kept.tell(*(TEXT._replace(device_id="b", changed_at=NOW + number) for number in range(500)))
+    settled(kept)
+    one = {"conditions": (Condition("device_id", "IN", ("a",)),), "patterns": ("/3303/77/5700", "/3303/49*")}
+    paths = [row.path for row in found(kept.service, **one)]
+    assert paths == ["/3303/49/5700", *(f"/3303/{number}/5700" for number in range(490, 500)), "/3303/77/5700"]
+
+
+def test_a_device_that_is_deleted_takes_its_history_with_it(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.tell(TEXT, TEXT._replace(device_id="b"))
+    kept.pass_time(DAY)
+    kept.round()
+    kept.erase("a")
+    kept.told.database.write(lambda session: session.run("DELETE FROM devices WHERE device_id = 'a'"))
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.round()
+    assert found(kept.service) == expected(kept.told.rows)
+    assert kept.violations() == []
+
+
+def test_large_values_are_cut_into_parts_that_can_be_held() -> None:
+    """Reading holds a few groups of each place, whatever the values weigh."""
+    rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(1000)]
+    batch = of_rows(rows)
+    parts = list(parquet.parts([batch], writing._ROWS_OF_A_BLOCK, writing._BYTES_OF_A_BLOCK))
+    assert max(part.get_total_buffer_size() for part in map(_own, parts)) < 10_000_000
+    with ParquetRows(pa.BufferReader(encoded(batch))) as file:
+        assert len(file.groups) > 10
+        assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
+
+
+def test_little_is_held_of_many_places() -> None:
+    """Of each place one batch, and what comes out of them: not more with the length of what is told."""
+    rows = of_rows([TEXT._replace(revision=number, changed_at=number) for number in range(1000)])
+
+    def place(first: int) -> Source:
+        return Source("a", "a", (_later(rows, first + number * 40_000) for number in range(200)))
+
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    most = count = 0
+    for batch in merged(place(first * 1000) for first in range(4)):
+        most = max(most, pa.total_allocated_bytes() - before)
+        count += batch.num_rows
+    tracemalloc.stop()
+    assert count == 4 * 200 * 1000
+    assert most < 5_000_000
+
+
+def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.Table.from_batches([batch]).combine_chunks().to_batches()[0]
+
+
+def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
+    changed = [scalar.value + by for scalar in batch.column("changed_at")]
+    index = SCHEMA.get_field_index("changed_at")
+    return batch.set_column(index, SCHEMA.field(index), pa.array(changed, pa.int64()).cast(SCHEMA.field(index).type))
+
+
+def test_a_selection_of_nobody_is_empty(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.tell(TEXT, HistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 1))
+    nobody = (Condition("device_id", "IN", ("nobody",)),)
+    # A gap of the service is everybody's.
+    assert [row.what for row in found(kept.service, conditions=nobody)] == ["gap"]
+    opened = kept.service.open_as_of(HistorySelection(conditions=nobody), kept.now)
+    assert list(opened.batches()) == []
+    opened.close()
+    opened.close()

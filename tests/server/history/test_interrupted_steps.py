@@ -1,0 +1,112 @@
+"""A process that is killed in the middle of a step leaves each row exactly once, and the next one goes on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from histories import DAY, PATHS, Kept, expected, found, found_at
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirror_server.history.archive import Archive
+from mirror_server.history.keeper import Keeper
+from mirror_server.store.database import Database
+from mirror_server.store.history import HistoryRow
+
+REUSED = [HealthCheck.function_scoped_fixture]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Faults:
+    """Kills at the so-many-th thing that is stored or written, before it or right after."""
+
+    def __init__(self, at: int, *, after: bool) -> None:
+        self.left = at
+        self.after = after
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise Killed
+        yield
+        if self.left == 0 and self.after:
+            raise Killed
+
+
+class FaultyDatabase:
+    """A database that kills whoever stores something."""
+
+    def __init__(self, database: Database, faults: Faults) -> None:
+        self.read = database.read
+        self._database = database
+        self._faults = faults
+
+    def insist(self, work: Any) -> Any:
+        with self._faults.around():
+            future = self._database.insist(work)
+            future.result(10)
+        return future
+
+
+class FaultyArchive(Archive):
+    """An archive that kills whoever writes or deletes something."""
+
+    def __init__(self, location: str, faults: Faults) -> None:
+        super().__init__(location)
+        self._faults = faults
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        with self._faults.around(), super().writing(name) as file:
+            yield file
+
+    def delete(self, name: str) -> None:
+        with self._faults.around():
+            super().delete(name)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=REUSED)
+@given(at=st.integers(1, 40), after=st.booleans(), days=st.sampled_from([0, 1, 2, 45]), erased=st.booleans())
+def test_a_kill_leaves_each_row_once(
+    new_history: Callable[[], Kept], at: int, after: bool, days: int, erased: bool
+) -> None:
+    kept = new_history()
+    tell_some(kept)
+    kept.round()
+    kept.pass_time(DAY)
+    tell_some(kept)
+    if erased:
+        kept.erase("b")
+    kept.pass_time(days * DAY)
+    faults = Faults(at, after=after)
+    archive = FaultyArchive(str(kept.folder / "archive"), faults)
+    keeper = Keeper(
+        database=FaultyDatabase(kept.told.database, faults),  # type: ignore[arg-type] # what a keeper needs of one
+        clock=kept.clock,
+        service=kept.service,
+        archive=archive,
+        keep_seconds=kept.keep_seconds,
+        segment_rows=5,
+    )
+    with suppress(Killed):
+        keeper.round()
+    kept.forget_trimmed()
+    assert found(kept.service) == expected(kept.told.rows)
+    kept.open()
+    kept.round()
+    kept.round()
+    assert found(kept.service) == expected(kept.told.rows)
+    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+    assert kept.files() == kept.named_files()
+    kept.told.database.close()
+
+
+def tell_some(kept: Kept) -> None:
+    for number in range(13):
+        device_id, path = "abc"[number % 2], PATHS[number % 3]
+        row = HistoryRow(0, device_id, None, path, kept.now - number * 3_600_000, 0, "reported", "read", b"%d" % number)
+        kept.tell(row._replace(content_type="text/plain"))

@@ -1,0 +1,116 @@
+"""A server looks after its history by itself, while it leads."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import found, found_at
+
+from mirror_server.clock import SystemClock
+from mirror_server.config import Settings
+from mirror_server.services import CannotKeepHistory, Services
+from mirror_server.store import segments
+
+PATIENCE_SECONDS = 30
+_PAUSE = threading.Event()
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end_at = time.monotonic() + PATIENCE_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < end_at
+        _PAUSE.wait(0.005)
+    return value
+
+
+def files(server: Any) -> list[str]:
+    with server.services.database.read() as session:
+        return [file.file_name for file in segments.files(session)]
+
+
+def test_a_day_that_is_over_is_archived(new_server: Callable[..., Any], tmp_path: Path) -> None:
+    server = new_server(keep_history_seconds=10 * 86_400, history_archive=str(tmp_path / "archive"))
+    key = server.key()
+    device = server.add_device(key, "sensor-1")
+    server.subscribe(key, device)
+    before = found(server.services.history)
+    assert not files(server)
+    server.advance(key, 2 * 86_400)
+    names = until(lambda: files(server))
+    assert set(before) <= set(found(server.services.history))
+    server.restart()
+    assert set(names) <= set(files(server))
+    assert set(before) <= set(found(server.services.history))
+    # It is trimmed at last, and the files go.
+    server.advance(key, 20 * 86_400)
+    until(lambda: not (set(names) & set(files(server))))
+    server.advance(key, 1)
+    until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
+
+
+def test_it_ends_with_the_server(new_server: Callable[..., Any]) -> None:
+    server = new_server(keep_history_seconds=86_400)
+    assert "history" in {thread.name for thread in threading.enumerate()}
+    server.services.close()
+    assert "history" not in {thread.name for thread in threading.enumerate()}
+    server.open()
+
+
+def test_it_looks_by_the_clock_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody advances that clock."""
+    monkeypatch.setattr("mirror_server.history.keeper._LOOK_SECONDS", 0.05)
+    services = Services(Settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
+    assert isinstance(services.clock, SystemClock)
+    services.start()
+
+    def looks() -> bool:
+        with services.database.read() as session:
+            return segments.oldest_state_at(session) is not None
+
+    until(looks)
+    services.database.write(lambda session: segments.forget(session, [1]))
+    until(looks)
+    services.close()
+
+
+def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server: Callable[..., Any]) -> None:
+    with pytest.raises(CannotKeepHistory, match="name a folder"):
+        new_server(keep_history_seconds=86_400, history_archive="nonsense://there")
+
+
+def test_what_was_told_before_a_history_was_kept_is_known(new_server: Callable[..., Any]) -> None:
+    server = new_server()
+    key = server.key()
+    switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
+    device = server.add_device(key, "sensor-1", {"path": "/3303/0/5700", "value": "21", "observable": True}, switch)
+    server.subscribe(key, device)
+    server.place(key, device, "first", "PUT", "/3311/0/5850", value="1")
+    server.patch(key, device, online=False)
+    server.advance(key, 1)
+    server.place(key, device, "second", "PUT", "/3311/0/5850", value="2")
+    server.services.close()
+    server.settings = replace(server.settings, keep_history_seconds=86_400)
+    server.open()
+    until(lambda: oldest_at(server) is not None)
+    begun_at = server.now
+    assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
+    server.advance(key, 10)
+    server.patch(key, device, online=True)
+    server.place(key, device, "read", "GET", "/3303/0/5700")
+    server.advance(key, 10)
+    assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
+    assert states(server, server.now) == [(True, b"21", None, None), (True, None, b"2", 1)]
+
+
+def oldest_at(server: Any) -> int | None:
+    with server.services.database.read() as session:
+        return segments.oldest_state_at(session)
+
+
+def states(server: Any, instant: int) -> list[tuple[Any, ...]]:
+    """Registered, last value, last write and its status of each resource."""
+    return [(row[2], row[3], row[8], row[10]) for row in found_at(server.services.history, instant, named=False)]

@@ -1,0 +1,113 @@
+"""What happened is told in order, as of one moment, and only what is asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases import new_database_url
+from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position, rows_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirror_server.clock import ManualClock
+from mirror_server.history.selection import HistorySelection, TooOld
+from mirror_server.history.service import HistoryService
+from mirror_server.store.devices import Condition
+from mirror_server.store.history import HistoryRow
+
+INSTANTS = st.one_of(st.integers(NOW, NOW + 20), st.sampled_from([0, NOW - 10**9, 4_070_908_800_000]))
+ROWS = st.lists(happenings(INSTANTS), max_size=60)
+REUSED = [HealthCheck.function_scoped_fixture]
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Told]:
+    made = Told(new_database_url(tmp_path))
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def service(told: Told) -> HistoryService:
+    return HistoryService(told.database, ManualClock(NOW))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=REUSED)
+@given(rows=ROWS)
+def test_all_rows_in_order_and_backwards(told: Told, service: HistoryService, rows: list[HistoryRow]) -> None:
+    told.tell(rows, NOW)
+    assert found(service) == expected(told.rows)
+    assert found(service, descending=True) == expected(told.rows)[::-1]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=REUSED)
+@given(rows=ROWS, data=st.data())
+def test_what_is_asked_for(told: Told, service: HistoryService, rows: list[HistoryRow], data: st.DataObject) -> None:
+    told.tell(rows, NOW)
+    begin, end = sorted(data.draw(st.tuples(st.integers(NOW, NOW + 21), st.integers(NOW, NOW + 21))))
+    ids = data.draw(st.lists(st.sampled_from(DEVICES[1:]), min_size=1))
+    pattern = data.draw(st.sampled_from([PATHS[0], "/3303/1*", "/33*", "*"]))
+    limit = data.draw(st.integers(1, 70))
+
+    def is_asked(row: HistoryRow) -> bool:
+        is_in = row.until > begin or row.changed_at >= begin if row.until is not None else row.changed_at >= begin
+        of_path = row.path is None or row.path == pattern or (pattern[-1] == "*" and row.path.startswith(pattern[:-1]))
+        return is_in and row.changed_at < end and of_path and (row.device_id is None or row.device_id in ids)
+
+    conditions = (Condition("device_id", "IN", tuple(ids)),)
+    asked = {"begin": begin, "end": end, "conditions": conditions, "patterns": (pattern,)}
+    assert found(service, limit=limit, **asked) == expected(told.rows, is_asked)[:limit]
+    assert found(service, limit=limit, descending=True, **asked) == expected(told.rows, is_asked)[::-1][:limit]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=REUSED)
+@given(rows=ROWS, size=st.integers(1, 7), descending=st.booleans())
+def test_pages_behind_one_another(
+    told: Told, service: HistoryService, rows: list[HistoryRow], size: int, descending: bool
+) -> None:
+    told.tell(rows, NOW)
+    with closing(service.open(HistorySelection())) as first:
+        revision = first.revision
+    whole, pages = expected(told.rows), []
+    # What comes between two pages is not theirs.
+    told.tell(rows[:5], NOW + 1)
+    after = None
+    while page := found(service, limit=size, after=after, descending=descending, revision=revision):
+        pages += page
+        after = position(page[-1])
+    assert pages == (whole[::-1] if descending else whole)
+
+
+def test_what_comes_later_is_not_told(told: Told, service: HistoryService) -> None:
+    told.tell([HistoryRow(0, "a", None, None, NOW, 0, "registration")], NOW)
+    with closing(service.open(HistorySelection())) as opened:
+        before = list(told.rows)
+        told.tell([HistoryRow(0, "a", None, None, NOW, 0, "expired")], NOW)
+        assert list(rows_of(opened.batches())) == before
+        assert (opened.taken_at, opened.revision) == (NOW, before[-1].revision)
+    assert found(service) == told.rows
+
+
+def test_what_is_not_kept_is_refused(told: Told, service: HistoryService) -> None:
+    told.tell([HistoryRow(0, "a", None, None, NOW, 0, "registration")], NOW)
+    with pytest.raises(TooOld) as refused:
+        service.open(HistorySelection(begin=NOW - 1))
+    assert refused.value.oldest_at == NOW
+    service.open(HistorySelection(begin=NOW)).close()
+
+
+def test_a_server_opens_what_its_devices_told(new_server: Callable[..., Any]) -> None:
+    server = new_server(keep_history_seconds=86_400)
+    key = server.key()
+    device = server.add_device(key, "sensor-1")
+    server.subscribe(key, device)
+    server.set_value(key, device, "22")
+    told = [(row.what, row.endpoint_name, row.value) for row in found(server.services.history)]
+    assert told == [
+        ("registration", "sensor-1", None),
+        ("reported", "sensor-1", b"21.5"),
+        ("reported", "sensor-1", b"22"),
+    ]
+    assert new_server().services.history is None

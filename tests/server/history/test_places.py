@@ -1,0 +1,72 @@
+"""Wherever the rows of a history stand, and whatever is done with them, each is told once and in order."""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+from histories import DAY, NOW, Kept, expected, found, found_at, happenings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from mirror_server.history.selection import HistorySelection, TooOld
+from mirror_server.store.history import HistoryRow
+
+FAR = 10 * DAY
+INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000, -NOW, 4_070_908_800_000 - NOW]))
+"""When something happened, from the present on; that of a clock that is far off stays what it is."""
+
+STEPS = st.one_of(
+    st.lists(happenings(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
+    st.sampled_from([("round", None), ("restart", None), ("hour", 1), ("day", 24), ("days", 20 * 24)]),
+)
+REUSED = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
+def test_each_row_is_told_once_whatever_is_done(
+    new_history: Callable[[], Kept], steps: list[tuple[str, Any]], descending: bool
+) -> None:
+    kept = new_history()
+    for step, what in steps:
+        take(kept, step, what)
+        told = expected(kept.told.rows)
+        assert found(kept.service, descending=descending) == (told[::-1] if descending else told)
+    kept.told.database.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@given(steps=st.lists(STEPS, max_size=10), data=st.data())
+def test_the_state_at_any_instant_is_that_of_a_replay(
+    new_history: Callable[[], Kept], steps: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    kept = new_history()
+    for step, what in steps:
+        take(kept, step, what)
+    with closing(kept.service.open(HistorySelection())) as opened:
+        oldest_at = opened.oldest_at
+    times = {row.changed_at for row in kept.told.rows} | {row.requested_at or 0 for row in kept.told.rows}
+    for instant in {oldest_at, kept.now, *times, *(each - 1 for each in times)}:
+        if instant >= oldest_at:
+            assert found_at(kept.service, instant) == kept.state(instant)
+    with pytest.raises(TooOld):
+        kept.service.open_as_of(HistorySelection(), oldest_at - 1)
+    kept.told.database.close()
+
+
+def take(kept: Kept, step: str, what: Any) -> None:
+    if step == "tell":
+        kept.tell(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
+    elif step == "round":
+        kept.round()
+    elif step == "restart":
+        kept.open()
+    else:
+        kept.pass_time(what * 3_600_000)
+
+
+def shifted(row: HistoryRow, by: int) -> HistoryRow:
+    """The same row, so much later."""
+    times = {name: getattr(row, name) for name in ("changed_at", "requested_at", "until")}
+    return row._replace(**{name: at + by for name, at in times.items() if at is not None})

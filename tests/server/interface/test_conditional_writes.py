@@ -1,0 +1,219 @@
+"""``If-Match`` on E2: a write that does not overwrite what its writer has not seen. Source: wire.md 1 and 2."""
+
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mirror_sdk.wire.device_requests import DesiredChanged
+from mirror_server.service.keys import Scope
+
+SWITCH = "/3311/0/5850"
+LEVEL = "/3311/0/5851"
+SENSOR = "/3303/0/5700"
+REBOOT = "/3/0/4"
+DIMMER = "/33000/0/1"
+
+
+@pytest.fixture
+def light(server, key):
+    return server.add_device(
+        key,
+        "light-1",
+        {"path": SWITCH, "value": "0", "writable": True, "observable": True},
+        {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+        {"path": SENSOR, "value": "21.5", "observable": True},
+        {"path": REBOOT, "value": "", "executable": True},
+    )
+
+
+def write(server: Any, key: str, device: str, value: str, if_match: str | None, path: str = LEVEL, **query: str) -> Any:
+    headers = {} if if_match is None else {"If-Match": if_match}
+    body = {"method": "PUT", "uri": path, "payload-b64": base64.b64encode(value.encode()).decode()}
+    url = f"/v2/device-requests/{device}"
+    return server.call(key, "POST", url, headers, json=body, query_string=query)
+
+
+def desired(server: Any, key: str, device: str, path: str = LEVEL) -> Any:
+    return server.resource(key, device, path)["desired"]
+
+
+def value_of(part: dict[str, Any]) -> str:
+    return base64.b64decode(part["value"]).decode()
+
+
+def overtaken(answer: Any) -> Any:
+    """The resource that a refused write was for."""
+    assert answer.status_code == 412, answer.get_data()
+    body = DesiredChanged.model_validate(answer.json, extra="forbid")
+    assert (body.code, body.type, body.reason) == (412, "precondition_failed", "DESIRED_CHANGED")
+    assert [field.name for field in body.fields] == ["If-Match"]
+    assert body.request_id == answer.headers["X-Request-ID"]
+    return answer.json["resource"]
+
+
+@pytest.mark.parametrize("form", ["{}", '"{}"', 'W/"{}"', " {} ", "0{}", "*"])
+def test_who_saw_the_last_write_may_write(server, key, light, form):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    revision = desired(server, key, light)["revision"]
+    assert write(server, key, light, "70", form.format(revision)).status_code == 202
+    assert value_of(desired(server, key, light)) == "70"
+    assert desired(server, key, light)["revision"] > revision
+
+
+def test_a_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, other, light):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    seen = desired(server, key, light)["revision"]
+    server.place(other, light, "second", "PUT", LEVEL, value="55")
+    answer = write(server, key, light, "70", f'"{seen}"', **{"async-id": "third"})
+    assert overtaken(answer) == server.resource(key, light, LEVEL)
+    assert value_of(answer.json["resource"]["desired"]) == "55"
+    assert str(seen) in answer.json["message"]
+    assert "third" not in server.responses(key)
+    # With what it is shown it may write.
+    again = answer.json["resource"]["desired"]["revision"]
+    assert write(server, key, light, "70", f'"{again}"', **{"async-id": "third"}).status_code == 202
+    assert server.responses(key)["third"] == (200, None)
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("seen", ["1", '"17"', "*", "9999999999999999999"])
+def test_a_refused_write_changes_nothing(server, key, light, seen):
+    assert overtaken(write(server, key, light, "70", seen))["desired"] == {}
+
+
+@pytest.fixture(name="unchanged")
+def _unchanged_with_a_light(light, unchanged):
+    """The light is there before it is looked whether anything changes."""
+
+
+def test_what_was_never_written_is_written_by_the_first_alone(server, key, other, light):
+    assert "revision" not in desired(server, key, light)
+    assert write(server, key, light, "40", '"0"').status_code == 202
+    assert value_of(overtaken(write(server, other, light, "55", "0"))["desired"]) == "40"
+
+
+def test_the_end_of_a_write_is_a_change_too(server, key, light):
+    server.patch(key, light, online=False)
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    pending = desired(server, key, light)
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {"first": (200, None)}
+    now = overtaken(write(server, key, light, "70", str(pending["revision"])))["desired"]
+    assert (pending["status"], now["status"]) == (0, 1)
+    assert now["revision"] > pending["revision"]
+
+
+def test_a_read_and_a_write_of_another_resource_are_no_change(server, key, light):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    seen = desired(server, key, light)["revision"]
+    server.place(key, light, "read", "GET", LEVEL)
+    server.place(key, light, "other", "PUT", SWITCH, value="1")
+    assert write(server, key, light, "70", str(seen)).status_code == 202
+
+
+def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, light):
+    server.patch(key, light, answer="reject")
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    to_issuer = overtaken(write(server, key, light, "70", "1"))["desired"]
+    to_other = overtaken(write(server, other, light, "70", "1"))["desired"]
+    assert to_issuer.pop("category") == "REJECTED"
+    assert to_issuer == to_other
+
+
+def test_a_request_that_was_placed_is_answered_as_the_first_time(server, key, other, light):
+    server.patch(key, light, online=False)
+    first = write(server, key, light, "40", "0", **{"async-id": "w"})
+    server.place(other, light, "second", "PUT", LEVEL, value="55")
+    for if_match in ("0", '"17"', None):
+        again = write(server, key, light, "40", if_match, **{"async-id": "w"})
+        assert (again.status_code, again.json) == (202, first.json)
+        assert again.headers["Mirror-Requested-At"] == first.headers["Mirror-Requested-At"]
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {"w": (200, None)}
+    assert value_of(desired(server, key, light)) == "55"
+
+
+def test_a_refused_async_id_is_free(server, key, light):
+    overtaken(write(server, key, light, "40", "17", **{"async-id": "w"}))
+    assert write(server, key, light, "55", "0", **{"async-id": "w"}).status_code == 202
+    assert value_of(desired(server, key, light)) == "55"
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize(
+    "if_match",
+    ["", " ", "17.5", "-1", "x", '"', '""', '"17', "'17'", "W/17", "1, 2", '"1", "2"', "**", "\u0661", "9" * 20],
+)
+def test_what_is_no_revision_is_refused_by_name(server, key, light, refused, if_match):
+    headers = {"If-Match": if_match.encode().decode("latin-1")}
+    body = {"method": "PUT", "uri": LEVEL, "payload-b64": "NDA="}
+    told = refused(server.call(key, "POST", f"/v2/device-requests/{light}", headers, json=body), 400, "If-Match")
+    assert '"0"' in told.message
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"method": "GET", "uri": LEVEL},
+        {"method": "POST", "uri": REBOOT},
+        {"method": "PUT", "uri": f"{LEVEL}?pmin=5"},
+    ],
+)
+def test_it_goes_with_the_write_of_a_value_alone(server, key, light, refused, body):
+    answer = server.call(key, "POST", f"/v2/device-requests/{light}", {"If-Match": "0"}, json=body)
+    assert "alone" in refused(answer, 400, "If-Match").message
+
+
+@pytest.mark.parametrize(
+    ("device", "path", "code"), [("0" * 32, LEVEL, 404), (None, "/3303/7/5700", 400), (None, "/3311/0", 400)]
+)
+def test_what_is_not_there_is_refused_as_without_it(server, key, light, device, path, code):
+    assert write(server, key, device or light, "40", "0", path=path).status_code == code
+    assert write(server, key, device or light, "40", None, path=path).status_code == code
+
+
+def test_a_key_that_may_not_write_learns_nothing(server, light, refused):
+    reader = server.key(Scope.READ)
+    assert "resource" not in write(server, reader, light, "40", "17").json
+    refused(write(server, reader, light, "40", "17"), 403)
+
+
+def test_of_two_who_saw_the_same_one_writes(server, key, other, light):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    seen = str(desired(server, key, light)["revision"])
+    url = f"/v2/device-requests/{light}"
+
+    def place(application: str, value: str) -> Any:
+        headers = {"If-Match": seen, "Authorization": f"Bearer {application}"}
+        body = {"method": "PUT", "uri": LEVEL, "payload-b64": base64.b64encode(value.encode()).decode()}
+        return server.app.test_client().post(url, headers=headers, json=body)
+
+    # Both are sent before either is stored, so that one transaction may have both.
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(place, [key, other] * 4, map(str, range(1, 9))))
+    assert sorted(answer.status_code for answer in answers) == [202] + [412] * 7
+    (winner,) = (str(place) for place, answer in enumerate(answers, 1) if answer.status_code == 202)
+    assert value_of(desired(server, key, light)) == winner
+    assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
+
+
+def test_a_revision_holds_over_a_restart(server, key, light):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    seen = desired(server, key, light)["revision"]
+    server.restart()
+    assert write(server, key, light, "70", str(seen)).status_code == 202
+
+
+def test_a_value_of_an_earlier_version_has_no_revision_to_match(server, key, light):
+    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    server.services.database.write(
+        lambda session: session.run("UPDATE resources SET desired_revision = NULL WHERE path = :path", path=LEVEL)
+    )
+    for if_match in ("0", "17"):
+        answer = write(server, key, light, "70", if_match)
+        assert "revision" not in overtaken(answer)["desired"]
+        assert "no revision" in answer.json["message"]
+    assert write(server, key, light, "70", "*").status_code == 202
