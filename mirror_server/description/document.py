@@ -95,6 +95,7 @@ _ERROR_MEANINGS = {
     413: "The body is too large.",
     414: "The request line is too long.",
     415: "The body is not `application/json`.",
+    426: "Only a websocket can be opened here; `Upgrade` tells it.",
     429: "A limit is reached; `Retry-After` may tell for how long.",
     431: "The headers are too large or too many.",
     500: "The server failed.",
@@ -164,7 +165,10 @@ def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Sche
     if of_path or operation.parameters:
         described["parameters"] = [parameter.to_openapi() for parameter in (*of_path, *operation.parameters)]
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+        described["requestBody"] = {
+            "required": operation.needs_body,
+            "content": _content(operation.body),
+        }
     if scopes:
         described["x-scopes"] = sorted(scopes)
     else:
