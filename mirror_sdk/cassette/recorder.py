@@ -66,7 +66,8 @@ class Recorder(Moments):
         self._clock = clock
         self._now = now
         self._began = clock()
-        self.begun_at = self._answered_at = now()
+        self.begun_at: datetime = now()
+        self._answered_at = self.begun_at
         self._answered_seconds = 0.0
         self._lock = threading.Lock()
         self._exchanges: list[tuple[Exchange, Draft]] = []
