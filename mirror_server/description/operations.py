@@ -1,4 +1,4 @@
-"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8, 10."""
+"""Every operation of the interface. Source: specification E1-E5; wire.md 0-10."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mirror_sdk.wire import (
     device_requests,
     directory,
     notifications,
+    older_calls,
     routes,
     snapshot,
 )
@@ -265,6 +266,20 @@ MIRROR: dict[tuple[str, str], Operation] = {
         errors=(404,),
         is_extension=True,
     ),
+    ("get", routes.ENDPOINTS): Operation(
+        name="list_endpoints",
+        group="Directory",
+        summary="The registered devices, in one list",
+        meaning="An older call: `GET /v3/devices` has pages, filters, and devices that are not registered.",
+        parameters=parameters.ENDPOINTS,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The devices, by id.",
+                content=Content(model=older_calls.Endpoint, variants=("registered", "in queue mode"), many=True),
+            ),
+        ),
+    ),
     ("get", routes.ENDPOINT_RESOURCES): Operation(
         name="list_resources",
         group="Directory",
@@ -332,7 +347,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " unanswered is then asked again. `apply` and `If-Match` are extensions.",
         parameters=(*parameters.APPLY, *parameters.UNLESS_CHANGED_MEANWHILE),
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
-        answers=_done("Accepted, and on disk.", 202),
+        answers=(*_done("Accepted, and on disk.", 202), *_done("The same, for the path without a version.")),
         errors=(412,),
     ),
     ("get", routes.PRESUBSCRIPTIONS): Operation(
@@ -497,6 +512,32 @@ OPERATOR: dict[tuple[str, str], Operation] = {
                 code=200,
                 meaning="The key, without its secret.",
                 content=Content(model=access_key.AccessKey, variants=("one of an application",)),
+            ),
+        ),
+    ),
+    ("get", routes.LIMITS): Operation(
+        name="get_limits",
+        group="Operation",
+        summary="The quotas of an application, of which there are none",
+        answers=(
+            Answer(
+                code=200,
+                meaning="Quotas and counts.",
+                content=Content(model=older_calls.Limits, variants=("no quotas",)),
+            ),
+        ),
+    ),
+    ("get", routes.REST_VERSIONS): Operation(
+        name="list_rest_versions",
+        group="Operation",
+        summary="The versions that stand in front of paths",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The versions, the newest last.",
+                content=Content(
+                    schema={"type": "array", "items": {"type": "string"}}, example=list(older_calls.REST_VERSIONS)
+                ),
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""The parameters of the interface. Source: wire.md 0-7, 10."""
+"""The parameters of the interface. Source: wire.md 0-7, 9, 10."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ DIRECTORY = (
     ),
     *(_filter(field, operator) for field in FILTER_FIELDS for operator in FILTER_OPERATORS),
 )
+ENDPOINTS = (query("type", "Only devices that register with this type.", _TEXT),)
 _FILTERS = tuple(parameter for parameter in DIRECTORY if parameter.name not in _PAGING)
 _PATTERN: Schema = _TEXT | {"pattern": TEXT_PATTERN}
 _PATTERNS = query(
