@@ -32,9 +32,10 @@ parameters and headers with `x-extension` are not part of that. Of the scopes in
 Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
 for the client's own `If-None-Match`, and that of the presubscription rules for `If-Match` too.
 
-A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
-of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
-refused; filters and `path` may be, and all filters have to hold.
+A trailing slash and doubled slashes mean the same path, and so does `x-unversioned`, which older programs ask for.
+Times are RFC 3339 in UTC, payloads base64. An unknown member of a body is refused, and so is an unknown parameter of
+the query. A parameter or a member that is there twice is refused; filters and `path` may be, and all filters have to
+hold.
 """
 _HEADERS: dict[str, Schema] = {
     routes.REQUEST_ID_HEADER: {
@@ -166,9 +167,11 @@ def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Sche
         described["parameters"] = [parameter.to_openapi() for parameter in (*of_path, *operation.parameters)]
     if operation.body is not None:
         described["requestBody"] = {
-            "required": operation.needs_body,
+            "required": not operation.takes_no_body,
             "content": _content(operation.body),
         }
+    if (other_name := routes.unversioned(path)) is not None:
+        described["x-unversioned"] = other_name
     if scopes:
         described["x-scopes"] = sorted(scopes)
     else:
@@ -191,7 +194,7 @@ def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {413, 415}
+        codes |= {413} if operation.body.model is None else {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

@@ -1,4 +1,4 @@
-"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8, 10."""
+"""Every operation of the interface. Source: specification E1-E5; wire.md 0-10."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mirror_sdk.wire import (
     device_requests,
     directory,
     notifications,
+    older_calls,
     routes,
     snapshot,
 )
@@ -20,6 +21,7 @@ from mirror_server.description.parts import Answer, Content, Operation
 from mirror_server.notifications.outbound import LIMIT_SECONDS
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
+_RESOURCE = f"{routes.ENDPOINT_RESOURCES}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
 _OF_A_POSITION = (routes.CURSOR_HEADER, routes.GAP_HEADER, routes.TIME_HEADER)
 _MESSAGE = Content(
@@ -37,6 +39,12 @@ _WAITING = Answer(
     content=Content(
         model=device_requests.WaitingRequestPage, variants=("one that waits and one that the device has in hand",)
     ),
+)
+_ACCEPTED = Answer(
+    code=202,
+    meaning="Accepted, and on disk.",
+    content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
+    headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
 _STREAM = (
     "retry: 2000\n\n"
@@ -113,6 +121,9 @@ behind its rows; the last one has no rows, and the end in its metadata `mirror.e
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
     schema = {"type": "string"} | ({"description": meaning} if meaning else {})
     return Content(media_type=media_type, schema=schema, example=example)
+
+
+_VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
 def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
@@ -267,10 +278,25 @@ MIRROR: dict[tuple[str, str], Operation] = {
         errors=(404,),
         is_extension=True,
     ),
+    ("get", routes.ENDPOINTS): Operation(
+        name="list_endpoints",
+        group="Directory",
+        summary="The registered devices, in one list",
+        meaning="An older call: `GET /v3/devices` has pages, filters, and devices that are not registered.",
+        parameters=parameters.ENDPOINTS,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The devices, by id.",
+                content=Content(model=older_calls.Endpoint, variants=("registered", "in queue mode"), many=True),
+            ),
+        ),
+    ),
     ("get", routes.ENDPOINT_RESOURCES): Operation(
         name="list_resources",
         group="Directory",
         summary="The resources a device has now",
+        parameters=parameters.ENDPOINT_RESOURCES,
         answers=(
             Answer(
                 code=200,
@@ -292,12 +318,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
             model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
         ),
         answers=(
-            Answer(
-                code=202,
-                meaning="Accepted, and on disk.",
-                content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
-                headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
-            ),
+            _ACCEPTED,
             Answer(
                 code=412,
                 meaning="The desired value is not the one of `If-Match` any more; nothing was queued.",
@@ -308,6 +329,53 @@ MIRROR: dict[tuple[str, str], Operation] = {
             ),
         ),
         errors=(404, 409, 429),
+    ),
+    ("get", _RESOURCE): Operation(
+        name="read_resource",
+        group="Device requests",
+        summary="Have a device read a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `GET`, and an async-id that the server makes. With"
+        " `cacheOnly` the answer is the value itself, in the format it has, as long as it is fresh by what the device"
+        " said; without a word of the device it is fresh until the next one comes.",
+        parameters=parameters.READ_RESOURCE,
+        answers=(
+            Answer(code=200, meaning="What the mirror holds, with `cacheOnly`.", content=_text("*/*", "21.5", _VALUE)),
+            _ACCEPTED,
+            Answer(code=205, meaning="With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+        ),
+        errors=(404, 409),
+    ),
+    ("put", _RESOURCE): Operation(
+        name="write_resource",
+        group="Device requests",
+        summary="Have a device write a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
+        " parameters set notification rules.",
+        parameters=parameters.WRITE_RESOURCE,
+        body=_text("*/*", "1", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("post", _RESOURCE): Operation(
+        name="execute_resource",
+        group="Device requests",
+        summary="Have a device execute a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `POST`, and an async-id that the server makes. The body"
+        " is the argument, if there is one.",
+        parameters=parameters.EXECUTE_RESOURCE,
+        body=_text("*/*", "0='1'", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("delete", _RESOURCE): Operation(
+        name="delete_resource",
+        group="Device requests",
+        summary="Refused: nothing is deleted of a device",
+        parameters=parameters.DELETE_RESOURCE,
+        answers=(),
     ),
     ("get", routes.WAITING_REQUESTS): Operation(
         name="list_waiting_requests",
@@ -334,7 +402,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " unanswered is then asked again. `apply` and `If-Match` are extensions.",
         parameters=(*parameters.APPLY, *parameters.UNLESS_CHANGED_MEANWHILE),
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
-        answers=_done("Accepted, and on disk.", 202),
+        answers=(*_done("Accepted, and on disk.", 202), *_done("The same, for the path without a version.")),
         errors=(412,),
     ),
     ("get", routes.PRESUBSCRIPTIONS): Operation(
@@ -496,7 +564,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         meaning="A body is optional. The socket itself is opened by `GET /v2/notification/websocket-connect`. A key"
         " with a channel of another type is refused.",
         body=Content(model=channel.WebsocketRegistration, variants=("everything",)),
-        needs_body=False,
+        takes_no_body=True,
         answers=(
             Answer(code=200, meaning="It was there already, and stays.", content=_OPEN_WEBSOCKET),
             Answer(code=201, meaning="It is registered, and waits for its socket.", content=_NEW_WEBSOCKET),
@@ -545,6 +613,32 @@ OPERATOR: dict[tuple[str, str], Operation] = {
                 code=200,
                 meaning="The key, without its secret.",
                 content=Content(model=access_key.AccessKey, variants=("one of an application",)),
+            ),
+        ),
+    ),
+    ("get", routes.LIMITS): Operation(
+        name="get_limits",
+        group="Operation",
+        summary="The quotas of an application, of which there are none",
+        answers=(
+            Answer(
+                code=200,
+                meaning="Quotas and counts.",
+                content=Content(model=older_calls.Limits, variants=("no quotas",)),
+            ),
+        ),
+    ),
+    ("get", routes.REST_VERSIONS): Operation(
+        name="list_rest_versions",
+        group="Operation",
+        summary="The versions that stand in front of paths",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The versions, the newest last.",
+                content=Content(
+                    schema={"type": "array", "items": {"type": "string"}}, example=list(older_calls.REST_VERSIONS)
+                ),
             ),
         ),
     ),

@@ -19,7 +19,7 @@ from flask.sessions import NullSession, SecureCookieSession, SessionInterface, S
 from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.routes import REQUEST_ID_HEADER, WEBSOCKET_CONNECT
+from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, WEBSOCKET_CONNECT, is_unversioned
 from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
@@ -31,6 +31,7 @@ from mirror_server.views import (
     devices,
     history,
     notifications,
+    older_calls,
     operation,
     page,
     reference,
@@ -42,7 +43,7 @@ from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.page_file import PageFile
-from mirror_server.views.requests import SERVICES, app_id, noted, request_id
+from mirror_server.views.requests import SERVICES, UNVERSIONED, app_id, noted, request_id
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
@@ -115,10 +116,13 @@ class MirrorApp(Flask):
         return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
+        """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0 and 9."""
         environ[_BEGAN] = time.perf_counter()
-        path = _SLASHES.sub("/", environ["PATH_INFO"])
-        environ["PATH_INFO"] = path.rstrip("/") or "/"
+        path = _SLASHES.sub("/", environ["PATH_INFO"]).rstrip("/") or "/"
+        if is_unversioned(path):
+            path = f"{NEWEST_CONNECT}{path}"
+            environ[UNVERSIONED] = True
+        environ["PATH_INFO"] = path
         return super().wsgi_app(environ, start_response)
 
     def _let_in(self) -> Response | None:
@@ -271,6 +275,7 @@ def create_app(services: Services) -> MirrorApp:
         device_requests,
         subscriptions,
         notifications,
+        older_calls,
         access_keys,
         bench,
         description,

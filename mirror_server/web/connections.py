@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mirror_sdk.wire.routes import WEBSOCKET_CONNECT
+from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 
@@ -27,6 +27,7 @@ _MOST_PIPELINED = 16
 _MOST_TOLD = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
+_WEBSOCKET_PATHS = frozenset(path.encode() for path in (WEBSOCKET_CONNECT, unversioned(WEBSOCKET_CONNECT)) if path)
 _WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
 
@@ -146,7 +147,7 @@ class BoundedConnection(HttpToolsProtocol):
         headers = dict(self.headers)
         return (
             self.parser.get_method() == b"GET"
-            and self.url.partition(b"?")[0].rstrip(b"/") == WEBSOCKET_CONNECT.encode()
+            and self.url.partition(b"?")[0].rstrip(b"/") in _WEBSOCKET_PATHS
             and headers.get(b"upgrade", b"").lower() == b"websocket"
             and headers.get(b"sec-websocket-version") == b"13"
             and _WEBSOCKET_KEY.fullmatch(headers.get(b"sec-websocket-key", b"")) is not None
