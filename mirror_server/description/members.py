@@ -141,6 +141,12 @@ _OF_MODELS = {
         "expiry_seconds": "How long the request may wait for the device:"
         f" {DEFAULT_EXPIRY_SECONDS} by default, and {DEFAULT_EXPIRY_SECONDS_QUEUE_MODE} for a device in queue mode.",
     },
+    "Endpoint": {
+        "name": "The device's id.",
+        "type": "The type the device registers with.",
+        "status": "Always `ACTIVE`.",
+        "q": "Whether the device is in queue mode.",
+    },
     "EndpointResource": {
         "uri": "The resource path.",
         "obs": "Whether it can be subscribed.",
@@ -159,6 +165,13 @@ _OF_MODELS = {
     "FieldError": {
         "name": "The parameter or the member; a member of a member stands behind a dot.",
         "message": "What is wrong with it.",
+    },
+    "Limits": {
+        "transaction-quota": "A number that is never reached: there is no quota.",
+        "transaction-count": "How many entries the notification log of this application holds, which goes back a day:"
+        " registrations, values of subscribed resources, answers to device requests.",
+        "endpoint-quota": "A number that is never reached: there is no quota.",
+        "endpoint-count": "How many devices are registered.",
     },
     "NotificationMessage": {
         "async-responses": "Outcomes of the application's device requests.",

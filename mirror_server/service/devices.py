@@ -204,6 +204,11 @@ class DeviceService:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, devices.count(session, conditions) if count else None
 
+    def count(self, conditions: Sequence[Condition]) -> int:
+        """How many devices of the directory meet all conditions."""
+        with self._database.read() as session:
+            return devices.count(session, conditions)
+
     def registered(self, registration: Registration) -> Future[str]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
 
