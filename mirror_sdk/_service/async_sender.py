@@ -66,7 +66,7 @@ class AsyncSender:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self.contact = Contact()
+        self.contact: Contact = Contact()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._base_url = settings.base_url
         self._key = settings.api_key
@@ -79,7 +79,7 @@ class AsyncSender:
         self._headers = client_headers(settings)
         self._transport = transport
         self._network: AsyncNetwork | None = None
-        self.moments = Moments()
+        self.moments: Moments = Moments()
         self._before: tuple[httpx.AsyncBaseTransport | None, httpx.AsyncClient | None] | None = None
         self._preparing = asyncio.Lock()
         self._is_prepared = False

@@ -62,7 +62,7 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.contact = Contact()
+        self.contact: Contact = Contact()
         self._base_url = settings.base_url
         self._key = settings.api_key
         self._timeout_seconds = read_timeout(timeout_seconds)
@@ -72,7 +72,7 @@ class Sender:
         self._headers = client_headers(settings)
         self._transport = transport
         self._network: Network | None = None
-        self.moments = Moments()
+        self.moments: Moments = Moments()
         self._before: tuple[httpx.BaseTransport | None, httpx.Client | None] | None = None
         self._connections = Connections()
         self._making = Lock()

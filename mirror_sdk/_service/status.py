@@ -72,7 +72,7 @@ class Contact:
     def __init__(self) -> None:
         self.last_answer_at: datetime | None = None
         self.last_failure: ConnectionFailed | None = None
-        self.failures = 0
+        self.failures: int = 0
 
     def answered(self) -> None:
         """It answered, whatever it said."""

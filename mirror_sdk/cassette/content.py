@@ -115,14 +115,14 @@ class CassetteFile:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         try:
             self._zip = ZipFile(self.path)
             with self._zip.open(MANIFEST) as file:
                 told = file.read(_MOST_MANIFEST_BYTES)
         except (BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
             raise self.damaged(str(error)) from error
-        self.manifest = self._read_manifest(told)
+        self.manifest: Manifest = self._read_manifest(told)
         names = set(self._zip.namelist())
         lacking = next((one.body for one in self.manifest.exchanges if one.body and one.body not in names), None)
         if lacking is not None:

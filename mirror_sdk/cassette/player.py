@@ -66,7 +66,7 @@ class Player(Moments):
         self.path = path
         self._file = CassetteFile(path)
         manifest = self._file.manifest
-        self.base_url = manifest.base_url
+        self.base_url: str = manifest.base_url
         self.begun_at: datetime = manifest.begun_at
         self._clock = clock
         self._lock = threading.Lock()

@@ -6,12 +6,13 @@ import os
 import random
 import threading
 import time
+import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import httpx
@@ -65,7 +66,8 @@ class Recorder(Moments):
         self._clock = clock
         self._now = now
         self._began = clock()
-        self.begun_at = self._answered_at = now()
+        self.begun_at: datetime = now()
+        self._answered_at = self.begun_at
         self._answered_seconds = 0.0
         self._lock = threading.Lock()
         self._exchanges: list[tuple[Exchange, Draft]] = []
@@ -143,14 +145,14 @@ class Recorder(Moments):
                 return
             self._is_over = True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}-", delete=False) as file:
-            unfinished = Path(file.name)
+        unfinished = self.path.with_name(f".{self.path.name}-{uuid.uuid4().hex}")
+        # As private as whoever records wants new files to be: there are people's values in it.
+        with unfinished.open("xb") as file:
             try:
                 with ZipFile(file, "w", ZIP_DEFLATED) as archive:
                     self._write(archive)
                 file.flush()
                 os.fsync(file.fileno())
-                unfinished.chmod(0o644)
                 unfinished.replace(self.path)
             finally:
                 self._bodies.close()

@@ -63,7 +63,7 @@ class _Span(_SpanType):
 
 @main.command()
 @device_argument
-@click.argument("patterns", metavar="[PATH]...", nargs=-1, type=pattern_type)
+@click.argument("path", nargs=-1, type=pattern_type)
 @click.option("--begin", type=_Instant(), help="From this instant on, such as 2026-01-31T08:00Z.")
 @click.option("--end", type=_Instant(), help="Up to before this instant.")
 @click.option("--since", type=_Span(), help="From so long ago on, such as 90s, 15m, 2h or 7d, by the mirror's clock.")
@@ -71,7 +71,7 @@ class _Span(_SpanType):
 @form_options
 def history(
     device: str,
-    patterns: Sequence[str],
+    path: Sequence[str],
     begin: datetime | None,
     end: datetime | None,
     since: timedelta | None,
@@ -93,7 +93,7 @@ def history(
     with connect() as client:
         if since is not None:
             begin = client.get_device(device).created_at - since
-        found = client.history([device], list(patterns) or None, begin=begin, end=end, limit=limit)
+        found = client.history([device], list(path) or None, begin=begin, end=end, limit=limit)
     show(history_rows(found, form), HISTORY_COLUMNS, form)
 
 

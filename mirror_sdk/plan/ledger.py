@@ -41,8 +41,8 @@ class Entry:
     """One write and what became of it; ``is_overtaken`` where another one came before it, so that it was refused."""
 
     def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
-        self.planned = planned
-        self.is_overtaken = False
+        self.planned: PlannedWrite = planned
+        self.is_overtaken: bool = False
         self.request: PlacedRequest | UnplacedRequest = placed or self._unplaced()
 
     @property

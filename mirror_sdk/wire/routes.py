@@ -1,4 +1,4 @@
-"""Every path of the interface and the headers of its extensions. Source: wire.md 1-8, 10."""
+"""Every path of the interface and the headers of its extensions. Source: wire.md 1-10."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ DEVICE_EVENTS = "/v3/device-events"
 DEVICE_EVENT = "/v3/device-events/{event_id}"
 DEVICE_LOG = "/v3/devicelog"
 DEVICE_LOG_ENTRY = "/v3/devicelog/{event_id}"
+ENDPOINTS = "/v2/endpoints"
 ENDPOINT_RESOURCES = "/v2/endpoints/{device_id}"
+RESOURCE = "/v2/endpoints/{device_id}{path}"
+LIMITS = "/v2/limits"
+REST_VERSIONS = "/rest-versions"
 WAITING_REQUESTS = "/v2/device-requests"
 DEVICE_REQUESTS = "/v2/device-requests/{device_id}"
 PRESUBSCRIPTIONS = "/v2/subscriptions"
@@ -24,6 +28,8 @@ DEVICE_SUBSCRIPTIONS = "/v2/subscriptions/{device_id}"
 SUBSCRIPTION = "/v2/subscriptions/{device_id}{path}"
 PULL = "/v2/notification/pull"
 CALLBACK = "/v2/notification/callback"
+WEBSOCKET = "/v2/notification/websocket"
+WEBSOCKET_CONNECT = "/v2/notification/websocket-connect"
 EVENTS = "/v2/notification/events"
 CHANNEL = "/v2/notification/channel"
 ACCESS_KEY = "/v3/api-keys/me"
@@ -41,6 +47,11 @@ BENCH_RESOURCE = "/sim/v1/devices/{device_id}/resources{path}"
 BENCH_REGISTRATION = "/sim/v1/devices/{device_id}/registration"
 BENCH_CLOCK = "/sim/v1/clock"
 
+NEWEST_CONNECT = "/v2"
+"""What a path below :data:`UNVERSIONED` means, to which the public API gives its newest version."""
+UNVERSIONED = ("/subscriptions", "/notification")
+"""Where paths that older programs ask for without a version begin."""
+
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TIME_HEADER = "Mirror-Time"
@@ -54,3 +65,14 @@ REQUEST_ID_HEADER = "X-Request-ID"
 
 MAX_HOLD_SECONDS = 55
 DEFAULT_HOLD_SECONDS = 25
+
+
+def unversioned(path: str) -> str | None:
+    """The other name of a path, without its version; ``None`` where it has none."""
+    name = path.removeprefix(NEWEST_CONNECT)
+    return name if name != path and is_unversioned(name) else None
+
+
+def is_unversioned(path: str) -> bool:
+    """Whether a path, without a slash at its end, is asked for by its other name."""
+    return path.startswith(UNVERSIONED) and any(path == name or path.startswith(f"{name}/") for name in UNVERSIONED)

@@ -32,9 +32,10 @@ parameters and headers with `x-extension` are not part of that. Of the scopes in
 Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
 for the client's own `If-None-Match`, and that of the presubscription rules for `If-Match` too.
 
-A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
-of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
-refused; filters and `path` may be, and all filters have to hold.
+A trailing slash and doubled slashes mean the same path, and so does `x-unversioned`, which older programs ask for.
+Times are RFC 3339 in UTC, payloads base64. An unknown member of a body is refused, and so is an unknown parameter of
+the query. A parameter or a member that is there twice is refused; filters and `path` may be, and all filters have to
+hold.
 """
 _HEADERS: dict[str, Schema] = {
     routes.REQUEST_ID_HEADER: {
@@ -95,6 +96,7 @@ _ERROR_MEANINGS = {
     413: "The body is too large.",
     414: "The request line is too long.",
     415: "The body is not `application/json`.",
+    426: "Only a websocket can be opened here; `Upgrade` tells it.",
     429: "A limit is reached; `Retry-After` may tell for how long.",
     431: "The headers are too large or too many.",
     500: "The server failed.",
@@ -164,7 +166,12 @@ def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Sche
     if of_path or operation.parameters:
         described["parameters"] = [parameter.to_openapi() for parameter in (*of_path, *operation.parameters)]
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+        described["requestBody"] = {
+            "required": not operation.takes_no_body,
+            "content": _content(operation.body),
+        }
+    if (other_name := routes.unversioned(path)) is not None:
+        described["x-unversioned"] = other_name
     if scopes:
         described["x-scopes"] = sorted(scopes)
     else:
@@ -187,7 +194,7 @@ def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {413, 415}
+        codes |= {413} if operation.body.model is None else {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

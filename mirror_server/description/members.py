@@ -196,6 +196,12 @@ _OF_MODELS = {
         "queue_mode": "As it is.",
         "last_contact_at": "As it is.",
     },
+    "Endpoint": {
+        "name": "The device's id.",
+        "type": "The type the device registers with.",
+        "status": "Always `ACTIVE`.",
+        "q": "Whether the device is in queue mode.",
+    },
     "EndpointResource": {
         "uri": "The resource path.",
         "obs": "Whether it can be subscribed.",
@@ -214,6 +220,13 @@ _OF_MODELS = {
     "FieldError": {
         "name": "The parameter or the member; a member of a member stands behind a dot.",
         "message": "What is wrong with it.",
+    },
+    "Limits": {
+        "transaction-quota": "A number that is never reached: there is no quota.",
+        "transaction-count": "How many entries the notification log of this application holds, which goes back a day:"
+        " registrations, values of subscribed resources, answers to device requests.",
+        "endpoint-quota": "A number that is never reached: there is no quota.",
+        "endpoint-count": "How many devices are registered.",
     },
     "NotificationMessage": {
         "async-responses": "Outcomes of the application's device requests.",

@@ -1,4 +1,4 @@
-"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8, 10."""
+"""Every operation of the interface. Source: specification E1-E5; wire.md 0-10."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mirror_sdk.wire import (
     device_requests,
     directory,
     notifications,
+    older_calls,
     routes,
     snapshot,
 )
@@ -22,6 +23,7 @@ from mirror_server.description.parts import Answer, Content, Operation
 from mirror_server.notifications.outbound import LIMIT_SECONDS
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
+_RESOURCE = f"{routes.ENDPOINT_RESOURCES}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
 _OF_A_POSITION = (routes.CURSOR_HEADER, routes.GAP_HEADER, routes.TIME_HEADER)
 _MESSAGE = Content(
@@ -31,12 +33,20 @@ _MESSAGE = Content(
 _REGISTRATION = Content(
     model=channel.CallbackRegistration, variants=("the registration object of the specification", "everything")
 )
+_NEW_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("registered, no socket open",))
+_OPEN_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("an open socket",))
 _WAITING = Answer(
     code=200,
     meaning="A page; the values of writes are not shown.",
     content=Content(
         model=device_requests.WaitingRequestPage, variants=("one that waits and one that the device has in hand",)
     ),
+)
+_ACCEPTED = Answer(
+    code=202,
+    meaning="Accepted, and on disk.",
+    content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
+    headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
 _STREAM = (
     "retry: 2000\n\n"
@@ -138,6 +148,9 @@ _QUERY_UPDATE = Content(model=device_queries.DeviceQueryUpdate, variants=("anoth
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
     schema = {"type": "string"} | ({"description": meaning} if meaning else {})
     return Content(media_type=media_type, schema=schema, example=example)
+
+
+_VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
 def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
@@ -397,10 +410,25 @@ MIRROR: dict[tuple[str, str], Operation] = {
         errors=(404,),
         is_extension=True,
     ),
+    ("get", routes.ENDPOINTS): Operation(
+        name="list_endpoints",
+        group="Directory",
+        summary="The registered devices, in one list",
+        meaning="An older call: `GET /v3/devices` has pages, filters, and devices that are not registered.",
+        parameters=parameters.ENDPOINTS,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The devices, by id.",
+                content=Content(model=older_calls.Endpoint, variants=("registered", "in queue mode"), many=True),
+            ),
+        ),
+    ),
     ("get", routes.ENDPOINT_RESOURCES): Operation(
         name="list_resources",
         group="Directory",
         summary="The resources a device has now",
+        parameters=parameters.ENDPOINT_RESOURCES,
         answers=(
             Answer(
                 code=200,
@@ -422,12 +450,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
             model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
         ),
         answers=(
-            Answer(
-                code=202,
-                meaning="Accepted, and on disk.",
-                content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
-                headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
-            ),
+            _ACCEPTED,
             Answer(
                 code=412,
                 meaning="The desired value is not the one of `If-Match` any more; nothing was queued.",
@@ -438,6 +461,53 @@ MIRROR: dict[tuple[str, str], Operation] = {
             ),
         ),
         errors=(404, 409, 429),
+    ),
+    ("get", _RESOURCE): Operation(
+        name="read_resource",
+        group="Device requests",
+        summary="Have a device read a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `GET`, and an async-id that the server makes. With"
+        " `cacheOnly` the answer is the value itself, in the format it has, as long as it is fresh by what the device"
+        " said; without a word of the device it is fresh until the next one comes.",
+        parameters=parameters.READ_RESOURCE,
+        answers=(
+            Answer(code=200, meaning="What the mirror holds, with `cacheOnly`.", content=_text("*/*", "21.5", _VALUE)),
+            _ACCEPTED,
+            Answer(code=205, meaning="With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+        ),
+        errors=(404, 409),
+    ),
+    ("put", _RESOURCE): Operation(
+        name="write_resource",
+        group="Device requests",
+        summary="Have a device write a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
+        " parameters set notification rules.",
+        parameters=parameters.WRITE_RESOURCE,
+        body=_text("*/*", "1", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("post", _RESOURCE): Operation(
+        name="execute_resource",
+        group="Device requests",
+        summary="Have a device execute a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `POST`, and an async-id that the server makes. The body"
+        " is the argument, if there is one.",
+        parameters=parameters.EXECUTE_RESOURCE,
+        body=_text("*/*", "0='1'", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("delete", _RESOURCE): Operation(
+        name="delete_resource",
+        group="Device requests",
+        summary="Refused: nothing is deleted of a device",
+        parameters=parameters.DELETE_RESOURCE,
+        answers=(),
     ),
     ("get", routes.WAITING_REQUESTS): Operation(
         name="list_waiting_requests",
@@ -464,7 +534,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " unanswered is then asked again. `apply` and `If-Match` are extensions.",
         parameters=(*parameters.APPLY, *parameters.UNLESS_CHANGED_MEANWHILE),
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
-        answers=_done("Accepted, and on disk.", 202),
+        answers=(*_done("Accepted, and on disk.", 202), *_done("The same, for the path without a version.")),
         errors=(412,),
     ),
     ("get", routes.PRESUBSCRIPTIONS): Operation(
@@ -583,12 +653,14 @@ MIRROR: dict[tuple[str, str], Operation] = {
     ("get", routes.CHANNEL): Operation(
         name="get_channel",
         group="Notifications",
-        summary="Which channel delivers the notifications, and how a webhook stands",
+        summary="Which channel delivers the notifications, and how a webhook or websocket stands",
         answers=(
             Answer(
                 code=200,
                 meaning="The channel.",
-                content=Content(model=channel.Channel, variants=("webhook", "webhook that fails", "long poll")),
+                content=Content(
+                    model=channel.Channel, variants=("webhook", "webhook that fails", "long poll", "websocket")
+                ),
             ),
         ),
         errors=(404,),
@@ -617,6 +689,50 @@ MIRROR: dict[tuple[str, str], Operation] = {
         answers=_done("There is no webhook any more."),
         errors=(404,),
     ),
+    ("put", routes.WEBSOCKET): Operation(
+        name="put_websocket",
+        group="Notifications",
+        summary="Register a websocket channel, or change how the one there is writes",
+        meaning="A body is optional. The socket itself is opened by `GET /v2/notification/websocket-connect`. A key"
+        " with a channel of another type is refused.",
+        body=Content(model=channel.WebsocketRegistration, variants=("everything",)),
+        takes_no_body=True,
+        answers=(
+            Answer(code=200, meaning="It was there already, and stays.", content=_OPEN_WEBSOCKET),
+            Answer(code=201, meaning="It is registered, and waits for its socket.", content=_NEW_WEBSOCKET),
+        ),
+    ),
+    ("get", routes.WEBSOCKET): Operation(
+        name="get_websocket",
+        group="Notifications",
+        summary="Whether the socket of the websocket channel is open, and how many entries wait for it",
+        answers=(Answer(code=200, meaning="The channel.", content=_OPEN_WEBSOCKET),),
+        errors=(404,),
+    ),
+    ("delete", routes.WEBSOCKET): Operation(
+        name="delete_websocket",
+        group="Notifications",
+        summary="Remove the websocket channel, and close its socket with the code 1001",
+        answers=_done("There is no websocket channel any more."),
+        errors=(404,),
+    ),
+    ("get", routes.WEBSOCKET_CONNECT): Operation(
+        name="connect_websocket",
+        group="Notifications",
+        summary="Open the websocket of the channel",
+        meaning="The key stands in `Authorization`, or where a program cannot set that, as a browser cannot, among the"
+        " offered protocols: `Sec-WebSocket-Protocol: wss, pelion_<key>`; `wss` is chosen. Each text frame is a"
+        " message as a long poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB."
+        "\n\nA message counts as delivered when the client has answered the ping that follows it, which libraries do"
+        " by themselves. The next websocket begins behind the last one that was."
+        "\n\nA websocket is closed with the code 1001 when another one of the same key is opened, the channel is"
+        " deleted or the server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011"
+        " when there is no channel, the client does not answer pings or the server fails. The reason says more."
+        " Unlike with other operations a key that may not, or a channel that is not there, is told after the"
+        " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404.",
+        answers=(Answer(code=101, meaning="It is open: from here on websocket is spoken."),),
+        errors=(426, 429),
+    ),
 }
 
 OPERATOR: dict[tuple[str, str], Operation] = {
@@ -629,6 +745,32 @@ OPERATOR: dict[tuple[str, str], Operation] = {
                 code=200,
                 meaning="The key, without its secret.",
                 content=Content(model=access_key.AccessKey, variants=("one of an application",)),
+            ),
+        ),
+    ),
+    ("get", routes.LIMITS): Operation(
+        name="get_limits",
+        group="Operation",
+        summary="The quotas of an application, of which there are none",
+        answers=(
+            Answer(
+                code=200,
+                meaning="Quotas and counts.",
+                content=Content(model=older_calls.Limits, variants=("no quotas",)),
+            ),
+        ),
+    ),
+    ("get", routes.REST_VERSIONS): Operation(
+        name="list_rest_versions",
+        group="Operation",
+        summary="The versions that stand in front of paths",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The versions, the newest last.",
+                content=Content(
+                    schema={"type": "array", "items": {"type": "string"}}, example=list(older_calls.REST_VERSIONS)
+                ),
             ),
         ),
     ),

@@ -64,9 +64,11 @@ class Archive:
         Raises:
             OSError: The folder cannot be read.
         """
-        pattern = f"{self._root}/day=*/devices-{mirror}-*"
         self._files.invalidate_cache()
-        return {"/".join(PurePosixPath(found).parts[-2:]) for found in self._files.glob(pattern)}
+        # No pattern of the whole path: a folder may have a name that is one.
+        found = (PurePosixPath(path).parts[-2:] for path in self._files.find(self._root, maxdepth=2))
+        own = f"devices-{mirror}-"
+        return {"/".join(parts) for parts in found if parts[0].startswith("day=") and parts[-1].startswith(own)}
 
     def source(self, name: str) -> Any:
         """What pyarrow reads a file from.

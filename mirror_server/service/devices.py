@@ -242,6 +242,11 @@ class DeviceService:
             found = [Described(row, told.get(row.device_id, NO_DESCRIPTION)) for row in rows]
             return found, devices.count(session, conditions) if count else None
 
+    def count(self, conditions: Sequence[Condition]) -> int:
+        """How many devices of the directory meet all conditions."""
+        with self._database.read() as session:
+            return devices.count(session, conditions)
+
     def registered(self, registration: Registration) -> Future[str]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
 

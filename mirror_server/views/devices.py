@@ -16,7 +16,7 @@ from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.filters import read_filters
 from mirror_server.views.paging import page_answer, query_paging
-from mirror_server.views.requests import app_id, read_body, requires, services
+from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
 from mirror_server.views.sent_back import require_unchanged
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
@@ -96,9 +96,11 @@ def get_device_contacts(device_id: str) -> Response:
 
 
 @routes.get("/v2/endpoints/<device_id>")
-@requires(Scope.READ)
+@requires(Scope.READ, query=("cacheOnly", "noResp"))
 def list_endpoint_resources(device_id: str) -> Response:
-    """The resources that a device announced."""
+    """The resources that a device announced; the device is not asked, whatever older programs say of that."""
+    query_flag("cacheOnly")
+    query_flag("noResp")
     announced = services().devices.announced(device_id)
     return json_answer([serialize.endpoint_resource(resource) for resource in announced])
 

@@ -1,4 +1,4 @@
-"""Makes the JSON of the interface of the server's rows; the only place that does. Source: wire.md 1, 4, 6 and 8."""
+"""Makes the JSON of the interface of the server's rows; the only place that does. Source: wire.md 1, 4, 6, 8 and 9."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
@@ -276,6 +277,26 @@ def device_connection(found: DeviceConnection, *, with_address: bool) -> dict[st
 def device_contacts(device_id: str, heard_at: Sequence[Instant]) -> dict[str, Any]:
     """When a device was heard lately."""
     return {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
+
+
+def endpoint(device: DeviceRow) -> dict[str, Any]:
+    """A registered device as ``GET /v2/endpoints`` lists it."""
+    return {
+        "name": device.device_id,
+        "type": device.endpoint_type,
+        "status": ALWAYS_ACTIVE,
+        "q": bool(device.queue_mode),
+    }
+
+
+def limits(transactions: int, endpoints: int) -> dict[str, Any]:
+    """What an application may, and how far it has come."""
+    return {
+        "transaction-quota": NO_QUOTA,
+        "transaction-count": transactions,
+        "endpoint-quota": NO_QUOTA,
+        "endpoint-count": endpoints,
+    }
 
 
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:

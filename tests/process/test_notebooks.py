@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.process, pytest.mark.notebook]
 
 WITH_COAP = find_spec("aiocoap") is not None
 NOTEBOOKS = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if WITH_COAP or path.stem[:2] != "08"]
-"""Without aiocoap the last one says what to install, and nothing else."""
+"""Without aiocoap the one on real devices says what to install, and nothing else."""
 IMPORTED = os.pathsep.join(map(str, [ROOT, ROOT / "tests", Path(__file__).parent]))
 
 
@@ -79,6 +79,6 @@ def test_what_is_stored_tells_nothing_of_the_machine(notebook: Path) -> None:
 def test_the_notebooks_of_the_package_are_copied_once_and_never_over_the_users_own(tmp_path: Path) -> None:
     first = examples.copy(tmp_path / "notebooks")
     assert [path.name for path in first] == [path.name for path in examples.list_notebooks()]
-    assert [path.name.partition("_")[0] for path in first] == ["00", "01", "02", "03", "04", "05", "06", "07", "08"]
+    assert [path.name.partition("_")[0] for path in first] == [f"{number:02}" for number in range(10)]
     first[0].write_text("mine")
     assert examples.copy(tmp_path / "notebooks")[0].read_text() == "mine"

@@ -7,12 +7,12 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from process_server import ROOT, child_environment
+from process_server import ROOT, ServerProcess, child_environment
 
 from mirror_sdk.lab.demo import DemoServer
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.process, pytest.mark.notebook]
 
 WITH_COAP = find_spec("aiocoap") is not None
 NOTEBOOKS = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if WITH_COAP or path.stem[:2] != "08"]
-"""Without aiocoap the last one says what to install, and nothing else."""
+"""Without aiocoap the one on real devices says what to install, and nothing else."""
 IN_ORDER = [notebook.stem for notebook in NOTEBOOKS]
 SEED = 20260105
 BACKEND = "module://matplotlib_inline.backend_inline"
@@ -115,6 +115,22 @@ TOLD = {
         "cell-26": r"my-station [^\n]* 3.0 .*my-thermometer [^\n]* 18.5 .*my-thermostat [^\n]* 19.5 [^\n]* failure",
         "cell-28": r"{'deregistered'}",
     },
+    "09_what_happened": {
+        "cell-04": r"^all is known since 20[-0-9T:.]+Z\n$",
+        "cell-06": r"It is Wednesday, 10:",
+        "cell-08": r"complete: True.*desired +write +5\n.*deregistration +NaN +1\n.*expired +NaN +1",
+        "cell-11": r"(office-(03|04|05|06|08|12) 0 days 0[1-6]:[^\n]+ 1 days\s+){6}$",
+        "cell-15": r"office-07 +deregistration .* 09:30.*office-11 +silent .* 08:00.*office-11 +expired .* 18:",
+        "cell-18": r"duration +lasting\s+room\s+office-09 +21.0 [^\n]* 2 days [^\n]* True\s+$",
+        "cell-20": r"before .* 11:30.* desired +write +25.0 +success .*after .* 15:00.* failure +REJECTED\s+$",
+        "cell-22": r"office-02 .*22.5 +the wheel\n(office-(03|05|08|12) .* 25.0 +a write\s+){4}$",
+        "cell-24": r"(office-\d\d +20\.[05] +21\.0\s+){12}$",
+        "cell-26": r"office-02 +21.0 +22.5 .*(office-(03|05|08|12) +21.0 +25.0 [^\n]+\s+){4}$",
+        "cell-28": r"(office-(03|05|08|12) +25.0 +21.0 +write\s+){4}$",
+        "cell-30": r"sent: 1 failure, 3 success.*office-08 +17.0 +21.0 +refuse +changed\n",
+        "cell-32": r"reported_num_monday +reported_num\s+room\s+office-02 +21.0 +22.5\noffice-08 +21.0 +17.0\s+$",
+        "cell-34": r"rows; the same table: True",
+    },
 }
 """What the prose beside a cell says of its output, also where the numbers are those of another day."""
 
@@ -129,7 +145,8 @@ def server() -> Iterator[DemoServer]:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_no_notebook_minds_what_ran_before(server: DemoServer, order: str, tmp_path: Path) -> None:
-    ran = [json.loads(line) for line in run(server, ORDERS[order], tmp_path).splitlines()]
+    notebooks = [ROOT / "notebooks" / f"{name}.ipynb" for name in ORDERS[order]]
+    ran = [json.loads(line) for line in run(server.environment, notebooks, tmp_path).splitlines()]
     assert [one["notebook"] for one in ran] == [f"{name}.ipynb" for name in ORDERS[order]]
     for turn, (name, one) in enumerate(zip(ORDERS[order], ran, strict=True)):
         for cell in one["cells"]:
@@ -141,12 +158,27 @@ def test_no_notebook_minds_what_ran_before(server: DemoServer, order: str, tmp_p
             assert re.search(told, outputs[cell_id], re.DOTALL), f"{name}, run {turn} of {order}: {outputs[cell_id]}"
 
 
-def run(server: DemoServer, names: list[str], folder: Path) -> str:
+def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_change_that(
+    start_server: Callable[..., ServerProcess], tmp_path: Path
+) -> None:
+    notebook = json.loads((ROOT / "notebooks" / "09_what_happened.ipynb").read_text())
+    short = tmp_path / "short.ipynb"
+    short.write_text(json.dumps({**notebook, "cells": notebook["cells"][:5]}))
+    plain = start_server("--simulate", "1", "--clock", "manual")
+    (ran,) = run({"API_HOST": plain.url, "API_KEY": plain.key()}, [short], tmp_path).splitlines()
+    first, asked = json.loads(ran)["cells"]
+    assert first["error"] == "''"
+    assert "NoHistory" in asked["error"]
+    assert "its operator may switch it on with --keep-history" in asked["error"]
+    assert "`NoHistory`" in "".join(notebook["cells"][4]["source"])
+
+
+def run(environment: Mapping[str, str], notebooks: Sequence[Path], folder: Path) -> str:
     """What the program that runs notebooks tells of these."""
     program = Path(__file__).with_name("notebook_runs.py")
     ended = subprocess.run(
-        [sys.executable, str(program), *(str(ROOT / "notebooks" / f"{name}.ipynb") for name in names)],
-        env=child_environment(**server.environment, IPYTHONDIR=str(folder), MPLBACKEND=BACKEND),
+        [sys.executable, str(program), *map(str, notebooks)],
+        env=child_environment(**environment, IPYTHONDIR=str(folder), MPLBACKEND=BACKEND),
         cwd=folder,
         capture_output=True,
         text=True,

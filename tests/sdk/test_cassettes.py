@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 import time
 import zipfile
@@ -274,6 +275,21 @@ def test_no_secret_is_in_it(mirror, client_of, lights, file):
     assert key.rpartition("_")[2].encode() not in told
     assert b"Bearer" not in told
     assert b"uthorization" not in told
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o002])
+def test_it_is_as_private_as_other_new_files(client, lights, file, mask):
+    """There are people's values in it."""
+    before = os.umask(mask)
+    try:
+        for _ in range(2):
+            with client.cassette(file, mode="record"):
+                client.state_frame()
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~mask
+    assert list(file.parent.glob(f"*{file.name}*")) == [file]
 
 
 def test_a_key_that_a_service_says_back_is_not_in_it(client_of, file):

@@ -96,14 +96,15 @@ class Pieces:
     def __init__(self, told: Told, bins: Bins) -> None:
         self._told, self._bins = told, bins
         self._cell_count = len(told.steps.of_device) * len(bins)
-        self.steps = steps = _within(told)
+        steps = _within(told)
+        self.steps: Steps = steps
         first = bins.place(np.maximum(steps.at, told.begin))
         until = np.minimum(steps.until, told.end)
         last = np.maximum(first, bins.place(until - 1))
         count = last - first + 1
-        self.step = np.repeat(np.arange(len(steps)), count)
+        self.step: Ints = np.repeat(np.arange(len(steps)), count)
         place = np.arange(len(self.step)) - np.repeat(np.cumsum(count) - count, count) + first[self.step]
-        self.cell = steps.resource[self.step] * len(bins) + place
+        self.cell: Ints = steps.resource[self.step] * len(bins) + place
         begin = np.maximum(np.maximum(steps.at, told.begin)[self.step], bins.edges[place])
         end = np.minimum(until[self.step], bins.edges[place + 1])
         self.length: Ints = np.where(steps.is_known[self.step], np.maximum(end - begin, 0), 0)

@@ -1,7 +1,8 @@
 """The archive: what other programs read of it, what is deleted while it is read, and what happens where it fails."""
 
+import errno
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
-from mirror_server.history.archive import OTHER_DAY
+from mirror_server.history.archive import OTHER_DAY, Archive
+from mirror_server.history.erasing import Erasing
 from mirror_server.history.selection import HistorySelection
+from mirror_server.store import history, segments
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.history import HistoryRow
 
@@ -166,6 +169,43 @@ def test_what_a_killed_process_left_is_deleted_and_others_stay(kept: Kept) -> No
     assert [path.exists() for path in (ours, unfinished, theirs)] == [False, False, True]
     theirs.unlink()
     assert found(kept.service) == expected(kept.told.rows)
+
+
+def test_a_folder_whose_name_is_a_pattern_is_tidied_up_too(new_history: Callable[..., Kept], tmp_path: Path) -> None:
+    folder = tmp_path / "house [1] *"
+    kept = new_history(location=str(folder))
+    kept.tell(TEXT, BYTES)
+    kept.pass_time(DAY)
+    kept.round()
+    left = folder / f"{kept.named_files()[0].rpartition('-')[0]}-0077.parquet"
+    left.write_bytes(b"left")
+    kept.open()
+    kept.round()
+    assert not left.exists()
+    assert kept.violations() == []
+    # What is kept long enough is deleted there as well.
+    kept.pass_time(60 * DAY)
+    kept.round()
+    kept.round()
+    assert list(folder.rglob("*.parquet")) == []
+
+
+def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who erases again is told that nothing is left, so that nothing may be."""
+    kept.told.database.write(lambda session: history.erase(session, ["a", "b"]))
+    erasing = Erasing(kept.told.database, kept.archive())
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "delete", _refused(errno.EACCES))
+        while True:
+            with suppress(OSError):
+                erasing.erase()
+                break
+    with kept.told.database.read() as session:
+        assert segments.erasures(session) == {}
+    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == set()
+    kept.open()
+    kept.round()
+    assert kept.files() == kept.named_files()
 
 
 def test_erased_devices_are_in_no_file(kept: Kept) -> None:

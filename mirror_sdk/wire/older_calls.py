@@ -1,0 +1,48 @@
+"""What the older calls of the public API answer, for programs that still use them. Source: wire.md 9."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mirror_sdk.wire.model import WireModel
+
+ALWAYS_ACTIVE = "ACTIVE"
+"""The status of every endpoint: the public API kept the member for older programs alone."""
+
+REST_VERSIONS = ("v2", "v3")
+"""The versions that stand in front of paths, the newest last."""
+
+NOTIFICATION_RULES = ("pmin", "pmax", "gt", "lt", "st")
+"""The rules by which a device sends a resource, as they stand in the query of a write. Source: LwM2M 1.0, 5.1.2."""
+
+NUMBER_PATTERN = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
+"""Regular expression of what such a rule may be."""
+
+FLAGS = ("true", "false", "True", "False")
+"""The words of a parameter that says yes or no, as programs in one language and in another write them."""
+
+NO_QUOTA = 2**31 - 1
+"""What stands for a quota where there is none: the largest number that every program reads."""
+
+
+class Endpoint(WireModel):
+    """A registered device as ``GET /v2/endpoints`` lists it."""
+
+    name: str
+    type: str = ""
+    status: str = ALWAYS_ACTIVE
+    q: bool = False
+
+
+class Limits(WireModel):
+    """The limits of an application, and how far it has come.
+
+    This service has no quotas, so that both are a number that is never reached.
+    """
+
+    transaction_quota: Annotated[int, Field(alias="transaction-quota")]
+    transaction_count: Annotated[int, Field(alias="transaction-count")]
+    endpoint_quota: Annotated[int, Field(alias="endpoint-quota")]
+    endpoint_count: Annotated[int, Field(alias="endpoint-count")]

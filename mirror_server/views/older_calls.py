@@ -1,0 +1,87 @@
+"""The older calls of the public API: what programs written for its first versions may ask, and what they are told.
+
+Each is another spelling of something above it, kept so that such programs run as they are. A program of today has
+better ones: those calls do not page, filter, tell when a request expires, or say which of two values is newer.
+
+- ``GET /v2/endpoints`` (``?type=``) lists the registered devices, all in one answer: ``name`` is the device id, ``q``
+  says whether it is in queue mode, and ``status`` is always ``ACTIVE``. ``GET /v3/devices`` has pages and filters.
+- ``GET``, ``PUT`` and ``POST`` of ``/v2/endpoints/{device-id}/3303/0/5700`` read, write and execute: requests like
+  those of ``POST /v2/device-requests``, in the same queues, with the same scopes, expiry and answers, under an async-id
+  that the server makes. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without);
+  ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules. ``?cacheOnly=true`` answers a read with
+  what the mirror holds and asks the device for nothing; 205 where there is no value, or none that is fresh by what the
+  device said. What cannot be had is refused by its name: ``sync=true`` and ``pri`` with 400, ``noResp=true`` with 409,
+  as connections to devices here confirm every request. ``DELETE`` is refused with 400, since nothing is deleted.
+- ``GET /v2/limits`` has a number that is never reached for both quotas, since there are none. Its counts are the
+  entries in the notification log of the key, which goes back a day, and the devices that are registered.
+- ``GET /rest-versions`` lists what may stand in front of a path, the newest last.
+- ``/subscriptions...`` and ``/notification/...`` without a version mean the same with ``/v2`` in front, with the same
+  keys, scopes and limits. One answer differs, because those programs take no other for a success: rules put to
+  ``/subscriptions`` are accepted with 204, and with 202 where the version stands in front.
+
+Source: wire.md 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import orjson
+from flask import Blueprint, Response, g
+
+from mirror_sdk.wire.older_calls import REST_VERSIONS
+from mirror_server.service.keys import Scope
+from mirror_server.service.snapshots import Selection, Snapshot
+from mirror_server.store.conditions import Condition
+from mirror_server.views import serialize
+from mirror_server.views.answers import json_answer
+from mirror_server.views.download import Download
+from mirror_server.views.requests import app_id, query_text, requires, services, without_head
+
+_REGISTERED = Condition("registered", "IN", (1,))
+
+routes = Blueprint("older_calls", __name__)
+
+
+@routes.get("/rest-versions")
+@requires(*Scope)
+def list_rest_versions() -> Response:
+    """The versions that stand in front of paths, the newest last."""
+    return json_answer(REST_VERSIONS)
+
+
+@routes.get("/v2/limits")
+@requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
+def get_limits() -> Response:
+    """Quotas, of which there are none, and what would count against them."""
+    parts = services()
+    return json_answer(serialize.limits(parts.log.count(app_id()), parts.devices.count([_REGISTERED])))
+
+
+@routes.get("/v2/endpoints")
+@requires(Scope.READ, query=("type",))
+@without_head
+def list_endpoints() -> Response:
+    """The registered devices, in one list."""
+    endpoint_type = query_text("type")
+    conditions = [_REGISTERED]
+    if endpoint_type is not None:
+        conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
+    snapshot = services().snapshots.open(app_id(), Selection(conditions=tuple(conditions)))
+    return Download(
+        _endpoints(snapshot),
+        is_admitted=g.still_admits,
+        release=snapshot.close,
+        content_type="application/json",
+        headers={},
+    )
+
+
+def _endpoints(snapshot: Snapshot) -> Generator[bytes]:
+    """A page of devices a chunk; without its last bracket the list has broken off."""
+    before = b"["
+    for page in snapshot.pages():
+        listed = orjson.dumps([serialize.endpoint(device) for device in snapshot.devices(page)])
+        yield before + listed[1:-1]
+        before = b","
+    yield b"[]" if before == b"[" else b"]"

@@ -1,0 +1,167 @@
+"""Runs programs that others wrote for the public API against a mirror, and prints which of their calls pass.
+
+Run it as ``python tests/programs``. The libraries are those of the package indexes, unmodified; a driver calls every
+public function of each, and compares what that really gives. Each has a server of its own with the simulated devices
+of a demo, on a clock that stands still.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+import httpx
+from libraries import LIBRARIES, Installed, Library, LibraryMissing, default_cache, install
+from rich.console import Console
+from rich.table import Table
+from verdict import Verdict, judge
+
+ROOT = Path(__file__).parents[2]
+_START_SECONDS = 60
+_STOP_SECONDS = 15
+_RUN_SECONDS = 300
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.argument("names", nargs=-1, metavar="[PROGRAM]...")
+@click.option(
+    "--cache",
+    default=default_cache,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where node modules are installed, and kept for the next time.",
+)
+@click.option(
+    "--json",
+    "result",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file the result is written to, too.",
+)
+def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
+    """Run the programs of others whose names contain one of PROGRAM, or all, and print which of their calls pass.
+
+    Ends with 1 where a step failed, or where a call was neither run nor named as one that is out.
+    """
+    chosen = [one for one in LIBRARIES if not names or any(name.lower() in one.name.lower() for name in names)]
+    if not chosen:
+        raise click.UsageError(f"no such program; there are {', '.join(one.name for one in LIBRARIES)}")
+    console = Console(width=None if os.isatty(1) else 160)
+    began = time.monotonic()
+    try:
+        installed = {one: install(one, cache) for one in chosen}
+    except LibraryMissing as error:
+        raise click.ClickException(str(error)) from error
+    ready = time.monotonic()
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        verdicts = dict(zip(chosen, pool.map(_run, installed.values()), strict=True))
+    for table in (_calls(verdicts), _out(verdicts), _summary(verdicts, installed)):
+        console.print(table)
+    console.print(f"installed in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s", highlight=False)
+    if result:
+        content = {one.name: {"package": installed[one].package} | verdicts[one].as_json() for one in chosen}
+        result.write_text(json.dumps(content, indent=1))
+    complaints = [f"{one.name}: {complaint}" for one in chosen for complaint in verdicts[one].complaints]
+    if complaints:
+        raise click.ClickException("\n".join(complaints))
+
+
+def _run(installed: Installed) -> Verdict:
+    """Run a driver against a server of its own."""
+    with tempfile.TemporaryDirectory(prefix="mirror-programs-") as folder:
+        # A library that reads settings of its user from a home or a working folder finds none.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MIRROR_", "MBED_"))}
+        environment = inherited | {"PYTHONPATH": str(ROOT), "HOME": folder}
+        command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--clock=manual", "--stop-with-stdin"]
+        with (
+            (Path(folder) / "server.txt").open("w") as log,
+            subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            ) as server,
+        ):
+            try:
+                exports = _exports(server)
+                done = subprocess.run(
+                    installed.command,
+                    env=environment | installed.environment | exports,
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_RUN_SECONDS,
+                )
+            except (subprocess.TimeoutExpired, ServerSilent) as error:
+                return judge([], str(error))
+            finally:
+                server.send_signal(signal.SIGTERM)
+                server.communicate(timeout=_STOP_SECONDS)
+        return judge(done.stdout.splitlines(), done.stderr)
+
+
+class ServerSilent(Exception):
+    """The server of a program does not answer."""
+
+
+def _exports(server: subprocess.Popen[str]) -> dict[str, str]:
+    """The environment that leads to a demo, once that answers."""
+    assert server.stdout is not None
+    exports: dict[str, str] = {}
+    for line in server.stdout:
+        name, _, value = line.strip().removeprefix("export ").partition("=")
+        exports[name] = value
+        if {"API_HOST", "API_KEY"} <= exports.keys():
+            break
+    end_at = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end_at and server.poll() is None:
+        try:
+            httpx.get(f"{exports['API_HOST']}/healthz", trust_env=False).raise_for_status()
+        except httpx.HTTPError:
+            time.sleep(0.05)
+        else:
+            return {name: exports[name] for name in ("API_HOST", "API_KEY")}
+    raise ServerSilent("the server did not answer")
+
+
+def _calls(verdicts: dict[Library, Verdict]) -> Table:
+    table = Table("program", "call", "steps", "passed", title="Calls that were run", highlight=False)
+    for library, verdict in verdicts.items():
+        for name, call in verdict.calls.items():
+            colour = "red" if call.failures else "green"
+            table.add_row(library.name, name, str(call.steps), f"[{colour}]{call.passed}[/]")
+    return table
+
+
+def _out(verdicts: dict[Library, Verdict]) -> Table:
+    table = Table("why", "program", "calls", title="Calls outside of what a mirror does", highlight=False)
+    for library, verdict in verdicts.items():
+        for why in Counter(verdict.out.values()):
+            names = [name for name, its in verdict.out.items() if its == why]
+            table.add_row(why, library.name, ", ".join(names))
+    return table
+
+
+def _summary(verdicts: dict[Library, Verdict], installed: dict[Library, Installed]) -> Table:
+    titles = ("program", "package", "calls run", "steps", "passed", "calls out")
+    table = Table(*titles, title="Programs", highlight=False)
+    for library, verdict in verdicts.items():
+        colour = "red" if verdict.complaints else "green"
+        counts = (len(verdict.calls), verdict.steps, f"[{colour}]{verdict.passed}[/]", len(verdict.out))
+        table.add_row(library.name, installed[library].package, *map(str, counts))
+    return table
+
+
+if __name__ == "__main__":
+    main()

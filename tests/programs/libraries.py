@@ -1,0 +1,109 @@
+"""The libraries that others wrote, where they are installed, and the command that runs the calls of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+_MANIFESTS = ("package.json", "package-lock.json")
+_INSTALL_SECONDS = 300
+
+
+class LibraryMissing(Exception):
+    """A library cannot be had; the message says what it needs."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library, and the script that runs its calls.
+
+    Attributes:
+        package: Its name in the package index.
+    """
+
+    name: str
+    package: str
+    script: Path
+
+    @property
+    def of_node(self) -> bool:
+        return self.script.suffix == ".js"
+
+
+LIBRARIES = (
+    Library("vendor's SDK, Python", "mbed-cloud-sdk", HERE / "python_sdk.py"),
+    Library("vendor's SDK, JavaScript", "mbed-cloud-sdk", HERE / "node" / "sdk.js"),
+    Library("connector library, Python", "mbed-connector-api", HERE / "python_connector.py"),
+    Library("connector library, JavaScript", "mbed-connector-api", HERE / "node" / "connector.js"),
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A library that can be run.
+
+    Attributes:
+        package: Where it is from, its name and version.
+        environment: What its driver needs to find it.
+    """
+
+    package: str
+    command: list[str]
+    environment: dict[str, str]
+
+
+def install(library: Library, cache: Path) -> Installed:
+    """Have a library: those of Python are in this environment, by the extra ``test``; npm installs the others.
+
+    Args:
+        cache: The folder that node modules are kept in, for the next time.
+
+    Raises:
+        LibraryMissing: It cannot be had.
+    """
+    if library.of_node:
+        modules = _node_modules(cache) / "node_modules"
+        found = json.loads((modules / library.package / "package.json").read_text())["version"]
+        command = ["node", "--no-deprecation", str(library.script)]
+        return Installed(f"npm {library.package} {found}", command, {"NODE_PATH": str(modules)})
+    try:
+        found = version(library.package)
+    except PackageNotFoundError as error:
+        raise LibraryMissing(f"{library.package} is not installed; pip install '.[test]' does that") from error
+    return Installed(f"PyPI {library.package} {found}", [sys.executable, "-W", "ignore", str(library.script)], {})
+
+
+def _node_modules(cache: Path) -> Path:
+    """The folder of the node modules that the lock file names."""
+    for command in ("node", "npm"):
+        if shutil.which(command) is None:
+            raise LibraryMissing(f"the libraries for JavaScript need the command {command}; install Node 20 or newer")
+    sources = HERE / "node"
+    content = b"".join((sources / name).read_bytes() for name in _MANIFESTS)
+    folder = cache / f"node-{hashlib.sha256(content).hexdigest()[:12]}"
+    complete = folder / "complete"
+    if not complete.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _MANIFESTS:
+            shutil.copy(sources / name, folder)
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS
+        )
+        if done.returncode:
+            raise LibraryMissing(f"{' '.join(command)} failed; is the package index reached? {done.stderr[-1500:]}")
+        complete.touch()
+    return folder
+
+
+def default_cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "device-state-mirror" / "programs"

@@ -1,0 +1,80 @@
+"""The calls that lie outside of what a device state mirror does, and why; what is not here has to run."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+ACCOUNTS = "accounts: users, groups, sign-in and keys are the operator's (mirror-server keys)"
+CERTIFICATES = "certificates: trust in devices is the operator's (mirror-server devices)"
+FIRMWARE = "firmware: images, manifests and campaigns; a mirror holds values"
+BILLING = "billing: nothing is charged"
+METRICS = "metrics: /metrics tells them to Prometheus"
+BRANDING = "branding: colours and images of a portal that is not here"
+ENROLMENT = "enrolment: a device comes by registering"
+GROUPS = "device groups: custom attributes and saved filters select devices"
+DEVICES = "devices made and deleted: they come by registering, and what they reported stays"
+PORTAL = "the service's own version: / is a page for people"
+
+_REASONS = {
+    ("AccountManagementAPI.*", "AccountManagementApi.*"): ACCOUNTS,
+    ("CertificatesAPI.*", "CertificatesApi.*", "BootstrapAPI.*", "BootstrapApi.*"): CERTIFICATES,
+    ("UpdateAPI.*", "UpdateApi.*"): FIRMWARE,
+    ("BillingAPI.*", "BillingApi.*"): BILLING,
+    ("EnrollmentAPI.*", "EnrollmentApi.*"): ENROLMENT,
+    ("ConnectAPI.list_metrics", "ConnectApi.listMetrics"): METRICS,
+    (
+        "DeviceDirectoryAPI.add_device",
+        "DeviceDirectoryAPI.delete_device",
+        "DeviceDirectoryApi.addDevice",
+        "DeviceDirectoryApi.deleteDevice",
+        "foundation.Device.create",
+        "foundation.Device.delete",
+        "DeviceRepository.create",
+        "DeviceRepository.delete",
+        "connector.deleteEndpoint",
+        "mbedConnectorApi.deleteEndpoint",
+    ): DEVICES,
+    (
+        "foundation.DeviceGroup.*",
+        "foundation.Device.add_to_group",
+        "foundation.Device.remove_from_group",
+        "DeviceGroupRepository.*",
+        "DeviceRepository.addToGroup",
+        "DeviceRepository.removeFromGroup",
+    ): GROUPS,
+    ("foundation.DeviceEnrollment*", "DeviceEnrollment*Repository.*"): ENROLMENT,
+    (
+        "foundation.Device.renew_certificate",
+        "DeviceRepository.renewCertificate",
+        "*Certificate*",
+        "foundation.PreSharedKey.*",
+        "PreSharedKeyRepository.*",
+        "foundation.ServerCredentials.*",
+        "ServerCredentialsRepository.*",
+        "foundation.VerificationResponse.*",
+    ): CERTIFICATES,
+    ("foundation.*Campaign*", "*Campaign*Repository.*", "foundation.Firmware*", "Firmware*Repository.*"): FIRMWARE,
+    ("foundation.*Theme*", "*Theme*Repository.*"): BRANDING,
+    (
+        "foundation.*Account.*",
+        "foundation.ActiveSession.*",
+        "foundation.*ApiKey.*",
+        "foundation.Login*",
+        "foundation.P[ao][sl][si]*",
+        "foundation.*User*",
+        "AccountRepository.*",
+        "*ApiKeyRepository.*",
+        "*IdentityProviderRepository.*",
+        "*PolicyGroupRepository.*",
+        "*User*Repository.*",
+    ): ACCOUNTS,
+    ("connector.getConnectorVersion",): PORTAL,
+}
+
+
+def reason(call: str) -> str | None:
+    """Why a call is out; None for one that has to run."""
+    for patterns, why in _REASONS.items():
+        if any(fnmatchcase(call, pattern) for pattern in patterns):
+            return why
+    return None
