@@ -67,6 +67,8 @@ class Settings:
         idle_timeout_seconds: How long a connection stays open on which no request begins.
         request_timeout_seconds: How long the head of a request may take to arrive, and how long its body.
         write_timeout_seconds: How long a client may take to read what is on its way to it.
+        websocket_ping_seconds: How often an idle websocket is pinged.
+        websocket_pong_seconds: How long a client may take to answer a ping.
         coap: Where real devices come by CoAP in plain text; ``None`` for nowhere.
         coaps: Where they come by CoAP over DTLS, with a pre-shared key each; ``None`` for nowhere.
         coap_insecure: Whether plain CoAP may be spoken beyond this machine.
@@ -101,6 +103,8 @@ class Settings:
     idle_timeout_seconds: float = 20
     request_timeout_seconds: float = 30
     write_timeout_seconds: float = 30
+    websocket_ping_seconds: float = 20
+    websocket_pong_seconds: float = 20
     coap: ListenAddress | None = None
     coaps: ListenAddress | None = None
     coap_insecure: bool = False

@@ -248,6 +248,18 @@ _ALL = (
         help="How long a client may take to read the next part of an answer before its connection ends.",
     ),
     _option(
+        "--websocket-ping-seconds",
+        "websocket_ping_seconds",
+        type=_SECONDS,
+        help="How long a websocket may be idle before its client is pinged; less than proxies on the way allow.",
+    ),
+    _option(
+        "--websocket-pong-seconds",
+        "websocket_pong_seconds",
+        type=_SECONDS,
+        help="How long a client may take to answer a ping before its websocket is closed.",
+    ),
+    _option(
         "--allow-callbacks-to",
         "callback_networks",
         type=_read_network,

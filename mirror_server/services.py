@@ -25,6 +25,7 @@ from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
+from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
@@ -41,7 +42,7 @@ from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
-from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
+from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
@@ -96,6 +97,7 @@ class Services:
             log=self.log,
             policy=AddressPolicy(settings.callback_networks),
         )
+        self.websockets = Websockets(database=self.database, clock=self.clock, log=self.log, is_alive=self._is_alive)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
             database=self.database,
@@ -176,6 +178,7 @@ class Services:
     def catch_up(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.log.wake_all()
+        self.websockets.look_at_all()
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
@@ -187,6 +190,8 @@ class Services:
         kind, _, what = message.partition(" ")
         if kind == LOG:
             self.log.wake(what)
+        elif kind == SOCKET:
+            self.websockets.look_again(what)
         elif kind == WAITING:
             self._wake(what)
         elif kind == AGAIN:

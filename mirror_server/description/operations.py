@@ -31,6 +31,8 @@ _MESSAGE = Content(
 _REGISTRATION = Content(
     model=channel.CallbackRegistration, variants=("the registration object of the specification", "everything")
 )
+_NEW_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("registered, no socket open",))
+_OPEN_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("an open socket",))
 _WAITING = Answer(
     code=200,
     meaning="A page; the values of writes are not shown.",
@@ -519,12 +521,14 @@ MIRROR: dict[tuple[str, str], Operation] = {
     ("get", routes.CHANNEL): Operation(
         name="get_channel",
         group="Notifications",
-        summary="Which channel delivers the notifications, and how a webhook stands",
+        summary="Which channel delivers the notifications, and how a webhook or websocket stands",
         answers=(
             Answer(
                 code=200,
                 meaning="The channel.",
-                content=Content(model=channel.Channel, variants=("webhook", "webhook that fails", "long poll")),
+                content=Content(
+                    model=channel.Channel, variants=("webhook", "webhook that fails", "long poll", "websocket")
+                ),
             ),
         ),
         errors=(404,),
@@ -552,6 +556,50 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Remove the webhook",
         answers=_done("There is no webhook any more."),
         errors=(404,),
+    ),
+    ("put", routes.WEBSOCKET): Operation(
+        name="put_websocket",
+        group="Notifications",
+        summary="Register a websocket channel, or change how the one there is writes",
+        meaning="A body is optional. The socket itself is opened by `GET /v2/notification/websocket-connect`. A key"
+        " with a channel of another type is refused.",
+        body=Content(model=channel.WebsocketRegistration, variants=("everything",)),
+        takes_no_body=True,
+        answers=(
+            Answer(code=200, meaning="It was there already, and stays.", content=_OPEN_WEBSOCKET),
+            Answer(code=201, meaning="It is registered, and waits for its socket.", content=_NEW_WEBSOCKET),
+        ),
+    ),
+    ("get", routes.WEBSOCKET): Operation(
+        name="get_websocket",
+        group="Notifications",
+        summary="Whether the socket of the websocket channel is open, and how many entries wait for it",
+        answers=(Answer(code=200, meaning="The channel.", content=_OPEN_WEBSOCKET),),
+        errors=(404,),
+    ),
+    ("delete", routes.WEBSOCKET): Operation(
+        name="delete_websocket",
+        group="Notifications",
+        summary="Remove the websocket channel, and close its socket with the code 1001",
+        answers=_done("There is no websocket channel any more."),
+        errors=(404,),
+    ),
+    ("get", routes.WEBSOCKET_CONNECT): Operation(
+        name="connect_websocket",
+        group="Notifications",
+        summary="Open the websocket of the channel",
+        meaning="The key stands in `Authorization`, or where a program cannot set that, as a browser cannot, among the"
+        " offered protocols: `Sec-WebSocket-Protocol: wss, pelion_<key>`; `wss` is chosen. Each text frame is a"
+        " message as a long poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB."
+        "\n\nA message counts as delivered when the client has answered the ping that follows it, which libraries do"
+        " by themselves. The next websocket begins behind the last one that was."
+        "\n\nA websocket is closed with the code 1001 when another one of the same key is opened, the channel is"
+        " deleted or the server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011"
+        " when there is no channel, the client does not answer pings or the server fails. The reason says more."
+        " Unlike with other operations a key that may not, or a channel that is not there, is told after the"
+        " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404.",
+        answers=(Answer(code=101, meaning="It is open: from here on websocket is spoken."),),
+        errors=(426, 429),
     ),
 }
 

@@ -13,7 +13,7 @@ from mirror_server.store.session import Session
 MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
-_OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
+_OF_AN_APPLICATION = ("callbacks", "websockets", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = (
     "notifications",
     "commands",

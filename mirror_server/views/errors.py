@@ -53,6 +53,9 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
     response = json_answer(body, refusal.code)
     if refusal.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
+    if refusal.code == 426:
+        response.headers["Upgrade"] = "websocket"
+        response.headers["Sec-WebSocket-Version"] = "13"
     if refusal.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(refusal.retry_after_seconds)
     if isinstance(error, HTTPException):
@@ -88,6 +91,8 @@ def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_by
     if error.code == 413:
         return Refusal(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
     if isinstance(error, WebsocketMismatch):
-        return Refusal(400, "websockets are not spoken here; GET /v2/notification/events sends events as they come")
+        return Refusal(
+            400, "websockets are opened at /v2/notification/websocket-connect alone; send this request without Upgrade"
+        )
     code = error.code if error.code in ERROR_TYPES else 400
     return Refusal(code, error.description or error.name)

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0016');
+INSERT INTO "alembic_version" VALUES('0017');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -246,6 +246,14 @@ CREATE TABLE subscriptions (
  WITHOUT ROWID
 
 ;
+CREATE TABLE websockets (
+  app_id TEXT NOT NULL,
+  registration TEXT NOT NULL,
+  connection TEXT,
+  process_id TEXT,
+  used_at BIGINT NOT NULL,
+  PRIMARY KEY (app_id)
+);
 CREATE INDEX devices_expiring ON devices (registered, registration_expires_at);
 CREATE INDEX commands_waiting ON commands (device_id, command_id) WHERE finished_at IS NULL;
 CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NULL;
