@@ -95,6 +95,6 @@ def test_of_what_waited_before_somebody_is_told(tmp_path):
         "INSERT INTO commands (app_id, async_id, device_id, method, path, requested_at, expires_at, retries)"
         " VALUES ('a', 'r', 'd', 'GET', '/1/0/1', 1, 9, 0)"
     )
-    with upgraded_from(tmp_path, "0017", waiting) as session:
+    with upgraded_from(tmp_path, "0018", waiting) as session:
         (command,) = stored_commands.waiting(session, "d")
     assert not command.is_silent
