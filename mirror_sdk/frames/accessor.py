@@ -354,7 +354,7 @@ class MirrorAccessor(Questions):
         lines = {
             (str(device_id), str(path)): pd.concat(
                 [
-                    rows[["changed_at", "value_num"]],
+                    rows[["changed_at"]].assign(value_num=rows["value_num"].astype(float)),
                     ends.loc[ends["device_id"].isna() | (ends["device_id"] == device_id), ["changed_at", "value_num"]],
                 ]
             ).sort_values("changed_at", kind="stable")
@@ -365,7 +365,7 @@ class MirrorAccessor(Questions):
             name = names[line]
             axes.plot(
                 ordered["changed_at"],
-                ordered["value_num"].astype(float),
+                ordered["value_num"],
                 marker=".",
                 drawstyle="steps-post",
                 # A line whose name begins with that is left out of the legend.
@@ -385,7 +385,7 @@ class MirrorAccessor(Questions):
         word = next((name for name in ("event", "what") if name in frame), None)
         is_end = [False] * len(frame) if word is None else frame[word].isin(["gap", "deregistration", "expired"])
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
-        return found.assign(value_num=pd.array([None] * len(found), dtype=frame["value_num"].dtype))
+        return found.assign(value_num=float("nan"))
 
     def _told_values(self) -> pd.DataFrame:
         """The rows in which a device told a value, of an events or history table; of any other table all."""
