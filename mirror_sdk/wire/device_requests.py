@@ -17,6 +17,9 @@ MAX_EXPIRY_SECONDS = 30 * 24 * 3600
 DEFAULT_EXPIRY_SECONDS = 2 * 3600
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
 MAX_RETRIES = 10
+MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
+"""Regular expression of a content type, whatever parameters it has."""
+MAX_MEDIA_TYPE = 64
 DEFAULT_CONTENT_TYPE = "text/plain"
 """The content type of a value that is written without one."""
 
@@ -33,7 +36,6 @@ ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
 
 
 _QUERY = re.compile(r"[!-~]*")
-_MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
 
 
 def _check_uri(uri: str) -> str:
@@ -45,14 +47,14 @@ def _check_uri(uri: str) -> str:
 
 
 def _check_media_type(text: str) -> str:
-    if not re.fullmatch(_MEDIA_TYPE_PATTERN, text):
+    if not re.fullmatch(MEDIA_TYPE_PATTERN, text):
         raise ValueError(f"{text!r} is no content type; write it like text/plain")
     return text
 
 
 _MediaType = Annotated[
     str,
-    Field(min_length=1, max_length=64, json_schema_extra={"pattern": _MEDIA_TYPE_PATTERN}),
+    Field(min_length=1, max_length=MAX_MEDIA_TYPE, json_schema_extra={"pattern": MEDIA_TYPE_PATTERN}),
     AfterValidator(_check_media_type),
 ]
 

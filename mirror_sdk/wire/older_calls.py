@@ -14,6 +14,15 @@ ALWAYS_ACTIVE = "ACTIVE"
 REST_VERSIONS = ("v2", "v3")
 """The versions that stand in front of paths, the newest last."""
 
+NOTIFICATION_RULES = ("pmin", "pmax", "gt", "lt", "st")
+"""The rules by which a device sends a resource, as they stand in the query of a write. Source: LwM2M 1.0, 5.1.2."""
+
+NUMBER_PATTERN = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
+"""Regular expression of what such a rule may be."""
+
+FLAGS = ("true", "false", "True", "False")
+"""The words of a parameter that says yes or no, as programs in one language and in another write them."""
+
 NO_QUOTA = 2**31 - 1
 """What stands for a quota where there is none: the largest number that every program reads."""
 

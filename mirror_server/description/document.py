@@ -165,7 +165,10 @@ def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Sche
     if of_path or operation.parameters:
         described["parameters"] = [parameter.to_openapi() for parameter in (*of_path, *operation.parameters)]
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+        described["requestBody"] = {
+            "required": not operation.takes_no_body,
+            "content": _content(operation.body),
+        }
     if (other_name := routes.unversioned(path)) is not None:
         described["x-unversioned"] = other_name
     if scopes:
@@ -190,7 +193,7 @@ def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {413, 415}
+        codes |= {413} if operation.body.model is None else {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

@@ -21,6 +21,7 @@ from mirror_server.description.parts import Answer, Content, Operation
 from mirror_server.notifications.outbound import LIMIT_SECONDS
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
+_RESOURCE = f"{routes.ENDPOINT_RESOURCES}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
 _OF_A_POSITION = (routes.CURSOR_HEADER, routes.GAP_HEADER, routes.TIME_HEADER)
 _MESSAGE = Content(
@@ -36,6 +37,12 @@ _WAITING = Answer(
     content=Content(
         model=device_requests.WaitingRequestPage, variants=("one that waits and one that the device has in hand",)
     ),
+)
+_ACCEPTED = Answer(
+    code=202,
+    meaning="Accepted, and on disk.",
+    content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
+    headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
 _STREAM = (
     "retry: 2000\n\n"
@@ -112,6 +119,9 @@ behind its rows; the last one has no rows, and the end in its metadata `mirror.e
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
     schema = {"type": "string"} | ({"description": meaning} if meaning else {})
     return Content(media_type=media_type, schema=schema, example=example)
+
+
+_VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
 def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
@@ -284,6 +294,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="list_resources",
         group="Directory",
         summary="The resources a device has now",
+        parameters=parameters.ENDPOINT_RESOURCES,
         answers=(
             Answer(
                 code=200,
@@ -305,12 +316,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
             model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
         ),
         answers=(
-            Answer(
-                code=202,
-                meaning="Accepted, and on disk.",
-                content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
-                headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
-            ),
+            _ACCEPTED,
             Answer(
                 code=412,
                 meaning="The desired value is not the one of `If-Match` any more; nothing was queued.",
@@ -321,6 +327,53 @@ MIRROR: dict[tuple[str, str], Operation] = {
             ),
         ),
         errors=(404, 409, 429),
+    ),
+    ("get", _RESOURCE): Operation(
+        name="read_resource",
+        group="Device requests",
+        summary="Have a device read a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `GET`, and an async-id that the server makes. With"
+        " `cacheOnly` the answer is the value itself, in the format it has, as long as it is fresh by what the device"
+        " said; without a word of the device it is fresh until the next one comes.",
+        parameters=parameters.READ_RESOURCE,
+        answers=(
+            Answer(code=200, meaning="What the mirror holds, with `cacheOnly`.", content=_text("*/*", "21.5", _VALUE)),
+            _ACCEPTED,
+            Answer(code=205, meaning="With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+        ),
+        errors=(404, 409),
+    ),
+    ("put", _RESOURCE): Operation(
+        name="write_resource",
+        group="Device requests",
+        summary="Have a device write a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
+        " parameters set notification rules.",
+        parameters=parameters.WRITE_RESOURCE,
+        body=_text("*/*", "1", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("post", _RESOURCE): Operation(
+        name="execute_resource",
+        group="Device requests",
+        summary="Have a device execute a resource, as older programs ask for it",
+        meaning="As `POST /v2/device-requests/{device_id}` with `POST`, and an async-id that the server makes. The body"
+        " is the argument, if there is one.",
+        parameters=parameters.EXECUTE_RESOURCE,
+        body=_text("*/*", "0='1'", _VALUE),
+        takes_no_body=True,
+        answers=(_ACCEPTED,),
+        errors=(404, 409),
+    ),
+    ("delete", _RESOURCE): Operation(
+        name="delete_resource",
+        group="Device requests",
+        summary="Refused: nothing is deleted of a device",
+        parameters=parameters.DELETE_RESOURCE,
+        answers=(),
     ),
     ("get", routes.WAITING_REQUESTS): Operation(
         name="list_waiting_requests",

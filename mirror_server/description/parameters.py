@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
+from mirror_sdk.wire.older_calls import FLAGS, NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
 from mirror_sdk.wire.snapshot import (
@@ -152,6 +153,34 @@ DEVICE_REQUEST = (
         " the first time.",
         _TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
     ),
+)
+_ONLY_NO = words("false", "False", default="false")
+_NO_ANSWER = query(
+    "noResp",
+    "Whether the device is not to confirm the request: refused with 409, as every connection here confirms.",
+    words(*FLAGS, default="false"),
+)
+_NOT_AT_ONCE = query("sync", "Whether to wait for the device: only without.", _ONLY_NO)
+_NOT_FROM_CACHE = query("cacheOnly", "Whether the answer is to come from the cache: only when it is read.", _ONLY_NO)
+_RULE = {"type": "string", "pattern": NUMBER_PATTERN}
+READ_RESOURCE = (
+    query(
+        "cacheOnly",
+        "Have what the mirror holds for the answer, and ask the device for nothing.",
+        words(*FLAGS, default="false"),
+    ),
+    _NO_ANSWER,
+    _NOT_AT_ONCE,
+)
+EXECUTE_RESOURCE = (_NOT_FROM_CACHE, _NO_ANSWER, _NOT_AT_ONCE)
+DELETE_RESOURCE = (_NO_ANSWER, _NOT_AT_ONCE)
+WRITE_RESOURCE = (
+    *EXECUTE_RESOURCE,
+    *(query(name, "A notification rule, in the place of a value.", _RULE) for name in NOTIFICATION_RULES),
+)
+ENDPOINT_RESOURCES = tuple(
+    query(name, "For older programs: it changes nothing, the device is never asked.", words(*FLAGS))
+    for name in ("cacheOnly", "noResp")
 )
 WAITING_REQUESTS = (
     query("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),

@@ -84,6 +84,7 @@ class Operation:
         answers: Those that are no errors.
         parameters: Of query and headers; those of the path are known by their names.
         body: What it takes.
+        takes_no_body: Whether the body may be left out.
         errors: Codes of the errors of its own; those of every operation are added.
         is_extension: Whether the public API lacks it.
     """
@@ -95,6 +96,7 @@ class Operation:
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
     body: Content | None = None
+    takes_no_body: bool = False
     errors: tuple[int, ...] = ()
     is_extension: bool = False
 

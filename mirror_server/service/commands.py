@@ -131,6 +131,23 @@ class CommandService:
 
         return self._database.submit(work)
 
+    def cached(self, device_id: str, path: str) -> Content | None:
+        """The value of a resource that the mirror holds, while it is fresh; ``None`` where there is no such value.
+
+        Raises:
+            Refusal: There is no such device (404) or no such resource of it (400).
+        """
+        with self._database.read() as session:
+            if devices.find(session, device_id) is None:
+                raise unknown_device(device_id)
+            _check_path(session, device_id, path)
+            row = resources.find(session, device_id, path)
+        if row is None or row.reported_value is None:
+            return None
+        if row.reported_expires_at is not None and row.reported_expires_at <= self._clock.now():
+            return None
+        return Content(row.reported_value, row.reported_content_type or DEFAULT_CONTENT_TYPE)
+
     def waiting(
         self, app_id: str, *, device_id: str | None, after: str | None, limit: int
     ) -> list[tuple[Command, bool]]:

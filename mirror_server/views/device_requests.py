@@ -1,4 +1,4 @@
-"""E2, device requests. Source: wire.md 2."""
+"""E2, device requests, and the older calls that place them. Source: wire.md 2 and 9."""
 
 from __future__ import annotations
 
@@ -12,32 +12,43 @@ from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
     DEFAULT_CONTENT_TYPE,
     MAX_EXPIRY_SECONDS,
+    MAX_MEDIA_TYPE,
     MAX_RETRIES,
+    MEDIA_TYPE_PATTERN,
     DeviceRequestBody,
 )
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_stored
+from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.requests import (
     app_id,
     note,
+    query_flag,
     query_integer,
     query_text,
     read_body,
+    read_path,
+    read_raw_body,
     require_scope,
     requires,
     services,
+    without_head,
 )
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _PAGING = ("limit", "after")
+_OLDER = ("noResp", "sync")
+_MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
+_NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
+_BYTES = "application/octet-stream"
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
@@ -78,6 +89,103 @@ def list_waiting_requests() -> Response:
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """Those that wait for one device."""
     return _waiting(device_id)
+
+
+@routes.get("/v2/endpoints/<device_id>/<path:path>")
+@requires(Scope.READ, query=("cacheOnly", *_OLDER))
+@without_head
+def read_resource(device_id: str, path: str) -> Response:
+    """The older way to have a resource read; with ``cacheOnly`` what the mirror holds is the answer."""
+    is_from_cache = query_flag("cacheOnly")
+    _check_older()
+    asked = CommandRequest("GET", read_path(path))
+    if not is_from_cache:
+        return _place(device_id, asked)
+    found = services().commands.cached(device_id, asked.path)
+    if found is None:
+        return empty_answer(205)
+    # What a device named may be no content type, and no header may have it.
+    is_type = _MEDIA_TYPE.fullmatch(found.content_type)
+    return Response(found.payload, content_type=found.content_type if is_type else _BYTES)
+
+
+@routes.put("/v2/endpoints/<device_id>/<path:path>")
+@requires(Scope.WRITE, query=("cacheOnly", *_OLDER, *NOTIFICATION_RULES))
+def write_resource(device_id: str, path: str) -> Response:
+    """The older way to have a resource written: the body is the value; or its notification rules, in the query."""
+    _check_older(is_cacheable=False)
+    rules = _read_rules()
+    payload = read_raw_body()
+    if rules and payload:
+        raise Refusal.of_field("body", "notification rules in the query go without a value; leave one of them out")
+    if rules:
+        return _place(device_id, CommandRequest("PUT", read_path(path), query=rules))
+    if not payload:
+        message = "empty; a write needs the value to write. POST /v2/device-requests/{id} writes an empty one"
+        raise Refusal.of_field("body", message)
+    content_type = _read_content_type() or DEFAULT_CONTENT_TYPE
+    return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
+
+
+@routes.post("/v2/endpoints/<device_id>/<path:path>")
+@requires(Scope.WRITE, query=("cacheOnly", *_OLDER))
+def execute_resource(device_id: str, path: str) -> Response:
+    """The older way to have a resource executed: the body is the argument, if there is one."""
+    _check_older(is_cacheable=False)
+    payload = read_raw_body() or None
+    content_type = None if payload is None else _read_content_type()
+    return _place(device_id, CommandRequest("POST", read_path(path), payload=payload, content_type=content_type))
+
+
+@routes.delete("/v2/endpoints/<device_id>/<path:path>")
+@requires(Scope.WRITE, query=_OLDER)
+def delete_resource(device_id: str, path: str) -> Response:
+    """Refused: the mirror keeps what a device ever had. Source: specification 2.1."""
+    message = f"DELETE is not to be had of /{path} of the device {device_id!r}: nothing is deleted of a device"
+    raise Refusal(400, f"{message}. Write it, execute it, or have the device remove it")
+
+
+def _place(device_id: str, asked: CommandRequest) -> Response:
+    """Queue a request as it is by default: the server makes its async-id."""
+    environ = request.environ
+    placement = Placement(app_id=app_id(), device_id=device_id, request=asked)
+    return when_stored(services().commands.place(placement), lambda command: _accepted(environ, command))
+
+
+def _check_older(*, is_cacheable: bool = True) -> None:
+    """Refuse what an older call may ask for and cannot have.
+
+    Raises:
+        Refusal: It is to be answered at once, or from a cache that does not hold what is asked for (400), or is not to
+            be confirmed, which no connection to devices here can do (409).
+    """
+    if query_flag("sync"):
+        raise Refusal.of_field("sync", "a device is not waited for; leave it out, the answer comes as a notification")
+    if not is_cacheable and query_flag("cacheOnly"):
+        raise Refusal.of_field("cacheOnly", "only what is read can come from a cache; leave it out")
+    if query_flag("noResp"):
+        message = "the connection to this device confirms every request; leave it out"
+        raise Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
+
+
+def _read_rules() -> str:
+    """The notification rules in the query, as the device gets them; empty where there are none."""
+    given = [(name, query_text(name)) for name in NOTIFICATION_RULES]
+    for name, value in given:
+        if value is not None and not _NUMBER.fullmatch(value):
+            raise Refusal.of_field(name, f"{value!r} is no number; write a rule like {name}=5")
+    return "&".join(f"{name}={value}" for name, value in given if value is not None)
+
+
+def _read_content_type() -> str | None:
+    """The content type of the body, ``None`` where it has none."""
+    given = request.headers.get("Content-Type")
+    if not given:
+        return None
+    if len(given) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(given):
+        message = f"{given[:MAX_MEDIA_TYPE]!r} is no content type of {MAX_MEDIA_TYPE} characters at most"
+        raise Refusal.of_field("Content-Type", f"{message}; write it like text/plain")
+    return given
 
 
 def _waiting(device_id: str | None) -> Response:

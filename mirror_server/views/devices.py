@@ -9,7 +9,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import app_id, query_choice, query_integer, query_text, requires, services
+from mirror_server.views.requests import app_id, query_choice, query_flag, query_integer, query_text, requires, services
 
 _PAGING = {"limit", "after", "order", "include"}
 
@@ -78,8 +78,10 @@ def get_device_contacts(device_id: str) -> Response:
 
 
 @routes.get("/v2/endpoints/<device_id>")
-@requires(Scope.READ)
+@requires(Scope.READ, query=("cacheOnly", "noResp"))
 def list_endpoint_resources(device_id: str) -> Response:
-    """The resources that a device announced."""
+    """The resources that a device announced; the device is not asked, whatever older programs say of that."""
+    query_flag("cacheOnly")
+    query_flag("noResp")
     announced = services().devices.announced(device_id)
     return json_answer([serialize.endpoint_resource(resource) for resource in announced])

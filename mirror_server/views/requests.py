@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.model import Timestamp
+from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
@@ -135,7 +136,7 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
     if request.content_type and request.mimetype != "application/json":
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
         raise Refusal(415, message)
-    data = _read_whole_body()
+    data = read_raw_body()
     if not data.strip():
         raise Refusal(400, "the body is empty; send JSON", reason=malformed_reason)
     try:
@@ -153,6 +154,21 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
         raise _refusal_of(error) from None
+
+
+def read_raw_body() -> bytes:
+    """The request's body as it came, empty where there is none.
+
+    Raises:
+        RequestEntityTooLarge: It is larger than a body may be (413).
+    """
+    data = request.get_data()
+    limit = request.max_content_length
+    # Werkzeug cuts a body of unknown length at the limit without a word.
+    is_at_limit = request.content_length is None and limit is not None and len(data) >= limit
+    if is_at_limit and request.environ["wsgi.input"].read(1):
+        raise RequestEntityTooLarge
+    return data
 
 
 def read_path(text: str) -> str:
@@ -240,14 +256,13 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     return text
 
 
-def _read_whole_body() -> bytes:
-    data = request.get_data()
-    limit = request.max_content_length
-    # Werkzeug cuts a body of unknown length at the limit without a word.
-    is_at_limit = request.content_length is None and limit is not None and len(data) >= limit
-    if is_at_limit and request.environ["wsgi.input"].read(1):
-        raise RequestEntityTooLarge
-    return data
+def query_flag(name: str) -> bool:
+    """Whether the query says yes to something; it may be absent, and programs write the words in two ways.
+
+    Raises:
+        Refusal: It says neither yes nor no, or is there more than once (400).
+    """
+    return query_choice(name, FLAGS) in {"true", "True"}
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:

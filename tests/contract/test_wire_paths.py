@@ -81,6 +81,7 @@ def test_a_star_anywhere_else_is_refused(before: str, after: str) -> None:
         (routes.DEVICES, "/v3/devices"),
         (routes.DEVICE, "/v3/devices/015f"),
         (routes.ENDPOINTS, "/v2/endpoints"),
+        (routes.RESOURCE, "/v2/endpoints/015f/3303/0/5700"),
         (routes.LIMITS, "/v2/limits"),
         (routes.REST_VERSIONS, "/rest-versions"),
         (routes.ENDPOINT_RESOURCES, "/v2/endpoints/015f"),

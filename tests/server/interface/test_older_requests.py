@@ -1,0 +1,298 @@
+"""Device requests as older programs place them, the resource in the path. Source: wire.md 9."""
+
+import base64
+
+import pytest
+
+from mirror_server.service.keys import Scope
+
+TEMPERATURE, SWITCH, REBOOT, LABEL = "/3303/0/5700", "/3311/0/5850", "/3/0/4", "/3341/0/5527"
+QUEUE_LIMIT = 20
+TEXT = {"Content-Type": "text/plain"}
+
+
+@pytest.fixture
+def light(server, key):
+    return server.add_device(
+        key,
+        "light-1",
+        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+        {"path": TEMPERATURE, "value": "21.5", "observable": True},
+        {"path": LABEL, "value": "old", "writable": True},
+        {"path": REBOOT, "executable": True},
+    )
+
+
+def ask(server, key, method, device, path, query="", data=None, headers=None):
+    answer = server.call(key, method, f"/v2/endpoints/{device}{path}{query}", data=data, headers=headers)
+    assert server.services.database.settle(10)
+    return answer
+
+
+def accepted(answer):
+    """The async-id of a request that was accepted."""
+    assert answer.status_code == 202, answer.get_data()
+    assert answer.headers["Mirror-Requested-At"] < answer.headers["Mirror-Expires-At"]
+    (name,) = answer.json
+    assert name == "async-response-id"
+    return answer.json[name]
+
+
+def told(server, key, async_id):
+    (entry,) = [entry for kind, entry in server.log(key) if kind == "async-responses" and entry["id"] == async_id]
+    return entry
+
+
+def test_a_read_is_answered_through_the_channel(server, key, light):
+    async_id = accepted(ask(server, key, "GET", light, TEMPERATURE))
+    entry = told(server, key, async_id)
+    assert (entry["status"], base64.b64decode(entry["payload"]), entry["ct"]) == (200, b"21.5", "text/plain")
+    assert server.resource(key, light)["reported"]["value"] == entry["payload"]
+
+
+def test_each_call_is_a_request_of_its_own(server, key, light):
+    ids = {accepted(ask(server, key, "GET", light, TEMPERATURE)) for _ in range(3)}
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+
+
+@pytest.mark.parametrize("headers", [None, TEXT, {"Content-Type": "text/plain; charset=utf-8"}])
+def test_a_write_takes_its_body_as_the_value(server, key, light, headers):
+    async_id = accepted(ask(server, key, "PUT", light, SWITCH, data=b"1", headers=headers))
+    assert server.responses(key) == {async_id: (200, None)}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    expected = (headers or TEXT)["Content-Type"]
+    assert (desired["value"], desired["status"], desired["content_type"]) == ("MQ==", 1, expected)
+    assert ask(server, key, "PUT", light, SWITCH, data=b"0").status_code == 202
+    assert server.resource(key, light, SWITCH)["desired"]["value"] == "MA=="
+
+
+def test_a_value_is_written_byte_by_byte(server, key, light):
+    payload = bytes(range(256))
+    ask(server, key, "PUT", light, LABEL, data=payload, headers={"Content-Type": "application/octet-stream"})
+    desired = server.resource(key, light, LABEL)["desired"]
+    assert base64.b64decode(desired["value"]) == payload
+    assert (desired["content_type"], desired["status"]) == ("application/octet-stream", 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "headers", "status", "category"),
+    [
+        (TEMPERATURE, b"1", TEXT, 400, "METHOD_NOT_ALLOWED"),
+        (SWITCH, b"\xff", TEXT, 400, "BAD_VALUE"),
+        (SWITCH, b'"1"', {"Content-Type": "application/json"}, 415, "UNSUPPORTED_CONTENT_TYPE"),
+    ],
+)
+def test_what_a_device_refuses_is_told_as_of_any_request(server, key, light, path, data, headers, status, category):
+    async_id = accepted(ask(server, key, "PUT", light, path, data=data, headers=headers))
+    assert server.responses(key) == {async_id: (status, category)}
+    assert server.resource(key, light, path)["desired"]["status"] == 2
+
+
+@pytest.mark.parametrize("data", [None, b"", b"0='1'"])
+def test_an_execution_takes_its_body_as_the_argument(server, key, light, data):
+    async_id = accepted(ask(server, key, "POST", light, REBOOT, data=data))
+    assert server.responses(key) == {async_id: (200, None)}
+
+
+def test_a_write_without_a_value_sets_notification_rules(server, key, light):
+    ids = [accepted(ask(server, key, "PUT", light, SWITCH, "?pmin=5&pmax=120")) for _ in range(2)]
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+    assert server.resource(key, light, SWITCH)["desired"] == {}
+    refused_by_device = accepted(ask(server, key, "PUT", light, SWITCH, "?pmax=1.5"))
+    assert server.responses(key)[refused_by_device] == (400, "BAD_VALUE")
+
+
+def test_the_rules_reach_the_device_in_one_order(server, key, light):
+    server.patch(key, light, online=False)
+    ask(server, key, "PUT", light, TEMPERATURE, "?st=0.5&lt=-3.25&pmin=1")
+    (waiting,) = server.call(key, "GET", f"/v2/device-requests/{light}").json["data"]
+    assert (waiting["method"], waiting["uri"]) == ("PUT", f"{TEMPERATURE}?pmin=1&lt=-3.25&st=0.5")
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "data", "field"),
+    [
+        ("PUT", "", None, "body"),
+        ("PUT", "?pmin=1", b"1", "body"),
+        ("PUT", "?pmin=", None, "pmin"),
+        ("PUT", "?pmin=a", None, "pmin"),
+        ("PUT", "?pmin=1%26pmax=2", None, "pmin"),
+        ("PUT", "?pmin=1&pmin=2", None, "pmin"),
+        ("PUT", "?epmin=1", None, "epmin"),
+        ("GET", "?pmin=1", None, "pmin"),
+        ("GET", "?pri=1", None, "pri"),
+        ("PUT", "?pri=1", b"1", "pri"),
+        ("GET", "?sync=true", None, "sync"),
+        ("POST", "?sync=True", None, "sync"),
+        ("GET", "?sync=1", None, "sync"),
+        ("GET", "?cacheOnly=yes", None, "cacheOnly"),
+        ("GET", "?cacheOnly=true&cacheOnly=true", None, "cacheOnly"),
+        ("PUT", "?cacheOnly=true", b"1", "cacheOnly"),
+        ("POST", "?cacheOnly=true", None, "cacheOnly"),
+        ("POST", "?noResp=1", None, "noResp"),
+        ("GET", "?async-id=a", None, "async-id"),
+        ("DELETE", "?cacheOnly=true", None, "cacheOnly"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_its_name(server, key, light, refused, unchanged, method, query, data, field):
+    refused(ask(server, key, method, light, SWITCH, query, data=data), 400, field)
+
+
+@pytest.mark.parametrize("query", ["?sync=false", "?cacheOnly=false&noResp=false", "?cacheOnly=False&noResp=False"])
+@pytest.mark.parametrize(
+    ("method", "path", "data"), [("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")]
+)
+def test_what_is_said_no_to_changes_nothing(server, key, light, query, method, path, data):
+    async_id = accepted(ask(server, key, method, light, path, query, data=data))
+    assert server.responses(key) == {async_id: (200, None)}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data"), [("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")]
+)
+def test_a_request_that_nobody_confirms_is_a_conflict(server, key, light, refused, unchanged, method, path, data):
+    refused(ask(server, key, method, light, path, "?noResp=true", data=data), 409, "noResp")
+
+
+@pytest.mark.parametrize("content_type", ["x" * 65, " ", "a/b\tc", "täxt/plain"])
+def test_what_is_no_content_type_is_refused(server, key, light, refused, unchanged, content_type):
+    headers = {"Content-Type": content_type}
+    answer = ask(server, key, "PUT", light, SWITCH, data=b"1", headers=headers)
+    refused(answer, 400, "Content-Type")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST"])
+@pytest.mark.parametrize("path", ["/3303/0/9999", "/1/0"])
+def test_a_resource_the_device_does_not_have_is_refused_as_in_any_request(
+    server, key, light, refused, unchanged, method, path
+):
+    told = refused(ask(server, key, method, light, path, data=b"1"), 400)
+    assert (told.reason, told.message.count(path)) == ("RESOURCE_NOT_FOUND", 1)
+
+
+@pytest.mark.parametrize("path", ["/a", "/3303/0/65536", "/3303/00", "/1/2/3/4/5"])
+def test_what_is_no_resource_path_is_refused(server, key, light, refused, path):
+    refused(ask(server, key, "GET", light, path), 400, "path")
+
+
+def test_nothing_is_deleted(server, key, light, refused, unchanged):
+    assert "deleted" in refused(ask(server, key, "DELETE", light, SWITCH), 400).message
+
+
+def test_a_read_has_no_head_that_would_place_it(server, key, light, refused, unchanged):
+    assert ask(server, key, "HEAD", light, SWITCH).status_code == 405
+
+
+def test_the_queue_of_a_device_is_that_of_all_its_requests(server, key, light, refused):
+    server.patch(key, light, online=False)
+    for number in range(QUEUE_LIMIT):
+        if number % 2:
+            accepted(ask(server, key, "GET", light, SWITCH))
+        else:
+            assert server.place(key, light, f"r{number}", "GET", SWITCH).status_code == 202
+    assert refused(ask(server, key, "PUT", light, SWITCH, data=b"1"), 429).reason == "QUEUE_IS_FULL"
+    server.patch(key, light, online=True)
+    assert [status for status, _ in server.responses(key).values()] == [200] * QUEUE_LIMIT
+
+
+def test_what_waits_for_a_device_that_stays_away_expires(server, key, light):
+    server.patch(key, light, online=False)
+    async_id = accepted(ask(server, key, "PUT", light, SWITCH, data=b"1"))
+    server.advance(key, 2 * 3600)
+    assert server.responses(key) == {async_id: (429, "REQUEST_EXPIRED")}
+
+
+def test_it_waits_through_a_restart(server, key, light):
+    server.patch(key, light, online=False)
+    async_id = accepted(ask(server, key, "PUT", light, SWITCH, data=b"1"))
+    server.restart()
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {async_id: (200, None)}
+
+
+def test_the_answer_is_told_to_the_application_that_asked_alone(server, key, other, light):
+    async_id = accepted(ask(server, other, "PUT", light, TEMPERATURE, data=b"1"))
+    assert server.responses(other) == {async_id: (400, "METHOD_NOT_ALLOWED")}
+    assert server.responses(key) == {}
+    assert "category" not in server.resource(key, light, TEMPERATURE)["desired"]
+    assert server.resource(other, light, TEMPERATURE)["desired"]["category"] == "METHOD_NOT_ALLOWED"
+
+
+def test_a_write_that_saw_another_value_is_told_by_newer_requests(server, key, light):
+    """An older write counts as any other."""
+    ask(server, key, "PUT", light, SWITCH, data=b"1")
+    answer = server.call(
+        key,
+        "POST",
+        f"/v2/device-requests/{light}",
+        json={"method": "PUT", "uri": SWITCH, "payload-b64": "MA=="},
+        headers={"If-Match": "0"},
+    )
+    assert answer.status_code == 412
+
+
+def cached(server, key, device, path=TEMPERATURE, query="?cacheOnly=true"):
+    answer = ask(server, key, "GET", device, path, query)
+    return answer.status_code, answer.headers.get("Content-Type"), answer.get_data()
+
+
+def test_the_cache_is_the_mirror_and_the_device_is_not_asked(server, key, light):
+    assert cached(server, key, light) == (205, None, b"")
+    server.patch(key, light, answer="silent")
+    assert cached(server, key, light) == (205, None, b"")
+    server.patch(key, light, answer="normal")
+    ask(server, key, "GET", light, TEMPERATURE)
+    server.set_value(key, light, "30")
+    assert cached(server, key, light) == (200, "text/plain", b"21.5")
+    assert cached(server, key, light, query="?cacheOnly=True&noResp=False") == (200, "text/plain", b"21.5")
+    assert len(server.responses(key)) == 1
+
+
+def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):
+    ask(server, key, "GET", light, TEMPERATURE)
+    now = server.now
+    server.services.database.write(
+        lambda session: session.run("UPDATE resources SET reported_expires_at = :at", at=now + 60_000)
+    )
+    server.advance(key, 59)
+    assert cached(server, key, light)[0] == 200
+    server.advance(key, 1)
+    assert cached(server, key, light)[0] == 205
+    ask(server, key, "GET", light, TEMPERATURE)
+    assert cached(server, key, light)[0] == 200
+
+
+@pytest.mark.parametrize("content_type", ["a\nSet-Cookie: x", "", "ä"])
+def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light, content_type):
+    ask(server, key, "GET", light, TEMPERATURE)
+    server.services.database.write(
+        lambda session: session.run("UPDATE resources SET reported_content_type = :kind", kind=content_type)
+    )
+    status, shown, payload = cached(server, key, light)
+    assert (status, payload) == (200, b"21.5")
+    assert shown == ("text/plain" if content_type == "" else "application/octet-stream")
+
+
+def test_a_key_that_may_read_alone_may_not_write(server, light, refused):
+    reader, writer = server.key(Scope.READ), server.key(Scope.WRITE)
+    assert ask(server, reader, "GET", light, SWITCH).status_code == 202
+    refused(ask(server, reader, "PUT", light, SWITCH, data=b"1"), 403)
+    refused(ask(server, reader, "POST", light, REBOOT), 403)
+    assert ask(server, writer, "PUT", light, SWITCH, data=b"1").status_code == 202
+    refused(ask(server, writer, "GET", light, SWITCH, "?cacheOnly=true"), 403)
+
+
+def test_a_body_that_is_too_large_is_refused(new_server, refused):
+    server = new_server(max_body_bytes=1000)
+    key = server.key()
+    device = server.add_device(key, "d", {"path": LABEL, "value": "", "writable": True})
+    assert ask(server, key, "PUT", device, LABEL, data=b"x" * 1000).status_code == 202
+    refused(ask(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
+
+
+def test_the_resources_of_a_device_are_listed_whatever_is_said_of_the_cache(server, key, light, refused):
+    path = f"/v2/endpoints/{light}"
+    listed = server.call(key, "GET", path).json
+    assert server.call(key, "GET", f"{path}?noResp=false&cacheOnly=true").json == listed
+    assert server.call(key, "GET", f"{path}?noResp=True").json == listed
+    refused(server.call(key, "GET", f"{path}?noResp=2"), 400, "noResp")
