@@ -6,9 +6,9 @@ An access key first, then the server::
     mirror-server run --database sqlite:///mirror.db
 
 ``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
-``notifications`` (polls, webhooks, streams), ``older-calls`` (of the public API, for programs that use them),
-``history`` (what is kept of what happened), ``processes`` (several of them on PostgreSQL, and what they bear), ``wsgi``
-(gunicorn, waitress).
+``notifications`` (polls, webhooks, websockets, streams), ``older-calls`` (of the public API, for programs that use
+them), ``history`` (what is kept of what happened), ``processes`` (several of them on PostgreSQL, and what they
+bear), ``wsgi`` (gunicorn, waitress).
 
 Settings
 --------
@@ -22,11 +22,14 @@ values may be given, a variable has them separated by spaces.
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
   ``--keep-log-bytes``.
+- How long the list of what became of registrations is kept (``/v3/device-events``), and how many entries at most:
+  ``--keep-device-events``, ``--max-device-events``.
 - What is kept of what happened, and for how long: ``--keep-history`` (``30d``; nothing without it). Where days of it
   that are over go: ``--history-archive``. More in ``mirror-server help history``.
 - What a connection may before a key is asked for: ``--max-connections`` (as far as the system allows open files),
   ``--max-head-bytes``, ``--max-headers``, ``--max-body-bytes``, ``--idle-timeout-seconds``,
   ``--request-timeout-seconds`` (the head and then the body), ``--write-timeout-seconds`` (each 64 KiB of an answer),
+  ``--websocket-ping-seconds``, ``--websocket-pong-seconds`` (an open websocket whose client is silent),
   ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an address).
 - What one application may: ``--max-parked-polls`` for all, and of these, and of the eight snapshots and histories that
   are sent at once, ``--poll-share``; ``--max-unread-bytes``. Under another WSGI server ``--max-blocking-polls``,
@@ -47,18 +50,19 @@ recordings go on after the next start. A file that others may use, a link or any
 for another key.
 
 Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths, 100
-filters with 1000 values, 10,000 notifications or 4 MiB a message.
+filters with 1000 values, 1000 saved filters, five custom attributes a device, 10,000 notifications or 4 MiB a message.
 
 Keys
 ----
 
-A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing), ``subscribe``
-(subscriptions and rules), ``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
+A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing; what is said of devices
+in the directory and the filters saved there, which all applications share), ``subscribe`` (subscriptions and rules),
+``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
 
 ``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
-webhook and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,
-where it is in wrong hands), as ``keys list`` tells. ``mirror-server keys revoke KEY_ID`` ends the key and its webhook,
-rules and subscriptions, and deletes its notifications.
+channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,
+where it is in wrong hands), as ``keys list`` tells. ``mirror-server keys revoke KEY_ID`` ends the key and its webhook
+or websocket, rules and subscriptions, and deletes its notifications.
 
 Who comes with wrong keys again and again is told ``429`` for a while. The right key is let in whatever others did with
 its id, which stands in logs and is no secret.
@@ -94,10 +98,10 @@ Watching it
 
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
 - ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route,
-  waiting device requests, open polls, connections, what clients leave unread, size of the notification logs and of the
-  history (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their failures, devices by state; of real
-  devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that
-  failed, sessions.
+  waiting device requests, open polls (streams and websockets with them), connections, what clients leave unread, size
+  of the notification logs and of the history (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their
+  failures, devices by state; of real devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by
+  kind, retransmissions, handshakes that failed, sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
   application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
   queries and no values.

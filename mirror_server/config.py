@@ -52,6 +52,8 @@ class Settings:
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
         keep_log_bytes: How much of notifications is kept for one application.
+        keep_device_events_seconds: How long the list of what became of registrations is kept.
+        max_device_events: How many entries it has at most, when it was last looked after.
         keep_history_seconds: How long the history is kept; ``None`` for none at all.
         history_archive: Where older days of it go, a folder or a URL; ``None`` for nowhere.
         callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
@@ -67,6 +69,8 @@ class Settings:
         idle_timeout_seconds: How long a connection stays open on which no request begins.
         request_timeout_seconds: How long the head of a request may take to arrive, and how long its body.
         write_timeout_seconds: How long a client may take to read what is on its way to it.
+        websocket_ping_seconds: How often an idle websocket is pinged.
+        websocket_pong_seconds: How long a client may take to answer a ping.
         coap: Where real devices come by CoAP in plain text; ``None`` for nowhere.
         coaps: Where they come by CoAP over DTLS, with a pre-shared key each; ``None`` for nowhere.
         coap_insecure: Whether plain CoAP may be spoken beyond this machine.
@@ -86,6 +90,8 @@ class Settings:
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600
     keep_log_bytes: int = 50_000_000
+    keep_device_events_seconds: float = 30 * 24 * 3600
+    max_device_events: int = 1_000_000
     keep_history_seconds: float | None = None
     history_archive: str | None = None
     callback_networks: tuple[Network, ...] = ()
@@ -101,6 +107,8 @@ class Settings:
     idle_timeout_seconds: float = 20
     request_timeout_seconds: float = 30
     write_timeout_seconds: float = 30
+    websocket_ping_seconds: float = 20
+    websocket_pong_seconds: float = 20
     coap: ListenAddress | None = None
     coaps: ListenAddress | None = None
     coap_insecure: bool = False

@@ -25,10 +25,12 @@ from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
+from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
+from mirror_server.service.directory import DirectoryService
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.pacing import Pacing
@@ -41,7 +43,7 @@ from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
-from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
+from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
@@ -96,6 +98,7 @@ class Services:
             log=self.log,
             policy=AddressPolicy(settings.callback_networks),
         )
+        self.websockets = Websockets(database=self.database, clock=self.clock, log=self.log, is_alive=self._is_alive)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
             database=self.database,
@@ -106,6 +109,7 @@ class Services:
             ask_again=self._contact,
         )
         self.devices = self._make_devices()
+        self.directory = DirectoryService(self.database, self.clock)
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
@@ -176,6 +180,7 @@ class Services:
     def catch_up(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.log.wake_all()
+        self.websockets.look_at_all()
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
@@ -187,6 +192,8 @@ class Services:
         kind, _, what = message.partition(" ")
         if kind == LOG:
             self.log.wake(what)
+        elif kind == SOCKET:
+            self.websockets.look_again(what)
         elif kind == WAITING:
             self._wake(what)
         elif kind == AGAIN:
@@ -309,6 +316,8 @@ class Services:
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
             keep_log_seconds=self.settings.keep_log_seconds,
+            keep_device_events_seconds=self.settings.keep_device_events_seconds,
+            max_device_events=self.settings.max_device_events,
         )
 
     def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:

@@ -49,7 +49,7 @@ EVENTS_AT_A_TIME = 100
 """How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
 _ROWS_AT_A_TIME = 10_000
 
-_STATUSES = range(-(2**15), 2**15)
+_LEAST_STATUS, _MOST_STATUS = -(2**15), 2**15 - 1
 _PLAIN = (
     "seq",
     "first_seq",
@@ -151,7 +151,7 @@ def _told(name: str, rows: Sequence[Event]) -> list[object]:
     """A plain column. A service may tell texts and numbers that no table takes, which must keep no other event out."""
     told = [getattr(event, name) for event in rows]
     if name == "status":
-        return [one if one in _STATUSES else None for one in told]
+        return [one if isinstance(one, int) and _LEAST_STATUS <= one <= _MOST_STATUS else None for one in told]
     return [
         one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
         for one in told

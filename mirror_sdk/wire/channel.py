@@ -153,14 +153,27 @@ class CallbackRegistration(WireModel):
         return self
 
 
-class Channel(WireModel):
-    """Which channel delivers the notifications of this key; all but the mechanism only for a webhook.
+class WebsocketRegistration(WireModel):
+    """How a websocket channel is to write its messages."""
 
-    ``backlog`` is the number of entries that wait, ``failures`` that of the failed calls since the last success. Why
-    a call failed is told to the operator of the server alone.
+    serialization: Serialization | None = None
+
+
+class WebsocketChannel(WireModel):
+    """A websocket channel: whether its socket is open, and how many entries of the log wait to be delivered."""
+
+    status: Literal["connected", "disconnected"]
+    queue_size: int
+
+
+class Channel(WireModel):
+    """Which channel delivers the notifications of this key; all but the mechanism and ``backlog`` only for a webhook.
+
+    ``backlog`` is the number of entries that wait, for a webhook or a websocket, ``failures`` that of the failed calls
+    since the last success. Why a call failed is told to the operator of the server alone.
     """
 
-    delivery_mechanism: Literal["CALLBACK", "LONG_POLLING"]
+    delivery_mechanism: Literal["CALLBACK", "LONG_POLLING", "WEBSOCKET"]
     url: str | None = None
     backlog: int | None = None
     failures: int | None = None

@@ -40,6 +40,7 @@ ERROR_TYPES: dict[int, str] = {
     413: "too_large",
     414: "too_large",
     415: "unsupported_media_type",
+    426: "upgrade_required",
     429: "limit_exceeded",
     431: "too_large",
     500: "internal",

@@ -96,6 +96,7 @@ _ERROR_MEANINGS = {
     413: "The body is too large.",
     414: "The request line is too long.",
     415: "The body is not `application/json`.",
+    426: "Only a websocket can be opened here; `Upgrade` tells it.",
     429: "A limit is reached; `Retry-After` may tell for how long.",
     431: "The headers are too large or too many.",
     500: "The server failed.",

@@ -6,7 +6,9 @@ from mirror_sdk.wire import (
     access_key,
     bench,
     channel,
+    device_events,
     device_object,
+    device_queries,
     device_requests,
     directory,
     notifications,
@@ -31,6 +33,8 @@ _MESSAGE = Content(
 _REGISTRATION = Content(
     model=channel.CallbackRegistration, variants=("the registration object of the specification", "everything")
 )
+_NEW_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("registered, no socket open",))
+_OPEN_WEBSOCKET = Content(model=channel.WebsocketChannel, variants=("an open socket",))
 _WAITING = Answer(
     code=200,
     meaning="A page; the values of writes are not shown.",
@@ -114,6 +118,31 @@ An Arrow IPC stream, a row for each thing that happened, null where something is
 
 Strings are encoded as dictionaries with int32 indices. Each batch has in its metadata `mirror.after` what goes on
 behind its rows; the last one has no rows, and the end in its metadata `mirror.end`."""
+
+
+_NOT_KEPT = ", ".join(f"`{name}`" for name in directory.NOT_KEPT)
+_DESCRIBED = (
+    Answer(
+        code=200,
+        meaning="The device as it is now.",
+        content=Content(model=directory.Device, variants=("with what people say of it",)),
+    ),
+)
+_DESCRIPTION = Content(
+    model=directory.DeviceUpdate, variants=("what people say of it", "nothing any more", "a whole device sent back")
+)
+_OF_EVENTS = (
+    Answer(code=200, meaning="A page.", content=Content(model=device_events.DeviceEventPage, variants=("a page",))),
+)
+_OF_EVENT = (
+    Answer(
+        code=200,
+        meaning="The event.",
+        content=Content(model=device_events.DeviceEvent, variants=("registered", "expired")),
+    ),
+)
+_OF_QUERY = Content(model=device_queries.DeviceQuery, variants=("lights that are registered",))
+_QUERY_UPDATE = Content(model=device_queries.DeviceQueryUpdate, variants=("another name", "a whole query sent back"))
 
 
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
@@ -224,7 +253,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="The devices, page by page",
         meaning="A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands in"
         " `filter`; of several, all have to hold. Any other parameter is taken for a filter, and refused when there is"
-        " none of that name.",
+        " none of that name. `custom_attributes__NAME` filters by a custom attribute; a device without it has an empty"
+        f" one. Fields that the public API has of its other services ({_NOT_KEPT}) are taken, and empty of every"
+        " device.",
         parameters=parameters.DIRECTORY,
         answers=(
             Answer(
@@ -239,6 +270,109 @@ MIRROR: dict[tuple[str, str], Operation] = {
         answers=(
             Answer(code=200, meaning="The device.", content=Content(model=directory.Device, variants=("registered",))),
         ),
+        errors=(404,),
+    ),
+    ("put", routes.DEVICE): Operation(
+        name="put_device",
+        group="Directory",
+        summary="Say something of a device: a name, a description, custom attributes",
+        meaning="What is not given stays. An empty name or description takes away the one that was set; custom"
+        " attributes replace all there are. What the device or the service tells may be sent back as it is, and is"
+        f" refused when it is another. {_NOT_KEPT} may be there without a value. All applications share what is said.",
+        body=_DESCRIPTION,
+        answers=_DESCRIBED,
+        errors=(404,),
+    ),
+    ("patch", routes.DEVICE): Operation(
+        name="patch_device",
+        group="Directory",
+        summary="The same as PUT",
+        body=_DESCRIPTION,
+        answers=_DESCRIBED,
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_QUERIES): Operation(
+        name="list_device_queries",
+        group="Directory",
+        summary="The saved filters of the directory, page by page",
+        meaning="All applications share them. Filters as in `GET /v3/devices`.",
+        parameters=parameters.QUERIES,
+        answers=(
+            Answer(
+                code=200,
+                meaning="A page.",
+                content=Content(model=device_queries.DeviceQueryPage, variants=("with the total count",)),
+            ),
+        ),
+    ),
+    ("post", routes.DEVICE_QUERIES): Operation(
+        name="post_device_query",
+        group="Directory",
+        summary="Save a filter of the directory",
+        meaning="`query` is what `filter` of `GET /v3/devices` takes, and is checked as that is. A name is taken once."
+        f" {device_queries.MAX_QUERIES} are saved at most.",
+        body=Content(model=device_queries.DeviceQueryBody, variants=("lights that are registered",)),
+        answers=(Answer(code=201, meaning="It is saved.", content=_OF_QUERY),),
+    ),
+    ("get", routes.DEVICE_QUERY): Operation(
+        name="get_device_query",
+        group="Directory",
+        summary="A saved filter of the directory",
+        answers=(Answer(code=200, meaning="The query.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("put", routes.DEVICE_QUERY): Operation(
+        name="put_device_query",
+        group="Directory",
+        summary="Change a saved filter",
+        meaning="What is not given stays. What the service tells may be sent back as it is.",
+        body=_QUERY_UPDATE,
+        answers=(Answer(code=200, meaning="The query as it is now.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("patch", routes.DEVICE_QUERY): Operation(
+        name="patch_device_query",
+        group="Directory",
+        summary="The same as PUT",
+        body=_QUERY_UPDATE,
+        answers=(Answer(code=200, meaning="The query as it is now.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("delete", routes.DEVICE_QUERY): Operation(
+        name="delete_device_query",
+        group="Directory",
+        summary="Delete a saved filter",
+        answers=_done("It is there no more."),
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_EVENTS): Operation(
+        name="list_device_events",
+        group="Directory",
+        summary="What became of the registrations of devices, page by page",
+        meaning="The oldest first; `order=DESC` begins with what is newest. Filters as in `GET /v3/devices`. It is kept"
+        " for a while, a month where the operator says nothing else.",
+        parameters=parameters.DEVICE_EVENTS,
+        answers=_OF_EVENTS,
+    ),
+    ("get", routes.DEVICE_EVENT): Operation(
+        name="get_device_event",
+        group="Directory",
+        summary="What became of a registration once",
+        answers=_OF_EVENT,
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_LOG): Operation(
+        name="list_device_log",
+        group="Directory",
+        summary="The older path of `GET /v3/device-events`",
+        parameters=parameters.DEVICE_EVENTS,
+        answers=_OF_EVENTS,
+    ),
+    ("get", routes.DEVICE_LOG_ENTRY): Operation(
+        name="get_device_log_entry",
+        group="Directory",
+        summary="The older path of `GET /v3/device-events/{event_id}`",
+        answers=_OF_EVENT,
         errors=(404,),
     ),
     ("get", routes.DEVICE_CONNECTION): Operation(
@@ -519,12 +653,14 @@ MIRROR: dict[tuple[str, str], Operation] = {
     ("get", routes.CHANNEL): Operation(
         name="get_channel",
         group="Notifications",
-        summary="Which channel delivers the notifications, and how a webhook stands",
+        summary="Which channel delivers the notifications, and how a webhook or websocket stands",
         answers=(
             Answer(
                 code=200,
                 meaning="The channel.",
-                content=Content(model=channel.Channel, variants=("webhook", "webhook that fails", "long poll")),
+                content=Content(
+                    model=channel.Channel, variants=("webhook", "webhook that fails", "long poll", "websocket")
+                ),
             ),
         ),
         errors=(404,),
@@ -552,6 +688,50 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Remove the webhook",
         answers=_done("There is no webhook any more."),
         errors=(404,),
+    ),
+    ("put", routes.WEBSOCKET): Operation(
+        name="put_websocket",
+        group="Notifications",
+        summary="Register a websocket channel, or change how the one there is writes",
+        meaning="A body is optional. The socket itself is opened by `GET /v2/notification/websocket-connect`. A key"
+        " with a channel of another type is refused.",
+        body=Content(model=channel.WebsocketRegistration, variants=("everything",)),
+        takes_no_body=True,
+        answers=(
+            Answer(code=200, meaning="It was there already, and stays.", content=_OPEN_WEBSOCKET),
+            Answer(code=201, meaning="It is registered, and waits for its socket.", content=_NEW_WEBSOCKET),
+        ),
+    ),
+    ("get", routes.WEBSOCKET): Operation(
+        name="get_websocket",
+        group="Notifications",
+        summary="Whether the socket of the websocket channel is open, and how many entries wait for it",
+        answers=(Answer(code=200, meaning="The channel.", content=_OPEN_WEBSOCKET),),
+        errors=(404,),
+    ),
+    ("delete", routes.WEBSOCKET): Operation(
+        name="delete_websocket",
+        group="Notifications",
+        summary="Remove the websocket channel, and close its socket with the code 1001",
+        answers=_done("There is no websocket channel any more."),
+        errors=(404,),
+    ),
+    ("get", routes.WEBSOCKET_CONNECT): Operation(
+        name="connect_websocket",
+        group="Notifications",
+        summary="Open the websocket of the channel",
+        meaning="The key stands in `Authorization`, or where a program cannot set that, as a browser cannot, among the"
+        " offered protocols: `Sec-WebSocket-Protocol: wss, pelion_<key>`; `wss` is chosen. Each text frame is a"
+        " message as a long poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB."
+        "\n\nA message counts as delivered when the client has answered the ping that follows it, which libraries do"
+        " by themselves. The next websocket begins behind the last one that was."
+        "\n\nA websocket is closed with the code 1001 when another one of the same key is opened, the channel is"
+        " deleted or the server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011"
+        " when there is no channel, the client does not answer pings or the server fails. The reason says more."
+        " Unlike with other operations a key that may not, or a channel that is not there, is told after the"
+        " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404.",
+        answers=(Answer(code=101, meaning="It is open: from here on websocket is spoken."),),
+        errors=(426, 429),
     ),
 }
 

@@ -55,6 +55,17 @@ class Moving:
         self._database = database
         self._archive = archive
 
+    def prepare(self) -> None:
+        """Make the archive, where nothing is in it: what cannot be written to is told now, not when a day is over.
+
+        Raises:
+            OSError: It cannot be made, or not written to.
+        """
+        with self._database.read() as session:
+            is_new = not segments.files(session)
+        if is_new:
+            self._archive.make()
+
     def move(self, now: Instant) -> bool:
         """Move the rows of the first day that is over; false where there is none.
 
@@ -66,8 +77,6 @@ class Moving:
             if not blocks:
                 return False
             old = {block.segment_id for block in blocks}
-            if not segments.files(session):
-                self._archive.make()
             files = list(self._write(runs_of(session, blocks)))
 
         def work(session: Session) -> bool:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.notifications.log import More, NotificationLog, Page
-from mirror_server.store import callbacks, logs
+from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -115,18 +115,22 @@ class PlainPolls:
         return bool(state and state.polled)
 
     def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
-        """Store that there is a poll channel, unless a webhook was registered since the poll came."""
-        if callbacks.find(session, app_id) is None:
-            self._store(session, app_id, position, polled=True)
+        """Store that there is a poll channel, unless one of another type was registered since the poll came."""
+        if callbacks.find(session, app_id) is not None:
+            other = other_channel("a webhook", "DELETE /v2/notification/callback")
+        elif websockets.find(session, app_id) is not None:
+            other = other_channel("a websocket channel", "DELETE /v2/notification/websocket")
         else:
-            session.after_commit(lambda: self._give_way(app_id, more))
+            self._store(session, app_id, position, polled=True)
+            return
+        session.after_commit(lambda: self._give_way(app_id, more, other))
 
-    def _give_way(self, app_id: str, more: More) -> None:
+    def _give_way(self, app_id: str, more: More, other: Refusal) -> None:
         with self._lock:
             self._positions.pop(app_id, None)
             if self._open.get(app_id, (None, None))[0] is not more:
                 return
-            self._end(app_id, other_channel("a webhook", "DELETE /v2/notification/callback"))
+            self._end(app_id, other)
         self._tell_end(more)
 
     def _forget_dead(self, app_id: str) -> None:

@@ -24,7 +24,7 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
-from mirror_server.store import callbacks, logs
+from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
@@ -98,7 +98,8 @@ class Webhooks:
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
         """Probe the URL, then store the webhook and begin to deliver.
 
-        The future raises a Refusal: 400 when the URL does not answer, or the key has a poll channel.
+        The future raises a Refusal: 400 when the URL does not answer, or the key has a channel of another
+        type.
         """
         return self._submit(self._register(app_id, registration))
 
@@ -137,6 +138,8 @@ class Webhooks:
             state = logs.state(session, app_id)
             if state is not None and state.polled:
                 raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+            if websockets.find(session, app_id) is not None:
+                raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
             if callbacks.find(session, app_id) is None:
                 self._log.pass_over_read(session, app_id)
             callbacks.put(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())

@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, g, request
 
-from mirror_sdk.wire.channel import CallbackRegistration
+from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.log import NotificationLog, Page, beyond_log
 from mirror_server.notifications.polls import PlainPolls
+from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
@@ -30,6 +31,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
 _LATEST = "latest"
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -49,6 +51,8 @@ def pull() -> Response:
         return _poll_after(parts.log, after, held)
     if parts.webhooks.registration(app_id()) is not None:
         raise other_channel("a webhook", "DELETE /v2/notification/callback")
+    if parts.websockets.exists(app_id()):
+        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
     return _plain_poll(parts.polls, held)
 
 
@@ -78,6 +82,8 @@ def put_callback() -> Response:
     parts = services()
     if parts.polls.exists(app_id()):
         raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+    if parts.websockets.exists(app_id()):
+        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
     return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_answer())
 
 
@@ -98,6 +104,55 @@ def delete_callback() -> Response:
     return when_stored(services().webhooks.delete(app_id()), _deleted)
 
 
+@routes.put("/v2/notification/websocket")
+@requires(*_ANY_USE)
+def put_websocket() -> Response:
+    """Register a websocket channel, or change how the one there is writes; a body is optional."""
+    registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
+    application, parts = app_id(), services()
+    if parts.polls.exists(application):
+        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+
+    def answer(is_new: bool) -> Response:
+        return _websocket_channel(parts.websockets, application, 201 if is_new else 200)
+
+    return when_stored(parts.websockets.register(application, registration), answer)
+
+
+@routes.get("/v2/notification/websocket")
+@requires(*_ANY_USE)
+def get_websocket() -> Response:
+    """Whether the socket of the channel is open, and how much waits for it."""
+    return _websocket_channel(services().websockets, app_id())
+
+
+@routes.delete("/v2/notification/websocket")
+@requires(*_ANY_USE)
+def delete_websocket() -> Response:
+    """Remove the websocket channel; its socket is closed."""
+
+    def answer(was_there: bool) -> Response:
+        if not was_there:
+            raise _no_websocket()
+        return empty_answer()
+
+    return when_stored(services().websockets.delete(app_id()), answer)
+
+
+@routes.get("/v2/notification/websocket-connect")
+@requires(*_ANY_USE)
+@without_head
+def connect_websocket() -> Response:
+    """Open the websocket of the channel; another one that is open is closed."""
+    if OPEN not in request.environ:
+        message = (
+            "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
+            " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
+        )
+        raise Refusal(426, message)
+    return OpenedWebsocket(services().websockets.connect(app_id(), g.still_admits))
+
+
 @routes.get("/v2/notification/channel")
 @requires(*_ANY_USE)
 def get_channel() -> Response:
@@ -106,9 +161,13 @@ def get_channel() -> Response:
     row = parts.webhooks.registration(app_id())
     if row is not None:
         return json_answer(serialize.callback_channel(row, parts.webhooks.backlog(app_id())))
+    websocket = parts.websockets.state(app_id())
+    if websocket is not None:
+        return json_answer({"delivery_mechanism": "WEBSOCKET", "backlog": websocket.waiting})
     if not parts.polls.exists(app_id()):
         message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
-        raise Refusal(404, f"{message} /v2/notification/callback registers a webhook")
+        message += " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
+        raise Refusal(404, message)
     return json_answer({"delivery_mechanism": "LONG_POLLING"})
 
 
@@ -221,6 +280,18 @@ def _deleted(was_there: bool) -> Response:
     if not was_there:
         raise _no_callback()
     return empty_answer()
+
+
+def _websocket_channel(websockets: Websockets, application: str, status: int = 200) -> Response:
+    state = websockets.state(application)
+    if state is None:
+        raise _no_websocket()
+    word = "connected" if state.is_connected else "disconnected"
+    return json_answer({"status": word, "queue_size": state.waiting}, status)
+
+
+def _no_websocket() -> Refusal:
+    return Refusal(404, "this key has no websocket channel; a PUT here makes one")
 
 
 def _no_callback() -> Refusal:

@@ -32,7 +32,7 @@ from flask import Blueprint, Response, g
 from mirror_sdk.wire.older_calls import REST_VERSIONS
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection, Snapshot
-from mirror_server.store.devices import Condition
+from mirror_server.store.conditions import Condition
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
 from mirror_server.views.download import Download

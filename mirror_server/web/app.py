@@ -19,7 +19,7 @@ from flask.sessions import NullSession, SecureCookieSession, SessionInterface, S
 from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, is_unversioned
+from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, WEBSOCKET_CONNECT, is_unversioned
 from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
@@ -29,6 +29,7 @@ from mirror_server.views import (
     description,
     device_requests,
     devices,
+    directory,
     history,
     notifications,
     older_calls,
@@ -44,6 +45,7 @@ from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.page_file import PageFile
 from mirror_server.views.requests import SERVICES, UNVERSIONED, app_id, noted, request_id
+from mirror_server.views.websocket import OPEN, OpenedWebsocket
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
 
@@ -104,8 +106,8 @@ class MirrorApp(Flask):
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """What finds the route of a request: by its path alone, whatever host it names."""
-        # Of a websocket's handshake Flask knows that no route is meant.
-        if request is None or "HTTP_UPGRADE" in request.environ:
+        # Of a websocket's handshake that is not opened Flask knows that no route is meant.
+        if request is None or ("HTTP_UPGRADE" in request.environ and not _is_of_websocket(request.environ)):
             return super().create_url_adapter(request)
         environ = request.environ
         return self.url_map.bind("", path_info=environ["PATH_INFO"], default_method=environ["REQUEST_METHOD"])
@@ -141,6 +143,8 @@ class MirrorApp(Flask):
             response = self._send(response)
         elif isinstance(response, EventStream):
             response = self._begin(response)
+        elif isinstance(response, OpenedWebsocket):
+            response = self._open(response)
         elif isinstance(response, Deferred):
             response = self._park(response)
         asked = _asked()
@@ -154,6 +158,11 @@ class MirrorApp(Flask):
         refusal = self._hold(stream) if take is None else take(stream)
         stream.end_when(self._is_over(request.environ))
         return stream if refusal is None else self._answer_to(refusal, request.environ)
+
+    def _open(self, websocket: OpenedWebsocket) -> Response:
+        take: Callable[[OpenedWebsocket], Refusal | None] = request.environ[OPEN]
+        refusal = take(websocket)
+        return websocket if refusal is None else self._answer_to(refusal, request.environ)
 
     def _hold(self, response: Response) -> Refusal | None:
         """Take a slot for a thread, until the answer is sent; what is given says why there is none."""
@@ -262,6 +271,7 @@ def create_app(services: Services) -> MirrorApp:
         page,
         reference,
         devices,
+        directory,
         snapshots,
         history,
         device_requests,
@@ -284,6 +294,12 @@ def _asked() -> Request:
     """The request itself; the proxy looks it up at each use."""
     asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
     return asked
+
+
+def _is_of_websocket(environ: WSGIEnvironment) -> bool:
+    """Whether a request is for the one path where websockets are opened."""
+    path: str = environ["PATH_INFO"]
+    return path == WEBSOCKET_CONNECT
 
 
 def _route(asked: Request) -> tuple[str, str]:

@@ -26,8 +26,10 @@ from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 from mirror_server.views.requests import noted
+from mirror_server.views.websocket import OPEN
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, REFUSED
 from mirror_server.web.unread import Reader, Unread
+from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
 from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, Unfinished, environ_of
 
 if TYPE_CHECKING:
@@ -116,7 +118,10 @@ class Bridge:
             end()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
+        """Serve one HTTP request, or one websocket."""
+        if scope["type"] == "websocket":
+            await self._open_websocket(scope, send)
+            return
         environ = environ_of(scope)
         body = await self._body(environ, receive, send)
         if body is None:
@@ -146,6 +151,21 @@ class Bridge:
             if len(whole.body) > _LARGE_BYTES:
                 self._note_large(environ)
             await reader.send(whole)
+
+    async def _open_websocket(self, scope: Message, send: Send) -> None:
+        environ = environ_of_handshake(scope)
+        unfinished = Unfinished(environ, self._slots)
+        environ |= {OPEN: unfinished.take_websocket, IS_FULL: self._unread.is_full}
+        answer = Answer.of(self._app, environ, unfinished)
+        try:
+            if unfinished.websocket is None:
+                await refuse(scope, answer, send)
+                return
+            await accept(scope, answer, send)
+            reader = self._unread.reader(noted(environ)["application"], send)
+            await serve(scope, unfinished.websocket, reader, send, self._stopping)
+        finally:
+            unfinished.release()
 
     async def _finish(
         self, unfinished: Unfinished, answer: Answer, environ: WSGIEnvironment, receive: Receive, reader: Reader

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 
@@ -25,6 +27,8 @@ _MOST_PIPELINED = 16
 _MOST_TOLD = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
+_WEBSOCKET_PATHS = frozenset(path.encode() for path in (WEBSOCKET_CONNECT, unversioned(WEBSOCKET_CONNECT)) if path)
+_WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
 
 _log = logging.getLogger(__name__)
@@ -129,11 +133,44 @@ class BoundedConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
+            if self._opens_websocket():
+                self._hand_over(data[upgrade.args[0] :])
+                return
             self._begin_again()
             if not self._is_over:
                 self._parse(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(self._refusal or Refusal(400, _MALFORMED))
+
+    def _opens_websocket(self) -> bool:
+        """Whether the head is the handshake of a websocket, where there is one; whether it may be, the app decides."""
+        headers = dict(self.headers)
+        return (
+            self.parser.get_method() == b"GET"
+            and self.url.partition(b"?")[0].rstrip(b"/") in _WEBSOCKET_PATHS
+            and headers.get(b"upgrade", b"").lower() == b"websocket"
+            and headers.get(b"sec-websocket-version") == b"13"
+            and _WEBSOCKET_KEY.fullmatch(headers.get(b"sec-websocket-key", b"")) is not None
+            and b"transfer-encoding" not in headers
+            and headers.get(b"content-length", b"0") == b"0"
+            and not self._is_answering()
+        )
+
+    def _hand_over(self, rest: bytes) -> None:
+        """Let the websocket have the connection, with the head and what came behind it."""
+        # What speaks it takes long to import, and most servers open none.
+        from mirror_server.web.websocket_connection import BoundedWebsocket  # noqa: PLC0415
+
+        self._is_over = True
+        self._unset_keepalive_if_required()
+        self._stop_timer()
+        self._stop_write_timer()
+        self.connections.discard(self)
+        websocket = BoundedWebsocket(self.config, self.server_state, self.app_state, settings=self._settings)
+        websocket.connection_made(self.transport)
+        self.transport.set_protocol(websocket)
+        head = [b"GET " + self.url + b" HTTP/1.1", *(b"%b: %b" % header for header in self.headers)]
+        websocket.data_received(b"\r\n".join([*head, b"", rest]))
 
     def _begin_again(self) -> None:
         """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).

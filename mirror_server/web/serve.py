@@ -28,6 +28,7 @@ if sys.platform != "win32":
 _STOP_SECONDS = 3
 _BACKLOG = 2048
 _OTHER_FILES = 300
+_MOST_OF_A_FRAME_BYTES = 64 * 1024
 _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -154,7 +155,10 @@ def _server_of(services: Services) -> _Server:
         bridge,
         http=cast("type[asyncio.Protocol]", connection),
         lifespan="off",
+        # Handed over by the connection, see there. Compressing what is small costs memory for each websocket.
         ws="none",
+        ws_max_size=_MOST_OF_A_FRAME_BYTES,
+        ws_per_message_deflate=False,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.core.errors import Refusal
+from mirror_server.notifications.websockets import ChannelSocket
 from mirror_server.service.slots import Slots
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.download import Download
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import CALLER
 from mirror_server.views.requests import noted
+from mirror_server.views.websocket import OpenedWebsocket
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -26,19 +28,20 @@ _PIECE_BYTES = 64 * 1024
 
 
 class Unfinished:
-    """What the app leaves of a request for its server to finish: nothing, or one of the three attributes.
+    """What the app leaves of a request for its server to finish: nothing, or one of its attributes.
 
     Args:
         environ: The request.
         slots: For polls and streams, which hold one each.
     """
 
-    __slots__ = ("_environ", "_held_by", "_slots", "deferred", "download", "stream")
+    __slots__ = ("_environ", "_held_by", "_slots", "deferred", "download", "stream", "websocket")
 
     def __init__(self, environ: WSGIEnvironment, slots: Slots) -> None:
         self.deferred: Deferred | None = None
         self.stream: EventStream | None = None
         self.download: Download | None = None
+        self.websocket: ChannelSocket | None = None
         self._environ = environ
         self._slots = slots
         self._held_by: str | None = None
@@ -71,6 +74,13 @@ class Unfinished:
         """See :data:`~mirror_server.views.download.DOWNLOAD`."""
         download.take()
         self.download = download
+
+    def take_websocket(self, opened: OpenedWebsocket) -> Refusal | None:
+        """See :data:`~mirror_server.views.websocket.OPEN`."""
+        refusal = self._hold()
+        if refusal is None:
+            self.websocket = opened.socket
+        return refusal
 
     def release(self) -> None:
         """Release the slot, if one is held."""

@@ -124,6 +124,7 @@ def test_an_error_code_has_the_type_of_the_interface() -> None:
         413: "too_large",
         414: "too_large",
         415: "unsupported_media_type",
+        426: "upgrade_required",
         429: "limit_exceeded",
         431: "too_large",
         500: "internal",

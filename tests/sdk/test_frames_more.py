@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import matplotlib as mpl
@@ -60,6 +61,18 @@ def observation(value, minutes=0.0, path=TEMPERATURE, device_id="d1", **more):
     decoded = decode(value.encode(), "text/plain", path)
     given = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes), **more}
     return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **given)
+
+
+def test_events_without_a_status_cost_no_more_than_those_with_one():
+    def seconds(status: object) -> float:
+        events = [Event(kind=EventKind.ASYNC_RESPONSE, received_at=NOW, async_id="a", status=status)] * 3000
+        began = time.process_time()
+        assert events_frame(events)["status"].isna().all() == (status != 200)
+        return time.process_time() - began
+
+    seconds(200)
+    with_status = seconds(200)
+    assert max(seconds(None), seconds("200"), seconds(2**15)) < 5 * with_status + 0.5
 
 
 def test_events_are_rows_with_typed_values():

@@ -165,7 +165,7 @@ class Fleet:
             return False
         self.counts.notifications += 1
         device = observed.device
-        if notification.peer != device.peer:
+        if notification.peer is not device.peer and notification.peer != device.peer:
             # A router gave it another port.
             self.registrar.move(device, notification.peer)
             # What was under way went to where it was before.

@@ -44,8 +44,8 @@ MANY = settings(
 def api(shared_server):
     """The description as the server gives it; a device is there, so that not everything is a 404."""
     shared_server.my_key = shared_server.key()
-    # A key with a webhook has no polls.
-    shared_server.webhook_key = shared_server.key()
+    # A key with a webhook or a websocket has no polls.
+    shared_server.key_of_channel = {path: shared_server.key() for path in (routes.CALLBACK, routes.WEBSOCKET)}
     shared_server.device = shared_server.add_device(
         shared_server.my_key, "d", {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
     )
@@ -83,7 +83,7 @@ def prepare(server, case):
 
 
 def authorization(server, case):
-    key = server.webhook_key if case.path == routes.CALLBACK else server.my_key
+    key = server.key_of_channel.get(case.path, server.my_key)
     return {"Authorization": f"Bearer {key}"}
 
 

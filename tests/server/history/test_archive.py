@@ -156,6 +156,30 @@ def _refused(number: int) -> Callable[..., Any]:
     return refused
 
 
+@pytest.mark.parametrize("trouble", ["a file", "read-only"])
+def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(
+    new_history: Callable[..., Kept], tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    folder = tmp_path / "named"
+    if trouble == "a file":
+        folder.touch()
+    else:
+        monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
+    kept = new_history(location=None)
+    kept.location = str(folder)
+    kept.open()
+    kept.keeper.round()
+    kept.keeper.round()
+    assert list(kept.keeper.failures) == ["archive the history"]
+    assert caplog.text.count("cannot archive the history") == 1
+    assert str(folder) in caplog.text
+    monkeypatch.undo()
+    folder.unlink() if trouble == "a file" else folder.rmdir()
+    kept.keeper.round()
+    assert folder.is_dir()
+    assert kept.keeper.failures == {}
+
+
 def test_what_a_killed_process_left_is_deleted_and_others_stay(kept: Kept) -> None:
     folder = kept.folder / "archive" / "day=2026-01-05"
     name = Path(kept.named_files()[-1]).name

@@ -474,7 +474,7 @@ def test_a_websocket_is_refused_with_what_there_is_instead(server):
         answer = await served.exchange(LISTED % server.key().encode() + handshake, until=b"}")
         error = ErrorBody.model_validate(json.loads(answer.partition(b"\r\n\r\n")[2]), extra="forbid")
         assert error.code == 400
-        assert "/v2/notification/events" in error.message
+        assert "/v2/notification/websocket-connect" in error.message
 
     run(server, check)
 

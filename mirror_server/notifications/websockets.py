@@ -1,0 +1,341 @@
+"""Websocket channels: messages pushed over a connection that the application opened. Source: wire.md 4.
+
+A channel has one connection at a time, at whichever process it came to. Its position in the log moves when the client
+has answered the ping behind a message, and so has the message; what it did not answer is sent again to the next
+connection.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import orjson
+
+from mirror_sdk.wire.channel import Serialization, WebsocketRegistration
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
+from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.store import callbacks, logs, websockets
+from mirror_server.store.database import Database
+from mirror_server.store.process_messages import SOCKET
+from mirror_server.store.session import Session
+from mirror_server.store.websockets import WebsocketRow
+
+GOING_AWAY = 1001
+POLICY = 1008
+UNEXPECTED = 1011
+
+_CONNECT_AGAIN = "connect again to go on where it was"
+
+
+class Closing(Exception):
+    """The connection is to be closed, with a code of RFC 6455 and a reason for people."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Frame(NamedTuple):
+    """A message to send, and the number of the entry it goes up to."""
+
+    text: bytes
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """How a channel does: whether its connection is open, and how many entries wait."""
+
+    is_connected: bool
+    waiting: int
+
+
+class Websockets:
+    """All applications' websocket channels, and the connections that this process has.
+
+    Args:
+        database: Where registrations and positions are.
+        clock: Domain time.
+        log: What is delivered.
+        is_alive: Whether another process, which has a connection, still is there.
+    """
+
+    def __init__(
+        self, *, database: Database, clock: Clock, log: NotificationLog, is_alive: Callable[[str], bool]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._is_alive = is_alive
+        self._open: dict[str, set[ChannelSocket]] = {}
+        self._lock = threading.Lock()
+
+    def exists(self, app_id: str) -> bool:
+        """Whether the application has a websocket channel."""
+        return self._find(app_id) is not None
+
+    def state(self, app_id: str) -> ChannelState | None:
+        """How the channel of an application does; ``None`` where there is none."""
+        with self._database.read() as session:
+            row = websockets.find(session, app_id)
+            log = logs.state(session, app_id)
+        if row is None:
+            return None
+        return ChannelState(self._is_connected(app_id, row), log.last_seq - log.position if log else 0)
+
+    def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
+        """Register a channel, or change the one there is; gives whether it is new.
+
+        The future raises a Refusal (400): the key has a channel of another type.
+        """
+
+        def work(session: Session) -> bool:
+            if callbacks.find(session, app_id) is not None:
+                raise other_channel("a webhook", "DELETE /v2/notification/callback")
+            state = logs.state(session, app_id)
+            if state is not None and state.polled:
+                raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+            text = orjson.dumps(registration.to_wire()).decode()
+            is_new = websockets.put(session, app_id, text, self._clock.now())
+            if is_new:
+                self._log.pass_over_read(session, app_id)
+            else:
+                self._tell(session, app_id)
+            return is_new
+
+        return self._database.submit(work)
+
+    def delete(self, app_id: str) -> Future[bool]:
+        """Remove the channel, whose connection ends; gives false if there is none."""
+
+        def work(session: Session) -> bool:
+            self._tell(session, app_id)
+            return websockets.delete(session, app_id)
+
+        return self._database.submit(work)
+
+    def connect(self, app_id: str, is_admitted: Callable[[], bool]) -> ChannelSocket:
+        """A connection of the channel, which begins when it is told to.
+
+        Args:
+            app_id: The application.
+            is_admitted: Whether the key it was opened with is good still.
+        """
+        return ChannelSocket(self, app_id, is_admitted)
+
+    def look_again(self, app_id: str) -> None:
+        """Something about this channel may have changed: end the connections that are not the one it has."""
+        with self._lock:
+            opened = list(self._open.get(app_id, ()))
+        if not opened:
+            return
+        row = self._find(app_id)
+        for socket in opened:
+            if row is None:
+                socket.end(Closing(GOING_AWAY, "the channel was deleted"))
+            elif row.connection == socket.token:
+                socket.take_over(row.registration)
+            elif socket.has_begun:
+                socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))
+
+    def look_at_all(self) -> None:
+        """Messages of other processes may have been missed."""
+        with self._lock:
+            applications = list(self._open)
+        for app_id in applications:
+            self.look_again(app_id)
+
+    def _find(self, app_id: str) -> WebsocketRow | None:
+        with self._database.read() as session:
+            return websockets.find(session, app_id)
+
+    def _is_connected(self, app_id: str, row: WebsocketRow) -> bool:
+        if row.connection is None or row.process_id is None:
+            return False
+        if row.process_id != self._database.process_id:
+            return self._is_alive(row.process_id)
+        # One that is stored and not open here is of this process's predecessor.
+        with self._lock:
+            return any(socket.token == row.connection for socket in self._open.get(app_id, ()))
+
+    def _tell(self, session: Session, app_id: str) -> None:
+        session.after_commit(partial(self.look_again, app_id))
+        session.notify(f"{SOCKET} {app_id}")
+
+    def begin(self, socket: ChannelSocket) -> Future[None]:
+        """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""
+        app_id = socket.app_id
+
+        def work(session: Session) -> None:
+            now = self._clock.now()
+            if not websockets.connect(session, app_id, socket.token, self._database.process_id, now):
+                raise Closing(UNEXPECTED, "this key has no websocket channel; PUT /v2/notification/websocket makes one")
+            row = websockets.find(session, app_id)
+            state = logs.state(session, app_id)
+            session.after_commit(
+                partial(socket.began, row.registration if row else "{}", state.position if state else 0)
+            )
+            self._tell(session, app_id)
+
+        with self._lock:
+            self._open.setdefault(app_id, set()).add(socket)
+        return self._database.submit(work)
+
+    def ended(self, socket: ChannelSocket) -> None:
+        """This connection is open no more."""
+        with self._lock:
+            opened = self._open.get(socket.app_id, set())
+            opened.discard(socket)
+            if not opened:
+                self._open.pop(socket.app_id, None)
+        self._database.insist(
+            lambda session: websockets.disconnect(session, socket.app_id, socket.token, self._clock.now()),
+            by_leader=False,
+        )
+
+    def confirm(self, socket: ChannelSocket, seq: int) -> Future[None]:
+        """Store that all up to this number arrived by this connection."""
+        return self._database.insist(
+            lambda session: websockets.confirm(session, socket.app_id, socket.token, seq), by_leader=False
+        )
+
+    def page(self, app_id: str, after: int, most: int, more: More | None) -> Page:
+        """What follows the number ``after``, at most so many entries; see :meth:`ChannelSocket.take`."""
+        if more is None:
+            return self._log.read(app_id, after, most)
+        page = self._log.read_more(app_id, after, more)
+        return page if len(page.entries) <= most else self._log.read(app_id, after, most)
+
+    def more(self, app_id: str) -> More:
+        """A future that is done when there is more in the log."""
+        return self._log.more(app_id)
+
+
+class ChannelSocket:
+    """One connection of a websocket channel.
+
+    Args:
+        parts: The channels.
+        app_id: The application.
+        is_admitted: Whether the key it was opened with is good still.
+    """
+
+    def __init__(self, parts: Websockets, app_id: str, is_admitted: Callable[[], bool]) -> None:
+        self.app_id = app_id
+        self.token = uuid.uuid4().hex
+        self.has_begun = False
+        self._parts = parts
+        self._is_admitted = is_admitted
+        self._closing: Closing | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._extras = Extras()
+        self._most = 1
+        self._position = 0
+        self._confirmed = 0
+        self._is_storing = False
+        self._lock = threading.Lock()
+
+    def begin(self, wake: Callable[[], None]) -> Future[None]:
+        """Take the place of the channel's connection; ``wake`` is called when it is to end.
+
+        The future raises :class:`Closing` where there is no such channel.
+        """
+        self._wake = wake
+        return self._parts.begin(self)
+
+    def began(self, registration: str, position: int) -> None:
+        """It is the channel's connection now, and goes on behind this position."""
+        self._position = self._confirmed = position
+        self.take_over(registration)
+        self.has_begun = True
+
+    def take_over(self, registration: str) -> None:
+        """Write messages as the registration says from now on."""
+        read = WebsocketRegistration.model_validate_json(registration).serialization or Serialization()
+        self._extras, self._most = Extras(**read.cfg.model_dump()), read.max_chunk_size
+
+    def end(self, closing: Closing) -> None:
+        """Have it closed."""
+        self._closing = closing
+        self._wake()
+
+    def more(self) -> More:
+        """A future that is done when there is something to take; ask for it before taking."""
+        return self._parts.more(self.app_id)
+
+    def look(self) -> None:
+        """See whether it is to go on.
+
+        Raises:
+            Closing: It is not.
+        """
+        if self._closing is not None:
+            raise self._closing
+        if not self._is_admitted():
+            raise _revoked()
+
+    def take(self, more: More | None) -> Frame | None:
+        """The next message; ``None`` if there is nothing new.
+
+        Args:
+            more: The future that was done before, which may have what was added at hand.
+
+        Raises:
+            Closing: It is to be closed.
+        """
+        if self._closing is not None:
+            raise self._closing
+        try:
+            page = self._parts.page(self.app_id, self._position, self._most, more)
+        except Refusal as refusal:
+            # The log went with the key.
+            raise _revoked() from refusal
+        if not page.entries:
+            self._position = page.cursor
+            return None
+        # Nothing is told to a key that is good no more.
+        self.look()
+        self._position = page.cursor
+        text = page.message if self._extras == CURSOR_EXTRAS else orjson.dumps(compose(page.entries, self._extras))
+        return Frame(text, page.cursor)
+
+    def confirmed(self, seq: int) -> None:
+        """The client has all up to this number; what it confirms while that is stored is stored together."""
+        with self._lock:
+            self._confirmed = seq
+            if self._is_storing:
+                return
+            self._is_storing = True
+        self._store(seq)
+
+    def close(self) -> None:
+        """It is open no more."""
+        self._parts.ended(self)
+
+    def _store(self, seq: int) -> None:
+        self._parts.confirm(self, seq).add_done_callback(lambda _: self._stored(seq))
+
+    def _stored(self, seq: int) -> None:
+        with self._lock:
+            newest = self._confirmed
+            self._is_storing = newest > seq
+        if newest > seq:
+            self._store(newest)
+
+
+def stopping() -> Closing:
+    """The end of a connection whose server stops."""
+    return Closing(GOING_AWAY, f"the server stops; {_CONNECT_AGAIN}")
+
+
+def _revoked() -> Closing:
+    return Closing(POLICY, "this access key was renewed or revoked; connect with one that is good")

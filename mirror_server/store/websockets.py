@@ -1,0 +1,78 @@
+"""Websocket channels and the connection that each has. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror_server.core.instants import Instant
+from mirror_server.store.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class WebsocketRow:
+    """A websocket channel: its registration as JSON, and its open connection with the process that has it."""
+
+    registration: str
+    connection: str | None
+    process_id: str | None
+
+
+def find(session: Session, app_id: str) -> WebsocketRow | None:
+    """The websocket channel of an application."""
+    row = session.row(
+        "SELECT registration, connection, process_id FROM websockets WHERE app_id = :app_id", app_id=app_id
+    )
+    return WebsocketRow(*row) if row else None
+
+
+def put(session: Session, app_id: str, registration: str, at: Instant) -> bool:
+    """Register a channel, or change the one there is, whose connection stays; gives whether it is new."""
+    is_new = find(session, app_id) is None
+    session.run(
+        "INSERT INTO websockets (app_id, registration, used_at) VALUES (:app_id, :registration, :at)"
+        " ON CONFLICT (app_id) DO UPDATE SET registration = excluded.registration, used_at = excluded.used_at",
+        app_id=app_id,
+        registration=registration,
+        at=at,
+    )
+    return is_new
+
+
+def delete(session: Session, app_id: str) -> bool:
+    """Remove a channel; false if there is none."""
+    return session.run("DELETE FROM websockets WHERE app_id = :app_id", app_id=app_id) == 1
+
+
+def connect(session: Session, app_id: str, connection: str, process_id: str, at: Instant) -> bool:
+    """Note the connection of a channel, in the place of the one before; false where there is no channel."""
+    changed = session.run(
+        "UPDATE websockets SET connection = :connection, process_id = :process_id, used_at = :at"
+        " WHERE app_id = :app_id",
+        app_id=app_id,
+        connection=connection,
+        process_id=process_id,
+        at=at,
+    )
+    return changed == 1
+
+
+def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> None:
+    """Note that a connection ended, unless it was replaced before."""
+    session.run(
+        "UPDATE websockets SET connection = NULL, process_id = NULL, used_at = :at"
+        " WHERE app_id = :app_id AND connection = :connection",
+        app_id=app_id,
+        connection=connection,
+        at=at,
+    )
+
+
+def confirm(session: Session, app_id: str, connection: str, position: int) -> None:
+    """Move the position of an application's log behind what arrived by this connection, while it is the one."""
+    session.run(
+        "UPDATE logs SET position = :position WHERE app_id = :app_id AND position < :position AND EXISTS"
+        " (SELECT 1 FROM websockets w WHERE w.app_id = logs.app_id AND w.connection = :connection)",
+        app_id=app_id,
+        position=position,
+        connection=connection,
+    )

@@ -1,0 +1,175 @@
+"""A connection that has become a websocket: how long its client may be silent, and how little it may send.
+
+uvicorn speaks the protocol. What is its own here: a client's answer to a ping tells that the messages before it
+arrived, a client that takes nothing is cut off, and what a client sends is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame
+from websockets.http11 import Request
+
+from mirror_server.config import Settings
+from mirror_server.web.websocket_serving import CONNECTION
+
+_NUMBER_BYTES = 8
+
+_log = logging.getLogger(__name__)
+# What uvicorn tells of each websocket stands in the line of its request.
+_quiet = logging.getLogger(f"{__name__}.uvicorn")
+_quiet.setLevel(logging.WARNING)
+
+
+class _Ping(NamedTuple):
+    number: int
+    sent_at: float
+    confirms: int | None
+
+
+class BoundedWebsocket(WebSocketsSansIOProtocol):
+    """A websocket of uvicorn's with limits.
+
+    Args:
+        config: uvicorn's.
+        server_state: uvicorn's; it knows all connections.
+        app_state: uvicorn's.
+        settings: The limits.
+
+    It is a :class:`~mirror_server.web.websocket_serving.Connection`.
+    """
+
+    def __init__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, settings: Settings
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.logger = _quiet
+        self.on_end: Callable[[], None] = lambda: None
+        self.on_confirmed: Callable[[int], None] = lambda _: None
+        self._settings = settings
+        self._numbers = itertools.count(1)
+        self._pings: deque[_Ping] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._last_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        return self.close_sent or self.disconnected or self.transport.is_closing()
+
+    def confirm(self, number: int) -> None:
+        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        self._ping(number)
+
+    async def drain(self) -> None:
+        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        await self.writable.wait()
+
+    def handle_connect(self, event: Request) -> None:
+        """Called by uvicorn when the head of the request is read; its task has not begun yet."""
+        super().handle_connect(event)
+        if self.handshake_initiated and not self.handshake_complete:
+            cast("dict[str, Any]", self.scope)[CONNECTION] = self
+
+    def start_keepalive(self) -> None:
+        """Called by uvicorn when the websocket is open."""
+        self._timer = self.loop.call_later(self._settings.websocket_ping_seconds, self._look)
+
+    def stop_keepalive(self) -> None:
+        """Called by uvicorn when it ends."""
+        for timer in (self._timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._write_timer = None
+
+    def handle_pong(self, event: Frame) -> None:
+        """A client answers with the newest ping it knows of: those before it have arrived too."""
+        number = int.from_bytes(bytes(event.data)) if len(event.data) == _NUMBER_BYTES else 0
+        confirmed = None
+        while self._pings and self._pings[0].number <= number:
+            ping = self._pings.popleft()
+            confirmed = confirmed if ping.confirms is None else ping.confirms
+        if confirmed is not None:
+            self.on_confirmed(confirmed)
+
+    def send_receive_event_to_app(self) -> None:
+        """What a client sends is of no meaning."""
+        self.frames = []
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        super().connection_lost(exc)
+        if self._last_timer is not None:
+            self._last_timer.cancel()
+        self.on_end()
+
+    def handle_close(self, event: Frame) -> None:
+        """The client closes it, or answers that it was closed."""
+        super().handle_close(event)
+        self.on_end()
+
+    def pause_writing(self) -> None:
+        """Called by the transport when much waits for the client to take it."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._note_stalled)
+
+    def resume_writing(self) -> None:
+        """Called by the transport when little waits."""
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Nothing more is sent: close it as soon as the client took what was."""
+        super().on_task_complete(task)
+        if not self.disconnected:
+            self._last_timer = self.loop.call_later(self._settings.write_timeout_seconds, self.transport.abort)
+
+    def shutdown(self) -> None:
+        """Called by uvicorn when the server stops; who is not told yet is told the same as the others."""
+        self.on_end()
+
+    def _ping(self, confirms: int | None) -> None:
+        if self.is_over:
+            return
+        ping = _Ping(next(self._numbers), self.loop.time(), confirms)
+        self._pings.append(ping)
+        self.conn.send_ping(ping.number.to_bytes(_NUMBER_BYTES))
+        self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def _look(self) -> None:
+        """Ping, or end it where the client has not answered one for too long."""
+        if self.is_over:
+            return
+        oldest = self._pings[0].sent_at if self._pings else self.loop.time()
+        # What is on its way to a slow client has a limit of its own.
+        if self.writable.is_set() and self.loop.time() - oldest > self._settings.websocket_pong_seconds:
+            self._fail()
+            return
+        if not self._pings:
+            self._ping(None)
+        seconds = min(self._settings.websocket_ping_seconds, self._settings.websocket_pong_seconds)
+        self._timer = self.loop.call_later(seconds, self._look)
+
+    def _fail(self) -> None:
+        self.conn.fail(1011, "the client did not answer a ping in time")
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.transport.close()
+        self.on_end()
+
+    def _note_stalled(self) -> None:
+        _log.info("a websocket was ended: its client did not take what was sent")
+        self.transport.abort()

@@ -1,0 +1,156 @@
+"""What is sent through a websocket, from its handshake to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+
+from mirror_server.notifications.log import More
+from mirror_server.notifications.websockets import POLICY, UNEXPECTED, ChannelSocket, Closing, stopping
+from mirror_server.store.failures import StorageFailed
+from mirror_server.web.unread import Reader
+from mirror_server.web.wsgi_call import Answer, Message, Send, environ_of
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+CONNECTION = "mirror.websocket"
+"""Key of a websocket's ASGI scope with its :class:`Connection`."""
+
+_LOOK_SECONDS = 15
+_KEY_PREFIX = "pelion_"
+_PROTOCOL = "wss"
+_MOST_REASON_BYTES = 120
+_CLOSED_BY = {401: POLICY, 403: POLICY, 404: UNEXPECTED}
+
+
+class Connection(Protocol):
+    """The websocket itself, beside what ASGI knows of it.
+
+    Attributes:
+        on_end: Called when the connection is over.
+        on_confirmed: Called with the greatest number that was given to :meth:`confirm` before a ping that the client
+            has answered.
+    """
+
+    on_end: Callable[[], None]
+    on_confirmed: Callable[[int], None]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be sent any more."""
+        ...
+
+    def confirm(self, number: int) -> None:
+        """Ask the client, by a ping, to confirm what was sent; see ``on_confirmed``."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the client took most of what was sent, or is gone."""
+        ...
+
+
+def environ_of_handshake(scope: Message) -> WSGIEnvironment:
+    """The environment of the request that opens a websocket; its key may stand among the protocols it offers."""
+    environ = environ_of({**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"})
+    environ.pop("HTTP_UPGRADE", None)
+    offered = environ.pop("HTTP_SEC_WEBSOCKET_PROTOCOL", None)
+    if "HTTP_AUTHORIZATION" not in environ and offered is not None:
+        for protocol in scope["subprotocols"]:
+            if protocol.startswith(_KEY_PREFIX):
+                environ["HTTP_AUTHORIZATION"] = f"Bearer {protocol.removeprefix(_KEY_PREFIX)}"
+    return environ
+
+
+async def accept(scope: Message, answer: Answer, send: Send) -> None:
+    """Complete the handshake."""
+    protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
+    headers = [(name, value) for name, value in answer.headers if name not in {b"content-length", b"content-type"}]
+    await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
+
+
+async def refuse(scope: Message, answer: Answer, send: Send) -> None:
+    """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
+
+    Those open the websocket and look with which code it is closed; a browser shows them nothing else.
+    """
+    code = _CLOSED_BY.get(answer.status)
+    if code is None:
+        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "websocket.http.response.body", "body": answer.body})
+        return
+    await accept(scope, Answer(), send)
+    await _close(Closing(code, orjson.loads(answer.body)["message"]), send)
+
+
+async def serve(scope: Message, socket: ChannelSocket, reader: Reader, send: Send, is_stopping: asyncio.Event) -> None:
+    """Send messages as they come, until one side ends it."""
+    connection: Connection = scope[CONNECTION]
+    wake = asyncio.Event()
+    wake_soon = _threadsafe(wake)
+    connection.on_end = wake.set
+    connection.on_confirmed = socket.confirmed
+    try:
+        await asyncio.wrap_future(socket.begin(wake_soon))
+        await _send_all(connection, socket, reader, send, wake, wake_soon, is_stopping)
+    except Closing as closing:
+        await _close(closing, send)
+    except StorageFailed as failure:
+        await _close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
+    finally:
+        socket.close()
+
+
+async def _send_all(
+    connection: Connection,
+    socket: ChannelSocket,
+    reader: Reader,
+    send: Send,
+    wake: asyncio.Event,
+    wake_soon: Callable[[], None],
+    is_stopping: asyncio.Event,
+) -> None:
+    loop = asyncio.get_running_loop()
+    before: More | None = None
+    while not connection.is_over:
+        if is_stopping.is_set():
+            raise stopping()
+        await reader.room()
+        wake.clear()
+        # Asked for before looking, so that what is added in between is not waited for.
+        more = socket.more()
+        more.add_done_callback(lambda _: wake_soon())
+        timer = loop.call_later(_LOOK_SECONDS, wake.set)
+        try:
+            frame = socket.take(before)
+            if frame is not None:
+                with reader.waiting(len(frame.text)):
+                    await send({"type": "websocket.send", "text": frame.text.decode()})
+                    connection.confirm(frame.cursor)
+                    await connection.drain()
+            else:
+                await wake.wait()
+                socket.look()
+        finally:
+            timer.cancel()
+            before = more if more.done() and not more.cancelled() else None
+            more.cancel()
+
+
+async def _close(closing: Closing, send: Send) -> None:
+    reason = closing.reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
+    await send({"type": "websocket.close", "code": closing.code, "reason": reason})
+
+
+def _threadsafe(event: asyncio.Event) -> Callable[[], None]:
+    """Sets the event from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def note() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    return note
