@@ -45,8 +45,8 @@ async function devices(connect, directory, ids) {
   );
   await step(
     "DeviceDirectoryApi.listDevices",
-    () => directory.listDevices({ filter: { firmwareChecksum: "x" } }),
-    new Refused("400"),
+    async () => names(await directory.listDevices({ filter: { firmwareChecksum: "x" } })),
+    [],
   );
   await step("DeviceDirectoryApi.getDevice", async () => (await directory.getDevice(light)).alias, "light-01");
   await step("DeviceDirectoryApi.getDevice", () => directory.getDevice("0".repeat(32)), null);
