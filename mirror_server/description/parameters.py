@@ -174,7 +174,7 @@ DEVICE_REQUEST = (
 _ONLY_NO = words("false", "False", default="false")
 _NO_ANSWER = query(
     "noResp",
-    "Whether the device is not to confirm the request: refused with 409, as every connection here confirms.",
+    "With `true` nobody is told how the request ends, and the answer is 204; 409 for a device in queue mode.",
     words(*FLAGS, default="false"),
 )
 _NOT_AT_ONCE = query("sync", "Whether to wait for the device: only without.", _ONLY_NO)

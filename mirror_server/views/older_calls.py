@@ -10,8 +10,9 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
   that the server makes. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without);
   ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules. ``?cacheOnly=true`` answers a read with
   what the mirror holds and asks the device for nothing; 205 where there is no value, or none that is fresh by what the
-  device said. What cannot be had is refused by its name: ``sync=true`` and ``pri`` with 400, ``noResp=true`` with 409,
-  as connections to devices here confirm every request. ``DELETE`` is refused with 400, since nothing is deleted.
+  device said. With ``?noResp=true`` nobody is told how the request ends: 204, and 409 for a device in queue mode. It
+  waits and is delivered as any other, and what it brings is in the mirror. What cannot be had is refused by its name
+  with 400: ``sync=true`` and ``pri``. So is ``DELETE``, since nothing is deleted of a device.
 - ``GET /v2/limits`` has a number that is never reached for both quotas, since there are none. Its counts are the
   entries in the notification log of the key, which goes back a day, and the devices that are registered.
 - ``GET /rest-versions`` lists what may stand in front of a path, the newest last.

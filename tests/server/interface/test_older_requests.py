@@ -130,6 +130,7 @@ def test_the_rules_reach_the_device_in_one_order(server, key, light):
         ("PUT", "?cacheOnly=true", b"1", "cacheOnly"),
         ("POST", "?cacheOnly=true", None, "cacheOnly"),
         ("POST", "?noResp=1", None, "noResp"),
+        ("GET", "?noResp=true&cacheOnly=true", None, "noResp"),
         ("GET", "?async-id=a", None, "async-id"),
         ("DELETE", "?cacheOnly=true", None, "cacheOnly"),
     ],
@@ -147,11 +148,50 @@ def test_what_is_said_no_to_changes_nothing(server, key, light, query, method, p
     assert server.responses(key) == {async_id: (200, None)}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "data"), [("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")]
-)
-def test_a_request_that_nobody_confirms_is_a_conflict(server, key, light, refused, unchanged, method, path, data):
-    refused(ask(server, key, method, light, path, "?noResp=true", data=data), 409, "noResp")
+def entries(server, key):
+    return [entry for kind, entry in server.log(key) if kind == "async-responses"]
+
+
+@pytest.mark.parametrize("yes", ["true", "True"])
+def test_a_request_may_want_no_answer(server, key, other, light, yes):
+    for method, path, data in [("GET", TEMPERATURE, None), ("PUT", SWITCH, b"1"), ("POST", REBOOT, b"")]:
+        answer = ask(server, key, method, light, path, f"?noResp={yes}", data=data)
+        assert (answer.status_code, answer.get_data()) == (204, b"")
+    assert entries(server, key) == entries(server, other) == []
+    assert server.resource(key, light)["reported"]["value"] == base64.b64encode(b"21.5").decode()
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 1
+    async_id = accepted(ask(server, key, "GET", light, SWITCH))
+    assert server.responses(key) == {async_id: (200, None)}
+
+
+def test_a_request_that_wants_no_answer_waits_and_fails_without_a_word(server, key, light):
+    server.patch(key, light, online=False)
+    for value in (b"1", b"0"):
+        assert ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=value).status_code == 204
+    async_id = accepted(ask(server, key, "GET", light, SWITCH))
+    server.restart()
+    waiting = server.call(key, "GET", "/v2/device-requests").json["data"]
+    assert [each["method"] for each in waiting] == ["PUT", "PUT", "GET"]
+    server.advance(key, 2 * 3600)
+    assert server.responses(key) == {async_id: (429, "REQUEST_EXPIRED")}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["category"]) == (2, "REQUEST_EXPIRED")
+
+
+def test_a_device_that_leaves_ends_it_without_a_word(server, key, light):
+    server.patch(key, light, answer="silent")
+    ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=b"1")
+    server.registration(key, light, "DELETE")
+    assert entries(server, key) == []
+    assert server.resource(key, light, SWITCH)["desired"]["category"] == "DEVICE_REMOVED_REGISTRATION"
+
+
+@pytest.mark.parametrize(("method", "data"), [("GET", None), ("PUT", b"1")])
+def test_of_a_device_in_queue_mode_an_answer_has_to_come(server, key, refused, method, data):
+    sleeper = server.add_device(key, "d", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
+    refused(ask(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
+    assert server.resource(key, sleeper, SWITCH)["desired"] == {}
+    assert server.call(key, "GET", "/v2/device-requests").json["data"] == []
 
 
 @pytest.mark.parametrize("content_type", ["x" * 65, " ", "a/b\tc", "täxt/plain"])
