@@ -7,13 +7,9 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+import trustme
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 65536
@@ -25,14 +21,14 @@ def tls_front(port: int, folder: Path) -> Iterator[tuple[str, Path]]:
 
     Args:
         port: Where that server listens.
-        folder: Where the certificate is written.
+        folder: Where the certificates are written.
 
     Yields:
         The URL, and the file of the certificate that a client has to trust.
     """
-    certificate, key = _certificate(folder)
+    certificate, authority = _certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate)
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(
         asyncio.start_server(lambda *streams: _join(port, *streams), _HOST, 0, ssl=context)
@@ -40,7 +36,7 @@ def tls_front(port: int, folder: Path) -> Iterator[tuple[str, Path]]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        yield f"https://{_HOST}:{server.sockets[0].getsockname()[1]}", certificate
+        yield f"https://{_HOST}:{server.sockets[0].getsockname()[1]}", authority
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -65,24 +61,9 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _HOST)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(_HOST))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    """A certificate for this machine with its key, and that of who signed it."""
+    authority = trustme.CA()
+    files = folder / "server.pem", folder / "authority.pem"
+    authority.issue_cert(_HOST).private_key_and_cert_chain_pem.write_to_path(str(files[0]))
+    authority.cert_pem.write_to_path(str(files[1]))
     return files
