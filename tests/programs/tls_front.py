@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import trustme
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 65536
+_START_SECONDS = 30
 
 
 @contextmanager
@@ -29,17 +31,23 @@ def tls_front(port: int, folder: Path) -> Iterator[tuple[str, Path]]:
     certificate, authority = _certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(
-        asyncio.start_server(lambda *streams: _join(port, *streams), _HOST, 0, ssl=context)
-    )
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    ready: Future[tuple[int, Callable[[], object]]] = Future()
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(port, context, ready)), daemon=True)
     thread.start()
+    own_port, stop = ready.result(_START_SECONDS)
     try:
-        yield f"https://{_HOST}:{server.sockets[0].getsockname()[1]}", authority
+        yield f"https://{_HOST}:{own_port}", authority
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        stop()
         thread.join()
+
+
+async def _serve(port: int, context: ssl.SSLContext, ready: Future[tuple[int, Callable[[], object]]]) -> None:
+    """Serve until what ``ready`` was given is called."""
+    server = await asyncio.start_server(lambda *streams: _join(port, *streams), _HOST, 0, ssl=context)
+    end, loop = asyncio.Event(), asyncio.get_running_loop()
+    ready.set_result((server.sockets[0].getsockname()[1], lambda: loop.call_soon_threadsafe(end.set)))
+    await end.wait()
 
 
 async def _join(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
