@@ -48,6 +48,7 @@ _ACCEPTED = Answer(
     content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
     headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
+_NOBODY_IS_TOLD = Answer(code=204, meaning="Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _STREAM = (
     "retry: 2000\n\n"
     'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
@@ -473,6 +474,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         answers=(
             Answer(code=200, meaning="What the mirror holds, with `cacheOnly`.", content=_text("*/*", "21.5", _VALUE)),
             _ACCEPTED,
+            _NOBODY_IS_TOLD,
             Answer(code=205, meaning="With `cacheOnly`: the mirror holds no value, or none that is fresh."),
         ),
         errors=(404, 409),
@@ -482,12 +484,12 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Device requests",
         summary="Have a device write a resource, as older programs ask for it",
         meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
-        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
-        " parameters set notification rules.",
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format; one number, text or boolean"
+        " in JSON is written as plain text. Without a body the parameters set notification rules.",
         parameters=parameters.WRITE_RESOURCE,
         body=_text("*/*", "1", _VALUE),
         takes_no_body=True,
-        answers=(_ACCEPTED,),
+        answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),
     ),
     ("post", _RESOURCE): Operation(
@@ -499,7 +501,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         parameters=parameters.EXECUTE_RESOURCE,
         body=_text("*/*", "0='1'", _VALUE),
         takes_no_body=True,
-        answers=(_ACCEPTED,),
+        answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),
     ),
     ("delete", _RESOURCE): Operation(

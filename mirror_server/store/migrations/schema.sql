@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0018');
+INSERT INTO "alembic_version" VALUES('0019');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -40,7 +40,7 @@ CREATE TABLE commands (
   expires_at BIGINT NOT NULL,
   retries INTEGER NOT NULL,
   attempts INTEGER DEFAULT '0' NOT NULL,
-  finished_at BIGINT,
+  finished_at BIGINT, silent SMALLINT DEFAULT '0' NOT NULL,
   UNIQUE (app_id, async_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 );
