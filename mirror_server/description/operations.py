@@ -484,8 +484,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Device requests",
         summary="Have a device write a resource, as older programs ask for it",
         meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
-        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
-        " parameters set notification rules.",
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format; one number, text or boolean"
+        " in JSON is written as plain text. Without a body the parameters set notification rules.",
         parameters=parameters.WRITE_RESOURCE,
         body=_text("*/*", "1", _VALUE),
         takes_no_body=True,
