@@ -313,6 +313,7 @@ class Services:
             expire_commands=self.commands.expire,
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
+            expire_channels=self.websockets.expire,
             keep_log_seconds=self.settings.keep_log_seconds,
         )
 
