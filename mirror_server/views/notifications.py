@@ -145,14 +145,14 @@ def delete_websocket() -> Response:
 @without_head
 def connect_websocket() -> Response:
     """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
+    parts, application = services(), app_id()
+    after = _read_after(parts.log)
     if OPEN not in request.environ:
         message = (
             "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
             " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
         )
         raise Refusal(426, message)
-    parts, application = services(), app_id()
-    after = _read_after(parts.log)
     if after is None:
         return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
     last_seq = parts.log.last_seq(application)
