@@ -22,6 +22,8 @@ values may be given, a variable has them separated by spaces.
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
   ``--keep-log-bytes``.
+- How long the list of what became of registrations is kept (``/v3/device-events``), and how many entries at most:
+  ``--keep-device-events``, ``--max-device-events``.
 - What is kept of what happened, and for how long: ``--keep-history`` (``30d``; nothing without it). Where days of it
   that are over go: ``--history-archive``. More in ``mirror-server help history``.
 - What a connection may before a key is asked for: ``--max-connections`` (as far as the system allows open files),
@@ -48,13 +50,14 @@ recordings go on after the next start. A file that others may use, a link or any
 for another key.
 
 Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths, 100
-filters with 1000 values, 10,000 notifications or 4 MiB a message.
+filters with 1000 values, 1000 saved filters, five custom attributes a device, 10,000 notifications or 4 MiB a message.
 
 Keys
 ----
 
-A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing), ``subscribe``
-(subscriptions and rules), ``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
+A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing; what is said of devices
+in the directory and the filters saved there, which all applications share), ``subscribe`` (subscriptions and rules),
+``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
 
 ``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
 channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,

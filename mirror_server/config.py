@@ -52,6 +52,8 @@ class Settings:
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
         keep_log_bytes: How much of notifications is kept for one application.
+        keep_device_events_seconds: How long the list of what became of registrations is kept.
+        max_device_events: How many entries it has at most, when it was last looked after.
         keep_history_seconds: How long the history is kept; ``None`` for none at all.
         history_archive: Where older days of it go, a folder or a URL; ``None`` for nowhere.
         callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
@@ -88,6 +90,8 @@ class Settings:
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600
     keep_log_bytes: int = 50_000_000
+    keep_device_events_seconds: float = 30 * 24 * 3600
+    max_device_events: int = 1_000_000
     keep_history_seconds: float | None = None
     history_archive: str | None = None
     callback_networks: tuple[Network, ...] = ()

@@ -175,6 +175,9 @@ def _spoken(found: Statistics) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", heard.failed_exchanges
     )
+    yield CounterMetricFamily(
+        "mirror_lwm2m_unreadable_answers", "Answers of devices that cannot be read.", heard.unreadable_answers
+    )
 
 
 def _carried(sent: Counts) -> Iterator[Metric]:

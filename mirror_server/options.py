@@ -71,7 +71,7 @@ def _read_coaps_address(text: str) -> ListenAddress:
 _TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
 _UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_LEAST_HISTORY_SECONDS = 60
+_LEAST_KEPT_SECONDS = 60
 
 
 def read_time(text: str) -> int:
@@ -86,11 +86,18 @@ def read_time(text: str) -> int:
     return int(found[1]) * _UNITS_SECONDS[found[2]]
 
 
+def _read_kept_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    seconds = read_time(text)
+    if seconds < _LEAST_KEPT_SECONDS:
+        raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h")
+    return seconds
+
+
 def _read_history_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
     seconds = read_time(text)
-    if seconds < _LEAST_HISTORY_SECONDS:
+    if seconds < _LEAST_KEPT_SECONDS:
         raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h, or leave it out for none")
     return seconds
 
@@ -162,6 +169,20 @@ _ALL = (
         "keep_log_bytes",
         type=click.IntRange(min=10_000),
         help="How much of notifications is kept for one application; the oldest go first.",
+    ),
+    _option(
+        "--keep-device-events",
+        "keep_device_events_seconds",
+        metavar="TIME",
+        default="30d",
+        callback=_read_kept_time,
+        help="Keep the list of registrations, their updates and ends for so long: 30d, 12h.",
+    ),
+    _option(
+        "--max-device-events",
+        "max_device_events",
+        type=click.IntRange(min=1000),
+        help="How many entries that list has at most; the oldest go first, once an hour.",
     ),
     _option(
         "--keep-history",

@@ -30,6 +30,7 @@ from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
+from mirror_server.service.directory import DirectoryService
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.pacing import Pacing
@@ -108,6 +109,7 @@ class Services:
             ask_again=self._contact,
         )
         self.devices = self._make_devices()
+        self.directory = DirectoryService(self.database, self.clock)
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
@@ -315,6 +317,8 @@ class Services:
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
             keep_log_seconds=self.settings.keep_log_seconds,
+            keep_device_events_seconds=self.settings.keep_device_events_seconds,
+            max_device_events=self.settings.max_device_events,
         )
 
     def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:

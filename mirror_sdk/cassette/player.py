@@ -212,7 +212,10 @@ class Player(Moments):
         is_known = asked in self._last
         same = [str(one) for one in self._waiting if one.method == asked.method and not is_poll(one)]
         which = "was made more often than it was recorded" if is_known else "was not recorded"
-        near = "" if is_known else f"; of those that were, {closest(str(asked), same)}"
+        near = f"; of those that were, {closest(str(asked), same)}"
+        if str(asked) in same:
+            near = " as it was made now: another body or header was sent"
+        near = "" if is_known else near
         return NotRecorded(
             f"{visible_line(str(asked))} {which} in {self.path}{near}. What depends on the time of day or on chance is"
             f" another request each time. Record it anew with client.cassette({str(self.path)!r}, mode='record')"

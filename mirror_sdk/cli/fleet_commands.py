@@ -171,7 +171,7 @@ def snapshot(
     if not dataset:
         require_table(file, "; for a folder give --dataset")
     if dataset and pseudonymise:
-        raise click.BadParameter("goes without --dataset; write a file of a part of the fleet", param_hint="--dataset")
+        raise click.BadParameter("goes without --dataset; write a part of the fleet", param_hint="--pseudonymise")
     wanted, key = list(paths) or None, read_key(is_wanted=pseudonymise, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from mirror_sdk.cli.fleet_commands import require_table, selection_options, writ
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import Form, form_options, show
 from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
+from mirror_sdk.errors import BeforeHistory
+from mirror_sdk.wire.model import write_timestamp
 
 if TYPE_CHECKING:
     _InstantType = click.ParamType[datetime]
@@ -42,7 +45,8 @@ class _Instant(_InstantType):
         except ValueError:
             self.fail(f"{value!r} is no time; write one like 2026-01-31T08:00Z", param, ctx)
         if instant.tzinfo is None:
-            self.fail(f"{value!r} has no time zone; write {value}Z, or with an offset such as +01:00", param, ctx)
+            told = f"{instant.isoformat()}Z"
+            self.fail(f"{value!r} has no time zone; write {told}, or with an offset such as +01:00", param, ctx)
         return instant
 
 
@@ -80,7 +84,8 @@ def history(
 ) -> None:
     """Show what happened to DEVICE: what it told, ends of writes, registrations, and gaps.
 
-    A PATH may be a pattern. Times are those of the device. It takes a mirror that keeps a history.
+    A PATH may be a pattern; rows without a path, such as registrations, are there whatever the PATH. Times are those of
+    the device. It takes a mirror that keeps a history.
 
     \b
       mirror history light-01 --since 2h
@@ -93,7 +98,16 @@ def history(
     with connect() as client:
         if since is not None:
             begin = client.get_device(device).created_at - since
-        found = client.history([device], list(path) or None, begin=begin, end=end, limit=limit)
+        ask = partial(client.history, [device], list(path) or None, end=end, limit=limit)
+        try:
+            found = ask(begin=begin)
+        except BeforeHistory as error:
+            oldest_at = error.oldest_at
+            if since is None or oldest_at is None or (end is not None and end < oldest_at):
+                raise
+            # Who asks for the last week wants what there is of it.
+            click.echo(f"the history begins at {write_timestamp(oldest_at)}; this is from then on", err=True)
+            found = ask(begin=oldest_at)
     show(history_rows(found, form), HISTORY_COLUMNS, form)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.model import Timestamp, WireModel
 from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
@@ -17,14 +18,7 @@ def _check_path(path: str) -> str:
     return path
 
 
-def _check_printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("has characters that cannot be shown; use letters, digits and signs")
-    return text
-
-
-_NAME_PATTERN = {"pattern": r"^[^\x00-\x1f\x7f-\xa0]*$"}
-_Name = Annotated[str, Field(max_length=64, json_schema_extra=_NAME_PATTERN), AfterValidator(_check_printable)]
+_Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
 
 
 class BenchResourceBody(WireModel):

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 from datetime import datetime
 from html import escape
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from mirror_sdk._visible import CARD, html_table, time_text, visible
 from mirror_sdk.wire.model import Order, Timestamp, WireModel
 
-FILTER_FIELDS = ("id", "name", "endpoint_name", "endpoint_type", "state", "created_at", "updated_at")
+FILTER_FIELDS = (
+    "id",
+    "name",
+    "description",
+    "endpoint_name",
+    "endpoint_type",
+    "state",
+    "created_at",
+    "updated_at",
+    "bootstrapped_timestamp",
+    "etag",
+)
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
+ATTRIBUTE_FILTER = "custom_attributes"
+"""With the name of an attribute behind it, ``custom_attributes__room``, it filters by the attribute's value."""
+NOT_KEPT = (
+    "account_id",
+    "auto_update",
+    "bootstrap_expiration_date",
+    "ca_id",
+    "connector_expiration_date",
+    "deployed_state",
+    "deployment",
+    "device_class",
+    "device_execution_mode",
+    "device_key",
+    "enrolment_list_timestamp",
+    "firmware_checksum",
+    "groups",
+    "host_gateway",
+    "manifest",
+    "manifest_timestamp",
+    "mechanism",
+    "mechanism_url",
+    "serial_number",
+    "vendor_id",
+)
+"""Members that a device of the public API may have, and no device of a mirror has: they are about other services."""
+STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
+"""States of the public API; a device of a mirror is in one of the first two."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000
+MAX_NAME_CHARACTERS = 128
+MAX_DESCRIPTION_CHARACTERS = 2000
+MAX_ATTRIBUTES = 5
+MAX_ATTRIBUTE_CHARACTERS = 128
 
 
 class Device(WireModel):
@@ -26,6 +70,7 @@ class Device(WireModel):
     object: Literal["device"] = "device"
     id: str
     name: str | None = None
+    description: str | None = None
     endpoint_name: str
     endpoint_type: str | None = None
     state: str
@@ -51,6 +96,7 @@ class Device(WireModel):
         about = [
             ("device id", self.id),
             ("name", self.name or ""),
+            ("description", self.description or ""),
             ("type", self.endpoint_type or ""),
             ("state", self.state),
             ("queue mode", "yes" if self.queue_mode else "no"),
@@ -70,6 +116,63 @@ _MAX_SHOWN = 200
 def _cell(value: object) -> str:
     text = str(value)
     return escape(visible(text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"))
+
+
+def check_printable(text: str) -> str:
+    """A name that can be shown.
+
+    Raises:
+        ValueError: It has a character that cannot be.
+    """
+    if not text.isprintable():
+        raise ValueError("has characters that cannot be shown; use letters, digits and signs")
+    return text
+
+
+def _check_text(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("has a character U+0000; leave it out")
+    return text
+
+
+PRINTABLE = {"pattern": r"^[^\x00-\x1f\x7f-\xa0]*$"}
+_Text = Annotated[str, Field(json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(_check_text)]
+_Attribute = Annotated[_Text, Field(max_length=MAX_ATTRIBUTE_CHARACTERS)]
+# No filter could name one that begins with a digit, by the rules of the public API.
+_AttributeName = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=MAX_ATTRIBUTE_CHARACTERS, pattern=r"^[^0-9\x00-\x1f\x7f-\xa0][^\x00-\x1f\x7f-\xa0]*$"
+    ),
+]
+
+
+class DeviceUpdate(WireModel):
+    """What is to be changed of a device of the directory; what is not given stays.
+
+    An empty ``name`` or ``description`` takes away the one that was set. ``custom_attributes`` replaces all there are.
+    Programs send whole devices back: the other members may be there when they are as the device has them.
+    """
+
+    name: (
+        Annotated[
+            str, Field(max_length=MAX_NAME_CHARACTERS, json_schema_extra=PRINTABLE), AfterValidator(check_printable)
+        ]
+        | None
+    ) = None
+    description: Annotated[_Text, Field(max_length=MAX_DESCRIPTION_CHARACTERS)] | None = None
+    custom_attributes: Annotated[dict[_AttributeName, _Attribute], Field(max_length=MAX_ATTRIBUTES)] | None = None
+    object: Literal["device"] | None = None
+    id: str | None = None
+    endpoint_name: str | None = None
+    endpoint_type: str | None = None
+    state: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    etag: str | None = None
+    bootstrapped_timestamp: str | None = None
+    queue_mode: bool | None = None
+    last_contact_at: str | None = None
 
 
 class DevicePage(WireModel):

@@ -35,8 +35,8 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
     """
     with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
         put_away, rows = _erase(database, device_id, history_archive)
-        is_deleted = put_away.delete_erased(is_alone=is_alone)
-        is_purged = database.purge() and is_deleted
+        fault = put_away.delete_erased(is_alone=is_alone)
+        is_purged = database.purge() and fault is None
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {
@@ -46,11 +46,8 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
         "purged": is_purged,
     }
     click.echo(json.dumps(receipt))
-    if not is_deleted:
-        raise click.ClickException(
-            "of the history that was put away this device is told no more, and a server with --keep-history deletes it"
-            " within seconds; none did: start one, and run this again until it says that nothing is stored"
-        )
+    if fault is not None:
+        raise click.ClickException(fault)
     if not is_purged:
         raise click.ClickException(
             "the database's files still hold what was erased, because somebody reads it at this moment; run this again"

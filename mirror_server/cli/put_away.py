@@ -20,6 +20,17 @@ _SERVER_SECONDS = 20
 """How long a running server is waited for, which looks every five seconds for what it has to delete."""
 _LOOK_AGAIN_SECONDS = 0.1
 
+_LEFT_BY_SERVER = (
+    "of the history that was put away this device is told no more, and a server with --keep-history deletes it within"
+    " seconds; none did: see in its log what it cannot read, or start one, and run this again until it says that"
+    " nothing is stored"
+)
+_UNREADABLE = (
+    "of the history that was put away this device is told no more, and what can be read of it is deleted; a part cannot"
+    " be ({reason}): 'mirror-server check' names it; bring it back from a backup, and run this again until it says that"
+    " nothing is stored"
+)
+
 
 class PutAway:
     """Segments, and files of an archive.
@@ -70,8 +81,8 @@ class PutAway:
         """What is wrong with it; all of it is read."""
         return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
 
-    def delete_erased(self, *, is_alone: bool) -> bool:
-        """Delete what is noted as erased, or wait until the server did that; gives whether it is done.
+    def delete_erased(self, *, is_alone: bool) -> str | None:
+        """Delete what is noted as erased, or wait until the server did that; gives why it is not done, if it is not.
 
         A server that keeps a history may be rewriting at this moment what is to be deleted here.
         """
@@ -79,12 +90,20 @@ class PutAway:
             erased = segments.erasures(session)
             is_kept = history.state(session).is_kept
         if is_kept and not is_alone:
-            return self._is_deleted_by_server()
+            return None if self._is_deleted_by_server() else _LEFT_BY_SERVER
         if self._is_empty:
             self._database.write(lambda session: segments.forget_erasures(session, erased.items()))
-        else:
+            return None
+        return self._delete()
+
+    def _delete(self) -> str | None:
+        import pyarrow as pa  # noqa: PLC0415 - needs an extra, and takes long to import
+
+        try:
             self._erasing.Erasing(self._database, self._archive).erase()
-        return True
+        except (OSError, pa.ArrowException) as error:
+            return _UNREADABLE.format(reason=str(error).partition("\n")[0])
+        return None
 
     def _is_deleted_by_server(self) -> bool:
         end_at = time.monotonic() + _SERVER_SECONDS

@@ -32,7 +32,7 @@ class CommandRequest:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that was accepted."""
+    """A command that was accepted; of one that ``is_silent`` nobody is told how it ends."""
 
     command_id: int
     app_id: str
@@ -43,6 +43,7 @@ class Command:
     expires_at: Instant
     retries: int
     attempts: int
+    is_silent: bool = False
 
 
 class Failure(Enum):

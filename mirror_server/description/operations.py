@@ -6,7 +6,9 @@ from mirror_sdk.wire import (
     access_key,
     bench,
     channel,
+    device_events,
     device_object,
+    device_queries,
     device_requests,
     directory,
     notifications,
@@ -46,6 +48,7 @@ _ACCEPTED = Answer(
     content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
     headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
+_NOBODY_IS_TOLD = Answer(code=204, meaning="Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _STREAM = (
     "retry: 2000\n\n"
     'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
@@ -116,6 +119,31 @@ An Arrow IPC stream, a row for each thing that happened, null where something is
 
 Strings are encoded as dictionaries with int32 indices. Each batch has in its metadata `mirror.after` what goes on
 behind its rows; the last one has no rows, and the end in its metadata `mirror.end`."""
+
+
+_NOT_KEPT = ", ".join(f"`{name}`" for name in directory.NOT_KEPT)
+_DESCRIBED = (
+    Answer(
+        code=200,
+        meaning="The device as it is now.",
+        content=Content(model=directory.Device, variants=("with what people say of it",)),
+    ),
+)
+_DESCRIPTION = Content(
+    model=directory.DeviceUpdate, variants=("what people say of it", "nothing any more", "a whole device sent back")
+)
+_OF_EVENTS = (
+    Answer(code=200, meaning="A page.", content=Content(model=device_events.DeviceEventPage, variants=("a page",))),
+)
+_OF_EVENT = (
+    Answer(
+        code=200,
+        meaning="The event.",
+        content=Content(model=device_events.DeviceEvent, variants=("registered", "expired")),
+    ),
+)
+_OF_QUERY = Content(model=device_queries.DeviceQuery, variants=("lights that are registered",))
+_QUERY_UPDATE = Content(model=device_queries.DeviceQueryUpdate, variants=("another name", "a whole query sent back"))
 
 
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
@@ -226,7 +254,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="The devices, page by page",
         meaning="A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands in"
         " `filter`; of several, all have to hold. Any other parameter is taken for a filter, and refused when there is"
-        " none of that name.",
+        " none of that name. `custom_attributes__NAME` filters by a custom attribute; a device without it has an empty"
+        f" one. Fields that the public API has of its other services ({_NOT_KEPT}) are taken, and empty of every"
+        " device.",
         parameters=parameters.DIRECTORY,
         answers=(
             Answer(
@@ -241,6 +271,109 @@ MIRROR: dict[tuple[str, str], Operation] = {
         answers=(
             Answer(code=200, meaning="The device.", content=Content(model=directory.Device, variants=("registered",))),
         ),
+        errors=(404,),
+    ),
+    ("put", routes.DEVICE): Operation(
+        name="put_device",
+        group="Directory",
+        summary="Say something of a device: a name, a description, custom attributes",
+        meaning="What is not given stays. An empty name or description takes away the one that was set; custom"
+        " attributes replace all there are. What the device or the service tells may be sent back as it is, and is"
+        f" refused when it is another. {_NOT_KEPT} may be there without a value. All applications share what is said.",
+        body=_DESCRIPTION,
+        answers=_DESCRIBED,
+        errors=(404,),
+    ),
+    ("patch", routes.DEVICE): Operation(
+        name="patch_device",
+        group="Directory",
+        summary="The same as PUT",
+        body=_DESCRIPTION,
+        answers=_DESCRIBED,
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_QUERIES): Operation(
+        name="list_device_queries",
+        group="Directory",
+        summary="The saved filters of the directory, page by page",
+        meaning="All applications share them. Filters as in `GET /v3/devices`.",
+        parameters=parameters.QUERIES,
+        answers=(
+            Answer(
+                code=200,
+                meaning="A page.",
+                content=Content(model=device_queries.DeviceQueryPage, variants=("with the total count",)),
+            ),
+        ),
+    ),
+    ("post", routes.DEVICE_QUERIES): Operation(
+        name="post_device_query",
+        group="Directory",
+        summary="Save a filter of the directory",
+        meaning="`query` is what `filter` of `GET /v3/devices` takes, and is checked as that is. A name is taken once."
+        f" {device_queries.MAX_QUERIES} are saved at most.",
+        body=Content(model=device_queries.DeviceQueryBody, variants=("lights that are registered",)),
+        answers=(Answer(code=201, meaning="It is saved.", content=_OF_QUERY),),
+    ),
+    ("get", routes.DEVICE_QUERY): Operation(
+        name="get_device_query",
+        group="Directory",
+        summary="A saved filter of the directory",
+        answers=(Answer(code=200, meaning="The query.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("put", routes.DEVICE_QUERY): Operation(
+        name="put_device_query",
+        group="Directory",
+        summary="Change a saved filter",
+        meaning="What is not given stays. What the service tells may be sent back as it is.",
+        body=_QUERY_UPDATE,
+        answers=(Answer(code=200, meaning="The query as it is now.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("patch", routes.DEVICE_QUERY): Operation(
+        name="patch_device_query",
+        group="Directory",
+        summary="The same as PUT",
+        body=_QUERY_UPDATE,
+        answers=(Answer(code=200, meaning="The query as it is now.", content=_OF_QUERY),),
+        errors=(404,),
+    ),
+    ("delete", routes.DEVICE_QUERY): Operation(
+        name="delete_device_query",
+        group="Directory",
+        summary="Delete a saved filter",
+        answers=_done("It is there no more."),
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_EVENTS): Operation(
+        name="list_device_events",
+        group="Directory",
+        summary="What became of the registrations of devices, page by page",
+        meaning="The oldest first; `order=DESC` begins with what is newest. Filters as in `GET /v3/devices`. It is kept"
+        " for a while, a month where the operator says nothing else.",
+        parameters=parameters.DEVICE_EVENTS,
+        answers=_OF_EVENTS,
+    ),
+    ("get", routes.DEVICE_EVENT): Operation(
+        name="get_device_event",
+        group="Directory",
+        summary="What became of a registration once",
+        answers=_OF_EVENT,
+        errors=(404,),
+    ),
+    ("get", routes.DEVICE_LOG): Operation(
+        name="list_device_log",
+        group="Directory",
+        summary="The older path of `GET /v3/device-events`",
+        parameters=parameters.DEVICE_EVENTS,
+        answers=_OF_EVENTS,
+    ),
+    ("get", routes.DEVICE_LOG_ENTRY): Operation(
+        name="get_device_log_entry",
+        group="Directory",
+        summary="The older path of `GET /v3/device-events/{event_id}`",
+        answers=_OF_EVENT,
         errors=(404,),
     ),
     ("get", routes.DEVICE_CONNECTION): Operation(
@@ -341,6 +474,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         answers=(
             Answer(code=200, meaning="What the mirror holds, with `cacheOnly`.", content=_text("*/*", "21.5", _VALUE)),
             _ACCEPTED,
+            _NOBODY_IS_TOLD,
             Answer(code=205, meaning="With `cacheOnly`: the mirror holds no value, or none that is fresh."),
         ),
         errors=(404, 409),
@@ -350,12 +484,12 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Device requests",
         summary="Have a device write a resource, as older programs ask for it",
         meaning="As `POST /v2/device-requests/{device_id}` with `PUT`, and an async-id that the server makes. The body"
-        " is the value as it is, `text/plain` where no `Content-Type` tells another format. Without a body the"
-        " parameters set notification rules.",
+        " is the value as it is, `text/plain` where no `Content-Type` tells another format; one number, text or boolean"
+        " in JSON is written as plain text. Without a body the parameters set notification rules.",
         parameters=parameters.WRITE_RESOURCE,
         body=_text("*/*", "1", _VALUE),
         takes_no_body=True,
-        answers=(_ACCEPTED,),
+        answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),
     ),
     ("post", _RESOURCE): Operation(
@@ -367,7 +501,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         parameters=parameters.EXECUTE_RESOURCE,
         body=_text("*/*", "0='1'", _VALUE),
         takes_no_body=True,
-        answers=(_ACCEPTED,),
+        answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),
     ),
     ("delete", _RESOURCE): Operation(
@@ -600,8 +734,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404."
         "\n\nWith `after`, an extension, it needs no channel: the reader holds its own position, any number of them"
         " read with one key, and nothing is removed. Each message has `mirror-cursor`, `mirror-gap` and `mirror-time`"
-        " beside its entries, as the headers of such a poll tell them, and comes without entries at the beginning and while"
-        " nothing happens.",
+        " beside its entries, as the headers of such a poll tell them, and comes without entries at the beginning and"
+        " while nothing happens.",
         parameters=parameters.WEBSOCKET,
         answers=(Answer(code=101, meaning="It is open: from here on websocket is spoken."),),
         errors=(426, 429),

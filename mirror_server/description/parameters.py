@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mirror_sdk.wire import device_events, device_queries, directory
+from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
-from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.older_calls import FLAGS, NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
@@ -30,11 +35,12 @@ _OPERATORS = {
     "lt": "below this",
 }
 _OWN_OPERATORS = {"gt", "lt"}
-_STATES = ("registered", "deregistered")
 
 OF_PATHS = {
     "file": Parameter(name="file", place="path", meaning="The file's name.", schema=_TEXT | {"minLength": 1}),
     "device_id": Parameter(name="device_id", place="path", meaning="The device's id.", schema=_TEXT | {"minLength": 1}),
+    "query_id": Parameter(name="query_id", place="path", meaning="The query's id.", schema=_TEXT | {"minLength": 1}),
+    "event_id": Parameter(name="event_id", place="path", meaning="The event's id.", schema=_TEXT | {"minLength": 1}),
     "path": Parameter(
         name="path",
         place="path",
@@ -44,29 +50,40 @@ OF_PATHS = {
 }
 
 
-def _filter(field: str, operator: str) -> Parameter:
-    schema = _TEXT
-    if field.endswith("_at"):
-        schema = _INSTANT
-    elif field == "state":
-        schema = words(*_STATES)
+_SCHEMAS = {
+    **dict.fromkeys(("created_at", "updated_at", "bootstrapped_timestamp", "etag", "date_time"), _INSTANT),
+    "state": words(*directory.STATES),
+    "state_change": words("true", "false", "True", "False"),
+}
+
+
+def _filter(field: str, operator: str, what: str) -> Parameter:
+    schema = _SCHEMAS.get(field, _TEXT)
     if operator in {"in", "nin"}:
         # Times and states in a list are checked too, one by one.
         schema = {"type": "array", "items": schema, "minItems": 1}
-    meaning = f"Only devices whose `{field}` is {_OPERATORS[operator]}."
+    meaning = f"Only {what} whose `{field}` is {_OPERATORS[operator]}."
     return query(f"{field}__{operator}", meaning, schema, is_extension=operator in _OWN_OPERATORS)
 
 
+def _list_of(what: str, one: str, example: str, fields: Sequence[str]) -> tuple[Parameter, ...]:
+    """The parameters of a list: which page of it, and what it is filtered by."""
+    return (
+        query("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+        query("after", f"The id of the last {one} of the page before.", _TEXT),
+        query("order", "In which order of their ids.", words("ASC", "DESC", default="ASC")),
+        query("include", f"With the number of all {what} that match.", words("total_count")),
+        query("filter", f"Filters in one parameter, encoded like a query: `{example}`.", _TEXT),
+        *(_filter(field, operator, what) for field in fields for operator in directory.FILTER_OPERATORS),
+    )
+
+
 _PAGING = {"limit", "after", "order", "include"}
-DIRECTORY = (
-    query("limit", "How many devices at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
-    query("after", "The id of the last device of the page before.", _TEXT),
-    query("order", "In which order of their ids.", words("ASC", "DESC", default="ASC")),
-    query("include", "With the number of all devices that match.", words("total_count")),
-    query(
-        "filter", "Filters in one parameter, encoded like a query: `state%3Dregistered%26endpoint_type%3DLight`.", _TEXT
-    ),
-    *(_filter(field, operator) for field in FILTER_FIELDS for operator in FILTER_OPERATORS),
+DIRECTORY = _list_of("devices", "device", "state%3Dregistered%26endpoint_type%3DLight", directory.FILTER_FIELDS)
+QUERIES = _list_of("queries", "query", "name%3DLights", device_queries.FILTER_FIELDS)
+DEVICE_EVENTS = tuple(
+    replace(parameter, schema=_TEXT | {"pattern": EVENT_ID_PATTERN}) if parameter.name == "after" else parameter
+    for parameter in _list_of("events", "event", "event_type%3Dexpired", device_events.FILTER_FIELDS)
 )
 ENDPOINTS = (query("type", "Only devices that register with this type.", _TEXT),)
 _FILTERS = tuple(parameter for parameter in DIRECTORY if parameter.name not in _PAGING)
@@ -157,7 +174,7 @@ DEVICE_REQUEST = (
 _ONLY_NO = words("false", "False", default="false")
 _NO_ANSWER = query(
     "noResp",
-    "Whether the device is not to confirm the request: refused with 409, as every connection here confirms.",
+    "With `true` nobody is told how the request ends, and the answer is 204; 409 for a device in queue mode.",
     words(*FLAGS, default="false"),
 )
 _NOT_AT_ONCE = query("sync", "Whether to wait for the device: only without.", _ONLY_NO)

@@ -10,6 +10,7 @@ The database names the files that count. One it does not name was left by a proc
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,9 +55,11 @@ class Archive:
         """Make the folder, where it is not there.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: It cannot be made, or not written to.
         """
         self._files.makedirs(self._root, exist_ok=True)
+        if self._is_local and not os.access(self._root, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._root)
 
     def names(self, mirror: str) -> set[str]:
         """The files of a mirror that are there.

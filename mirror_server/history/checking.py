@@ -14,7 +14,7 @@ from mirror_server.history.reading import Everything, Piece, batches_of, file_pi
 from mirror_server.store import history, segments
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation
-from mirror_server.store.segments import ROWS, STATE
+from mirror_server.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.session import Session
 
 _DAMAGED = "a part of the history cannot be read"
@@ -37,6 +37,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         sealed = history.state(session).sealed_revision
         states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
         pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
+        named = {file.file_name: file for file in segments.files(session)}
         files, missing = _files(session, archive)
         found: dict[str, list[str]] = {_DAMAGED: missing, _OTHER: [], _TWICE: []}
         revisions = []
@@ -44,10 +45,15 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
             try:
                 rows = together(batches_of(piece, Everything()))
             except (OSError, pa.ArrowException) as error:
-                found[_DAMAGED].append(f"{piece.name}: {str(error).partition(chr(10))[0]}")
+                if not _has_changed(database, named.get(piece.name)):
+                    found[_DAMAGED].append(f"{piece.name}: {str(error).partition(chr(10))[0]}")
                 continue
-            # One that is being erased may be ahead of the database.
-            if bounds(rows) != piece.bounds and not any(_has(piece, device_id) for device_id in erased):
+            if (
+                bounds(rows) != piece.bounds
+                # One that is being erased may be ahead of the database.
+                and not any(_has(piece, device_id) for device_id in erased | _erased_now(database))
+                and not _has_changed(database, named.get(piece.name))
+            ):
                 found[_OTHER].append(f"{piece.name}: its rows are not those it was written with")
             elif not in_order(rows).equals(rows):
                 found[_OTHER].append(f"{piece.name}: its rows are not in order")
@@ -63,6 +69,19 @@ def _files(session: Session, archive: Archive | None) -> tuple[list[Piece], list
     if archive is None:
         return [], [f"{file.file_name}: it is in an archive; name it with --history-archive" for file in files]
     return [file_piece(archive, file) for file in files], []
+
+
+def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
+    """Whether a server has trimmed a file meanwhile, or erased something of it."""
+    if file is None:
+        return False
+    with database.read() as session:
+        return file not in segments.files(session)
+
+
+def _erased_now(database: Database) -> frozenset[str]:
+    with database.read() as session:
+        return frozenset(segments.erasures(session))
 
 
 def _has(piece: Piece, device_id: str) -> bool:

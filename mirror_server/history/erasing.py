@@ -15,8 +15,7 @@ import pyarrow as pa
 from mirror_server.history.archive import Archive
 from mirror_server.history.columns import together
 from mirror_server.history.filters import RowFilter
-from mirror_server.history.moving import write_whole
-from mirror_server.history.parquet import bounds, encoded
+from mirror_server.history.parquet import SMALL, bounds, encoded
 from mirror_server.history.reading import Everything, Piece, batches_of, file_piece, runs_of
 from mirror_server.history.selection import HistorySelection
 from mirror_server.store import segments
@@ -43,8 +42,8 @@ class Erasing:
         """Delete the rows of all devices that were erased; gives how many they were.
 
         Raises:
-            OSError: The archive cannot be read or written; what is left is deleted the next time.
-            pyarrow.ArrowException: A part of the history is damaged.
+            OSError: A part of the archive cannot be read or written; it is tried again the next time.
+            pyarrow.ArrowException: A part of the history is damaged; so is that.
             StorageFailed: The database cannot be reached.
         """
         with self._database.read() as session:
@@ -54,8 +53,17 @@ class Erasing:
             blocks = [*segments.blocks(session, ROWS), *segments.blocks(session, STATE)]
             concerned = [block for block in blocks if _concerns(erased, block.bounds)]
             files = [file for file in segments.files(session) if _concerns(erased, file.bounds)]
-        count = sum(self._erase_block(block, erased) for block in concerned)
-        count += sum(self._erase_file(file, erased) for file in files)
+        steps = [partial(self._erase_block, block, erased) for block in concerned]
+        steps += [partial(self._erase_file, file, erased) for file in files]
+        count, failures = 0, []
+        for step in steps:
+            try:
+                count += step()
+            except (OSError, pa.ArrowException) as failure:
+                # What is damaged or missing keeps nothing else from being deleted.
+                failures.append(failure)
+        if failures:
+            raise failures[0]
         self._database.insist(partial(segments.forget_erasures, done=erased.items())).result()
         _log.info("%s rows of %s erased devices are deleted from the history", count, len(erased))
         return count
@@ -82,7 +90,7 @@ class Erasing:
             return 0
         # Also where nothing is left: when the database has forgotten a file, nobody knows that it held an erased one.
         with self._archive.writing(file.file_name) as sink:
-            write_whole(sink, left)
+            sink.write(encoded(left, SMALL))
         size = self._archive.size(file.file_name)
         new = [ArchivedFile(file.file_name, file.day, size, bounds(left))] if left.num_rows else []
 
@@ -97,11 +105,9 @@ class Erasing:
 
 
 def count_rows(database: Database, archive: Archive | None, device_id: str) -> int:
-    """How many rows of a device segments and files have that are told.
+    """How many rows of a device segments and files have that are told, as far as they can be read.
 
     Raises:
-        OSError: The archive cannot be read.
-        pyarrow.ArrowException: A part of the history is damaged.
         StorageFailed: The database cannot be reached.
     """
     with database.read() as session:
@@ -110,9 +116,17 @@ def count_rows(database: Database, archive: Archive | None, device_id: str) -> i
         if archive is not None:
             pieces += [file_piece(archive, file) for file in segments.files(session)]
         wanted = RowFilter(HistorySelection(), [device_id], erased, None)
-        concerned = (piece for piece in pieces if wanted.is_about(piece.bounds))
-        batches = (batch for piece in concerned for batch in batches_of(piece, wanted))
-        return sum(batch.num_rows - int(batch.column("device_id").null_count) for batch in batches)
+        return sum(_count_of(piece, wanted) for piece in pieces if wanted.is_about(piece.bounds))
+
+
+def _count_of(piece: Piece, wanted: RowFilter) -> int:
+    """How many rows of a piece are wanted and of a device; none where it cannot be read."""
+    try:
+        batches = list(batches_of(piece, wanted))
+    except (OSError, pa.ArrowException) as error:
+        _log.debug("the rows of %s are not counted: %s", piece.name, error)
+        return 0
+    return sum(batch.num_rows - int(batch.column("device_id").null_count) for batch in batches)
 
 
 def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:

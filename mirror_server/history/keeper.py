@@ -121,6 +121,7 @@ class Keeper:
         if not self._is_archive_clean:
             open_now = self._service.readers()
             self._trimmed = {name: readers & open_now for name, readers in self._trimmed.items() if readers & open_now}
+            self._moving.prepare()
             self._moving.delete_unknown(self._trimmed)
         moving, self._is_archive_clean = self._moving, False
         self._again(lambda: moving.move(now))

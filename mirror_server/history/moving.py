@@ -17,7 +17,7 @@ from mirror_server.history.checkpoints import state_rows
 from mirror_server.history.columns import Flags, kept, numbers
 from mirror_server.history.filters import kept_until
 from mirror_server.history.merging import merged
-from mirror_server.history.parquet import SMALL, ParquetRows, ParquetWriter, bounds, parts
+from mirror_server.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
 from mirror_server.history.reading import Everything, Reading, Run, runs_of, sources
 from mirror_server.history.sealing import DAY, day_of, runs_by_segment
 from mirror_server.history.writing import store_segment
@@ -55,6 +55,17 @@ class Moving:
         self._database = database
         self._archive = archive
 
+    def prepare(self) -> None:
+        """Make the archive, where nothing is in it: what cannot be written to is told now, not when a day is over.
+
+        Raises:
+            OSError: It cannot be made, or not written to.
+        """
+        with self._database.read() as session:
+            is_new = not segments.files(session)
+        if is_new:
+            self._archive.make()
+
     def move(self, now: Instant) -> bool:
         """Move the rows of the first day that is over; false where there is none.
 
@@ -66,8 +77,6 @@ class Moving:
             if not blocks:
                 return False
             old = {block.segment_id for block in blocks}
-            if not segments.files(session):
-                self._archive.make()
             files = list(self._write(runs_of(session, blocks)))
 
         def work(session: Session) -> bool:
@@ -115,7 +124,7 @@ class Moving:
         for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
             name = name_of_file(self._mirror(), day, number, part)
             with self._archive.writing(name) as file:
-                write_whole(file, some)
+                file.write(encoded(some, SMALL))
             yield ArchivedFile(name, day, self._archive.size(name), bounds(some))
 
 
@@ -163,13 +172,6 @@ class Trimming:
 
         self._database.insist(work).result()
         return names
-
-
-def write_whole(sink: object, rows: pa.RecordBatch) -> None:
-    """Write a file of the archive."""
-    writer = ParquetWriter(sink, SMALL)
-    writer.write(rows)
-    writer.close()
 
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:

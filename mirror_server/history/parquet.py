@@ -6,6 +6,7 @@ It is for pandas, DuckDB, Dask, Spark and Polars as it is, so that none but comm
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Self
@@ -53,58 +54,63 @@ QUICK, SMALL = 3, 15
 """How much effort goes into compressing what is read again soon, and what is kept for long."""
 
 
-class ParquetWriter:
-    """Writes rows in their order.
-
-    Args:
-        sink: Where the bytes go.
-        level: The effort of compressing, :data:`QUICK` or :data:`SMALL`.
-    """
-
-    def __init__(self, sink: Any, level: int) -> None:
-        self._writer = pq.ParquetWriter(
-            sink,
-            STORED_SCHEMA,
-            compression="zstd",
-            compression_level=level,
-            use_dictionary=[name for name in STORED_SCHEMA.names if name not in _RISING],
-            column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
-            # Words are texts to everybody else: categories of several files do not go together.
-            store_schema=False,
-        )
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows, in groups that are not too large to be held."""
-        for group in groups(batch):
-            self._writer.write_batch(_stored(group), row_group_size=group.num_rows)
-
-    def close(self) -> None:
-        """End the file."""
-        self._writer.close()
+_MARK = b"sum:"
+"""What stands before the checksum of a file's footer; behind all rows, where nobody else looks."""
+_MARK_BYTES = len(_MARK) + 4
+_END_BYTES = 8
+"""How long the footer is, in four bytes, and the word with which a Parquet file ends."""
 
 
 def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
-    """A whole Parquet file with these rows."""
+    """A whole Parquet file with these rows.
+
+    Checksums are in it, of each page and of the footer: what is damaged is not told as if somebody had reported it.
+
+    Args:
+        batch: The rows, in order.
+        level: The effort of compressing, :data:`QUICK` or :data:`SMALL`.
+    """
     sink = pa.BufferOutputStream()
-    writer = ParquetWriter(sink, level)
-    writer.write(batch)
+    writer = pq.ParquetWriter(
+        sink,
+        STORED_SCHEMA,
+        compression="zstd",
+        compression_level=level,
+        use_dictionary=[name for name in STORED_SCHEMA.names if name not in _RISING],
+        column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
+        # Words are texts to everybody else: categories of several files do not go together.
+        store_schema=False,
+    )
+    # In groups that are not too large to be held.
+    for group in groups(batch):
+        writer.write_batch(_stored(group), row_group_size=group.num_rows)
     writer.close()
     content: bytes = sink.getvalue().to_pybytes()
-    return content
+    footer = content[_footer_at(content[-_END_BYTES:], len(content)) :]
+    return b"".join([content[: -len(footer)], _MARK, _sum(footer), footer])
 
 
 class ParquetRows:
-    """The rows of a Parquet file that :class:`ParquetWriter` wrote.
+    """The rows of a Parquet file that :func:`encoded` made.
 
     Args:
-        source: The bytes, or where they are.
+        source: The bytes, or where they are, as a file of pyarrow.
 
     Raises:
-        pyarrow.ArrowInvalid: They are no such file.
+        OSError: They cannot be read.
+        pyarrow.ArrowInvalid: They are no such file, or damaged.
     """
 
     def __init__(self, source: Any) -> None:
-        self._file = pq.ParquetFile(source, read_dictionary=_WORDS)
+        _check_footer(source)
+        try:
+            self._file = pq.ParquetFile(source, read_dictionary=_WORDS, page_checksum_verification=True)
+        except KeyError as error:
+            raise pa.ArrowInvalid(f"it is no file of a history: it has no column {error}") from error
+        if not self._file.schema_arrow.equals(STORED_SCHEMA):
+            self._file.close(force=True)
+            raise pa.ArrowInvalid("it is no file of a history: it has other columns")
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
@@ -144,6 +150,32 @@ class ParquetRows:
 
     def _statistics(self, group: int, name: str) -> Any:
         return self._file.metadata.row_group(group).column(STORED_SCHEMA.get_field_index(name)).statistics
+
+
+def _check_footer(source: Any) -> None:
+    """Refuse a footer that is damaged: what reads it may end the whole process."""
+    size = source.size()
+    begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
+    mark = source.read_at(_MARK_BYTES, begin - _MARK_BYTES) if begin >= _MARK_BYTES else b""
+    # Files of an earlier version have none.
+    if mark.startswith(_MARK) and mark[len(_MARK) :] != _sum(source.read_at(size - begin, begin)):
+        raise pa.ArrowInvalid("its footer is damaged")
+
+
+def _footer_at(end: bytes, size: int) -> int:
+    """Where the footer of a file begins that has these last bytes and so many altogether.
+
+    Raises:
+        pyarrow.ArrowInvalid: It is no Parquet file, or cut off.
+    """
+    begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
+    if not end.endswith(b"PAR1") or begin < 0:
+        raise pa.ArrowInvalid("it is no Parquet file, or cut off")
+    return begin
+
+
+def _sum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(4, "little")
 
 
 def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

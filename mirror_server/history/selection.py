@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.devices import Condition
+from mirror_server.store.conditions import Condition
 
 
 class Position(NamedTuple):

@@ -46,7 +46,8 @@ from mirror_server.store.session import Session
 class Placement:
     """A device request as an application places it; what is ``None`` is left to the service.
 
-    ``if_match`` is the revision of the desired value that the writer saw, 0 for none yet, or ``*`` for any.
+    ``if_match`` is the revision of the desired value that the writer saw, 0 for none yet, or ``*`` for any. Of one that
+    ``is_silent`` nobody is told how it ends; what it brings is in the mirror all the same.
     """
 
     app_id: str
@@ -56,6 +57,7 @@ class Placement:
     expiry_seconds: int | None = None
     retries: int | None = None
     if_match: int | Literal["*"] | None = None
+    is_silent: bool = False
 
 
 class DesiredChanged(Refusal):
@@ -118,7 +120,8 @@ class CommandService:
     def place(self, placement: Placement) -> Future[Command]:
         """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
 
-        The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
+        The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request
+        or a silent one for a device in queue mode,
         429 queue full, 412 (:class:`DesiredChanged`) the desired value is not the one of ``if_match``.
         """
 
@@ -215,6 +218,8 @@ class CommandService:
         _check_queue(session, device_id)
         now = self._clock.now()
         queue_mode = bool(device.queue_mode)
+        if placement.is_silent and queue_mode:
+            raise _needs_answer(device_id)
         command = Command(
             command_id=0,
             app_id=placement.app_id,
@@ -225,6 +230,7 @@ class CommandService:
             expires_at=expires_at(now, placement.expiry_seconds, queue_mode=queue_mode),
             retries=retries(placement.retries, queue_mode=queue_mode),
             attempts=0,
+            is_silent=placement.is_silent,
         )
         command_id = commands.insert(session, command)
         for path, content in self._written(session, device_id, request):
@@ -256,6 +262,8 @@ class CommandService:
             self._finish_write(session, command, category, ended_at)
         if category is None and answer is not None:
             self._report(session, command, answer, now)
+        if command.is_silent:
+            return
         response = events.async_response(
             async_id=command.async_id,
             device_id=command.device_id,
@@ -375,6 +383,11 @@ def _is_instance(session: Session, device_id: str, path: str) -> bool:
     if parts.instance_id is None or parts.resource_id is not None:
         return False
     return registrations.is_real(session, device_id) and resources.has_instance(session, device_id, path)
+
+
+def _needs_answer(device_id: str) -> Refusal:
+    message = f"the device {device_id!r} is in queue mode, and what it takes later has to be answered; leave it out"
+    return Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
 def _check_queue(session: Session, device_id: str) -> None:

@@ -21,10 +21,12 @@ from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import devices, logs, registrations, revisions, settings, subscriptions
+from mirror_server.store import descriptions, devices, logs, registrations, revisions, settings, subscriptions
 from mirror_server.store import resources as stored_resources
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.descriptions import NO_DESCRIPTION, Description
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.store.subscriptions import Hearing
@@ -54,6 +56,13 @@ class EncodedObject(NamedTuple):
 
 Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
 """Encodes a device as it is told to an application, ``None`` for one that placed no write there that failed."""
+
+
+class Described(NamedTuple):
+    """A device of the directory, and what was said of it."""
+
+    device: DeviceRow
+    description: Description
 
 
 @dataclass(slots=True)
@@ -165,6 +174,33 @@ class DeviceService:
             seen = self._last_change = version, self._database.look(revisions.last)
         return seen[1]
 
+    def described(self, device_id: str) -> Described:
+        """A device of the directory, with what was said of it.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            return Described(_known(session, device_id), descriptions.of_device(session, device_id))
+
+    def describe(self, device_id: str, change: Callable[[Described], Description]) -> Future[Described]:
+        """Store what is said of a device; the future raises a Refusal where it is not known (404).
+
+        Args:
+            device_id: The device.
+            change: Makes what is to be said of what was, and may refuse to.
+        """
+
+        def work(session: Session) -> Described:
+            before = Described(_known(session, device_id), descriptions.of_device(session, device_id))
+            told = change(before)
+            if told == before.description:
+                return before
+            descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
+            return Described(_known(session, device_id), descriptions.of_device(session, device_id))
+
+        return self._database.submit(work)
+
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
 
@@ -198,11 +234,13 @@ class DeviceService:
 
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
-    ) -> tuple[list[DeviceRow], int | None]:
+    ) -> tuple[list[Described], int | None]:
         """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
-            return rows, devices.count(session, conditions) if count else None
+            told = descriptions.of_devices(session, [row.device_id for row in rows])
+            found = [Described(row, told.get(row.device_id, NO_DESCRIPTION)) for row in rows]
+            return found, devices.count(session, conditions) if count else None
 
     def count(self, conditions: Sequence[Condition]) -> int:
         """How many devices of the directory meet all conditions."""
@@ -213,11 +251,11 @@ class DeviceService:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
 
         def work(session: Session) -> str:
-            row = self._row_of(session, registration)
+            row, was_registered = self._row_of(session, registration)
             devices.put(session, row)
             subscriptions.reset_device(session, row.device_id)
             self._announce(session, row.device_id, registration.resources)
-            self._announced(session, row, REGISTRATIONS)
+            self._announced(session, row, REGISTRATIONS, state_change=not was_registered)
             session.after_commit(lambda: self._contact(row.device_id))
             return row.device_id
 
@@ -248,7 +286,7 @@ class DeviceService:
             devices.touch(session, [device_id], now)
             if resources is not None:
                 self._announce(session, device_id, resources)
-            self._announced(session, row, REG_UPDATES)
+            self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
         return self._database.insist(work)
@@ -257,9 +295,10 @@ class DeviceService:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
 
         def work(session: Session) -> None:
-            if devices.find(session, device_id) is not None:
+            row = devices.find(session, device_id)
+            if row is not None:
                 devices.touch(session, [device_id], self._clock.now())
-                self._end_registration(session, device_id, DE_REGISTRATIONS)
+                self._end_registration(session, row, DE_REGISTRATIONS)
                 self._commands.cancel_all(session, device_id)
 
         return self._database.insist(work)
@@ -281,7 +320,7 @@ class DeviceService:
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
         for row in devices.with_expired_registration(session, self._clock.now()):
-            self._end_registration(session, row.device_id, REGISTRATIONS_EXPIRED)
+            self._end_registration(session, row, REGISTRATIONS_EXPIRED)
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last connection was before the instant; what waits for them ends first."""
@@ -308,12 +347,13 @@ class DeviceService:
     def _go_on_deleting(self, instant: Instant) -> None:
         self._database.insist(lambda session: self.delete_silent_since(session, instant))
 
-    def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
+    def _row_of(self, session: Session, registration: Registration) -> tuple[DeviceRow, bool]:
+        """The device as it is from now on, and whether it was registered before."""
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
         if known and _is_of_other_kind(session, known.device_id, registration):
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
-        return DeviceRow(
+        row = DeviceRow(
             device_id=known.device_id if known else registration.device_id or self._new_device_id(),
             endpoint_name=registration.endpoint_name,
             endpoint_type=registration.endpoint_type,
@@ -325,6 +365,7 @@ class DeviceService:
             last_contact_at=now,
             registration_expires_at=after_seconds(now, registration.lifetime_seconds),
         )
+        return row, bool(known and known.registered)
 
     def _announce(self, session: Session, device_id: str, resources: Sequence[IntroducedResource]) -> None:
         stored_resources.announce(
@@ -336,7 +377,7 @@ class DeviceService:
             ],
         )
 
-    def _announced(self, session: Session, row: DeviceRow, kind: str) -> None:
+    def _announced(self, session: Session, row: DeviceRow, kind: str, *, state_change: bool) -> None:
         """What a registration and its update have in common: rules are checked, and applications are told.
 
         A full registration ends single subscriptions, of which each application hears in its own entry.
@@ -347,7 +388,7 @@ class DeviceService:
         event = self._registration_event(session, row, now)
         own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
         self._log.append_for_each(session, kind, row.device_id, event, own)
-        self._happenings.of_registration(session, _WHAT[kind], row.device_id, now)
+        self._happenings.of_registration(session, _WHAT[kind], row.device_id, now, state_change=state_change)
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
@@ -363,15 +404,15 @@ class DeviceService:
             at=at,
         )
 
-    def _end_registration(self, session: Session, device_id: str, kind: str) -> None:
+    def _end_registration(self, session: Session, row: DeviceRow, kind: str) -> None:
         now = self._clock.now()
+        device_id = row.device_id
         devices.set_registered(session, device_id, registered=False, at=now)
         registrations.delete(session, device_id)
         subscriptions.reset_device(session, device_id)
-        name = devices.endpoint_name(session, device_id)
-        event = events.leaving(device_id=device_id, endpoint_name=name, at=now)
+        event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
-        self._happenings.of_registration(session, _WHAT[kind], device_id, now)
+        self._happenings.of_registration(session, _WHAT[kind], device_id, now, state_change=bool(row.registered))
 
 
 def _in_order(

@@ -1,4 +1,4 @@
-"""Rows of the history, written with what happens; nothing where no history is kept."""
+"""Device events, and rows of the history where one is kept: written with what happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirror_server.clock import Clock, ManualClock, Timer
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Content, Observation
-from mirror_server.store import history, revisions
+from mirror_server.store import device_events, history, revisions
 from mirror_server.store.database import Database
 from mirror_server.store.history import HistoryRow
 from mirror_server.store.resources import ReportedValue
@@ -31,7 +31,7 @@ class Happenings:
     Args:
         database: Where the history is.
         clock: Domain time.
-        is_kept: Whether it is written.
+        is_kept: Whether a history is written.
     """
 
     def __init__(self, database: Database, clock: Clock, *, is_kept: bool) -> None:
@@ -123,10 +123,14 @@ class Happenings:
         )
         history.add(session, [row])
 
-    def of_registration(self, session: Session, what: str, device_id: str, at: Instant) -> None:
-        """A registration began, was updated, or ended; ``what`` says which; see the store's ``KINDS``."""
+    def of_registration(self, session: Session, what: str, device_id: str, at: Instant, *, state_change: bool) -> None:
+        """A registration began, was updated, or ended; ``what`` says which; see the store's ``KINDS``.
+
+        ``state_change`` is whether the device was registered afterwards and not before, or the other way round.
+        """
+        revision = revisions.note_change(session, ())
+        device_events.add(session, revision, device_id, what, at, state_change=state_change)
         if self.is_kept:
-            revision = revisions.note_change(session, ())
             history.add(session, [HistoryRow(revision, device_id, None, None, at, at, what)])
 
     def forget(self, session: Session, device_ids: Sequence[str]) -> None:

@@ -14,8 +14,9 @@ from mirror_server.core.instants import Instant
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.slots import Slots
 from mirror_server.store import devices, logs, revisions, snapshots
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
 from mirror_server.store.snapshots import Page
 

@@ -8,7 +8,7 @@ from mirror_server.store.session import Row, Session
 
 _COLUMNS = (
     "command_id, app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
-    " requested_at, expires_at, retries, attempts"
+    " requested_at, expires_at, retries, attempts, silent"
 )
 
 
@@ -18,9 +18,9 @@ def insert(session: Session, command: Command) -> int:
     return int(
         session.scalar(
             "INSERT INTO commands (app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
-            " requested_at, expires_at, retries)"
+            " requested_at, expires_at, retries, silent)"
             " VALUES (:app_id, :async_id, :device_id, :method, :path, :query, :payload, :content_type, :accept,"
-            " :requested_at, :expires_at, :retries) RETURNING command_id",
+            " :requested_at, :expires_at, :retries, :silent) RETURNING command_id",
             app_id=command.app_id,
             async_id=command.async_id,
             device_id=command.device_id,
@@ -33,6 +33,7 @@ def insert(session: Session, command: Command) -> int:
             requested_at=command.requested_at,
             expires_at=command.expires_at,
             retries=command.retries,
+            silent=int(command.is_silent),
         )
     )
 
@@ -147,7 +148,7 @@ def forget_if_finished(session: Session, command_id: int, until: Instant) -> boo
 
 
 def _command(row: Row) -> Command:
-    command_id, app_id, async_id, device_id, *request, requested_at, expires_at, retries, attempts = row
+    command_id, app_id, async_id, device_id, *request, requested_at, expires_at, retries, attempts, silent = row
     return Command(
         command_id=command_id,
         app_id=app_id,
@@ -158,4 +159,5 @@ def _command(row: Row) -> Command:
         expires_at=expires_at,
         retries=retries,
         attempts=attempts,
+        is_silent=bool(silent),
     )

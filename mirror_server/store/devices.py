@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
+from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import Session
 
 _DEVICE = (
@@ -34,15 +34,6 @@ class DeviceRow:
     last_contact_at: Instant
     registration_expires_at: Instant
     revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A filter of the directory: a column of the devices table, an SQL comparison and its values."""
-
-    column: str
-    comparison: str
-    values: tuple[str | int, ...]
 
 
 def newest_contact(session: Session) -> Instant | None:
@@ -215,20 +206,3 @@ def delete(session: Session, device_id: str) -> None:
     revisions.note_change(session, [device_id])
     session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
     revisions.note_change(session, [device_id])
-
-
-def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
-    """The conditions in SQL, and the values of the parameters in them."""
-    clauses = []
-    parameters: dict[str, Any] = {}
-    for index, condition in enumerate(conditions):
-        names = [f"c{index}_{position}" for position in range(len(condition.values))]
-        parameters |= dict(zip(names, condition.values, strict=True))
-        placeholders = ", ".join(f":{name}" for name in names)
-        clauses.append(f"{condition.column} {condition.comparison} ({placeholders})")
-    return clauses, parameters
-
-
-def clause(where: Sequence[str]) -> str:
-    """The clause that begins with WHERE; none where there is no condition."""
-    return f" WHERE {' AND '.join(where)}" if where else ""

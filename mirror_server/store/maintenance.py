@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
-from mirror_server.store import device_keys, history, revisions, subscriptions
+from mirror_server.store import (
+    descriptions,
+    device_events,
+    device_keys,
+    device_queries,
+    history,
+    revisions,
+    subscriptions,
+)
 from mirror_server.store.session import Session
 
 MOST_EXAMPLES = 20
@@ -21,6 +30,9 @@ _OF_A_DEVICE = (
     "resources",
     "simulated_devices",
     "registrations",
+    "device_attributes",
+    "device_descriptions",
+    "device_events",
     "devices",
 )
 
@@ -31,9 +43,10 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
     Of the history that is what has not gone on to segments and files, where the rest is told no more.
 
     Returns:
-        How many rows of each table, and how many rules.
+        How many rows of each table, how many rules, and how many saved filters.
     """
     rules = _erase_rules(session, device_id)
+    queries = _erase_queries(session, device_id)
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
     rows = {"history": history.erase(session, [device_id])}
     if name is not None:
@@ -49,7 +62,7 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
-    return rows | {"device_keys": keys, "presubscription_rules": rules}
+    return rows | {"device_keys": keys, "presubscription_rules": rules, "device_queries": queries}
 
 
 def _erase_rules(session: Session, device_id: str) -> int:
@@ -67,6 +80,31 @@ def _erase_rules(session: Session, device_id: str) -> int:
             subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)
     return erased
+
+
+def _erase_queries(session: Session, device_id: str) -> int:
+    """Take this device out of the saved filters that name it, which are deleted where no other is named; their number.
+
+    A filter without the condition that names the device would select others.
+    """
+    name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    names = {device_id, name, descriptions.of_device(session, device_id).name}
+    erased = 0
+    for row in device_queries.list_all(session):
+        conditions = parse_qsl(row.query, keep_blank_values=True)
+        left = [(field, _without(value, names)) for field, value in conditions]
+        if left == conditions:
+            continue
+        erased += 1
+        if any(value == "" != before for (_, before), (_, value) in zip(conditions, left, strict=True)):
+            device_queries.delete(session, row.query_id)
+        else:
+            device_queries.put(session, replace(row, query=urlencode(left, safe=",")))
+    return erased
+
+
+def _without(value: str, names: Collection[str | None]) -> str:
+    return ",".join(each for each in value.split(",") if each not in names)
 
 
 def end_application(session: Session, app_id: str) -> None:
@@ -135,6 +173,16 @@ _VIOLATIONS = {
     "a reported value and its row in the history differ": (
         "SELECT r.device_id || ' ' || r.path FROM resources r JOIN history h ON h.revision = r.reported_revision"
         " WHERE h.value <> r.reported_value"
+    ),
+    "a device event is of no known kind": (
+        f"SELECT CAST(revision AS TEXT) FROM device_events WHERE kind < 0 OR kind >= {len(device_events.KINDS)}"
+    ),
+    "a device event is later than the last change": (
+        "SELECT CAST(revision AS TEXT) FROM device_events WHERE revision > (SELECT last_revision FROM revisions)"
+    ),
+    "a device has attributes, and nothing tells since when": (
+        "SELECT device_id || ' ' || name FROM device_attributes"
+        " WHERE device_id NOT IN (SELECT device_id FROM device_descriptions)"
     ),
     "a resource is subscribed, and nobody is subscribed to it": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"

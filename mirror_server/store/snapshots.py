@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mirror_server.store import devices
-from mirror_server.store.devices import Condition, DeviceRow, clause, where_of
+from mirror_server.store.conditions import Condition, clause, where_of
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
 
 REPORTED_COLUMNS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+import orjson
 from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.device_requests import (
@@ -101,6 +102,8 @@ def read_resource(device_id: str, path: str) -> Response:
     asked = CommandRequest("GET", read_path(path))
     if not is_from_cache:
         return _place(device_id, asked)
+    if query_flag("noResp"):
+        raise Refusal.of_field("noResp", "the answer comes from the cache, and at once; leave one of them out")
     found = services().commands.cached(device_id, asked.path)
     if found is None:
         return empty_answer(205)
@@ -123,7 +126,7 @@ def write_resource(device_id: str, path: str) -> Response:
     if not payload:
         message = "empty; a write needs the value to write. POST /v2/device-requests/{id} writes an empty one"
         raise Refusal.of_field("body", message)
-    content_type = _read_content_type() or DEFAULT_CONTENT_TYPE
+    payload, content_type = _as_device_takes_it(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
     return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
 
 
@@ -146,26 +149,28 @@ def delete_resource(device_id: str, path: str) -> Response:
 
 
 def _place(device_id: str, asked: CommandRequest) -> Response:
-    """Queue a request as it is by default: the server makes its async-id."""
+    """Queue a request as it is by default: the server makes its async-id, which nobody needs who wants no answer."""
     environ = request.environ
-    placement = Placement(app_id=app_id(), device_id=device_id, request=asked)
-    return when_stored(services().commands.place(placement), lambda command: _accepted(environ, command))
+    is_silent = query_flag("noResp")
+    placement = Placement(app_id=app_id(), device_id=device_id, request=asked, is_silent=is_silent)
+
+    def answer(command: Command) -> Response:
+        accepted = _accepted(environ, command)
+        return empty_answer() if is_silent else accepted
+
+    return when_stored(services().commands.place(placement), answer)
 
 
 def _check_older(*, is_cacheable: bool = True) -> None:
     """Refuse what an older call may ask for and cannot have.
 
     Raises:
-        Refusal: It is to be answered at once, or from a cache that does not hold what is asked for (400), or is not to
-            be confirmed, which no connection to devices here can do (409).
+        Refusal: It is to be answered at once, or from a cache that does not hold what is asked for (400).
     """
     if query_flag("sync"):
         raise Refusal.of_field("sync", "a device is not waited for; leave it out, the answer comes as a notification")
     if not is_cacheable and query_flag("cacheOnly"):
         raise Refusal.of_field("cacheOnly", "only what is read can come from a cache; leave it out")
-    if query_flag("noResp"):
-        message = "the connection to this device confirms every request; leave it out"
-        raise Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
 def _read_rules() -> str:
@@ -186,6 +191,28 @@ def _read_content_type() -> str | None:
         message = f"{given[:MAX_MEDIA_TYPE]!r} is no content type of {MAX_MEDIA_TYPE} characters at most"
         raise Refusal.of_field("Content-Type", f"{message}; write it like text/plain")
     return given
+
+
+def _as_device_takes_it(payload: bytes, content_type: str) -> tuple[bytes, str]:
+    """A value and its content type; a text, number or boolean in JSON is plain text, since no device has it so.
+
+    Some programs send every value as JSON. What is no such value stays as it is.
+    """
+    if request.mimetype != "application/json":
+        return payload, content_type
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return payload, content_type
+    match value:
+        case bool():
+            return str(int(value)).encode(), DEFAULT_CONTENT_TYPE
+        case str():
+            return value.encode(), DEFAULT_CONTENT_TYPE
+        case int() | float():
+            return payload.strip(), DEFAULT_CONTENT_TYPE
+        case _:
+            return payload, content_type
 
 
 def _waiting(device_id: str | None) -> Response:

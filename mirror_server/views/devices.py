@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from flask import Blueprint, Response, g, request
 
-from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.directory import NOT_KEPT, DeviceUpdate
+from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
+from mirror_server.store.descriptions import Description
 from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import app_id, query_choice, query_flag, query_integer, query_text, requires, services
+from mirror_server.views.paging import page_answer, query_paging
+from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
+from mirror_server.views.sent_back import require_unchanged
 
-_PAGING = {"limit", "after", "order", "include"}
+_DESCRIBES = {"name", "description", "custom_attributes"}
+_WHOSE = {
+    "id": "the id of a device stays what it is",
+    "endpoint_name": "a device names itself when it registers",
+    "endpoint_type": "a device says its type itself when it registers",
+    "state": "a device registers and deregisters by itself",
+    "queue_mode": "a device says so itself when it registers",
+}
 
 routes = Blueprint("devices", __name__)
 
@@ -35,30 +50,33 @@ def get_device_object(device_id: str) -> Response:
 @requires(Scope.READ, query=None)
 def list_devices() -> Response:
     """A page of the directory."""
-    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    order = query_choice("order", ("ASC", "DESC")) or "ASC"
-    include = query_choice("include", ("total_count",))
-    after = query_text("after")
-    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _PAGING]
+    paging = query_paging()
+    conditions = read_filters(paging.filters)
     rows, total = services().devices.page(
-        read_filters(filters), after=after, descending=order == "DESC", limit=limit, count=include is not None
+        conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
     )
-    page = {
-        "object": "list",
-        "data": [serialize.device(row) for row in rows[:limit]],
-        "has_more": len(rows) > limit,
-        "limit": limit,
-        "order": order,
-        "after": after,
-    }
-    return json_answer(page if total is None else page | {"total_count": total})
+    return page_answer(paging, [serialize.device(row) for row in rows], total)
 
 
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
 def get_device(device_id: str) -> Response:
     """A device of the directory."""
-    return json_answer(serialize.device(services().devices.device(device_id)))
+    return json_answer(serialize.device(services().devices.described(device_id)))
+
+
+@routes.put("/v3/devices/<device_id>")
+@requires(Scope.WRITE)
+def put_device(device_id: str) -> Response:
+    """Change what is said of a device; what is not given stays."""
+    return _describe(device_id)
+
+
+@routes.patch("/v3/devices/<device_id>")
+@requires(Scope.WRITE)
+def patch_device(device_id: str) -> Response:
+    """The same as PUT, which leaves out nothing either."""
+    return _describe(device_id)
 
 
 @routes.get("/v3/devices/<device_id>/connection")
@@ -85,3 +103,29 @@ def list_endpoint_resources(device_id: str) -> Response:
     query_flag("noResp")
     announced = services().devices.announced(device_id)
     return json_answer([serialize.endpoint_resource(resource) for resource in announced])
+
+
+def _describe(device_id: str) -> Response:
+    sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
+    stored = services().devices.describe(device_id, lambda found: _changed(found, sent))
+    return when_stored(stored, lambda found: json_answer(serialize.device(found)))
+
+
+def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
+    """What is said of a device from now on.
+
+    Raises:
+        Refusal: What was sent besides is not what the device has (400).
+    """
+    others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
+    require_unchanged(others, serialize.device(found), _WHOSE)
+    told = found.description
+    if "name" in sent:
+        # It is what the device is called without a name of its own, and what it goes on to be called by.
+        own = sent["name"] not in {None, "", found.device.endpoint_name}
+        told = replace(told, name=sent["name"] if own else None)
+    if "description" in sent:
+        told = replace(told, description=sent["description"] or None)
+    if "custom_attributes" in sent:
+        told = replace(told, attributes=sent["custom_attributes"] or {})
+    return told

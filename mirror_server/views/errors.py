@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from flask import Response
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _STORE_AGAIN_SECONDS = 5
+
+_WHY_NOT = (
+    ("POST", re.compile("/v3/devices"), ", since devices come by registering"),
+    ("DELETE", re.compile("/v3/devices/[^/]+"), ", since the mirror keeps what it knows until an operator erases it"),
+)
+"""Methods that programs of the public API use, and why a mirror has them not."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +94,8 @@ def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_by
         return Refusal(404, f"there is no {get_path_info(environ)} here; check the path")
     if error.code == 405:
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
-        return Refusal(405, f"{method} is not available for {path}; see the header Allow")
+        why = next((why for which, found, why in _WHY_NOT if which == method and found.fullmatch(path)), "")
+        return Refusal(405, f"{method} is not available for {path}{why}; see the header Allow")
     if error.code == 413:
         return Refusal(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
     if isinstance(error, WebsocketMismatch):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from flask import request
 
-from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
 from mirror_sdk.wire.history import MAX_DEVICES
 from mirror_sdk.wire.paths import check_pattern
 from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
-from mirror_server.store.devices import Condition
+from mirror_server.core.instants import Instant
+from mirror_server.store import descriptions
+from mirror_server.store.conditions import Condition
 from mirror_server.views.requests import read_instant
 
-_COLUMNS = {"id": "device_id", "name": "endpoint_name", "state": "registered"}
 _COMPARISONS = {
     "eq": "IN",
     "neq": "NOT IN",
@@ -26,12 +29,83 @@ _COMPARISONS = {
     "gt": ">",
     "lt": "<",
 }
-_STATES = {"registered": 1, "deregistered": 0}
 # The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
 _MOST_FILTERS = 100
 # The time to bind them grows with the square of their number.
 _MOST_VALUES = 1000
-_TIMES = ("created_at", "updated_at")
+_UNKNOWN = -1
+
+ReadValue = Callable[[str, str], str | int]
+"""Reads a value out of a text; the first argument is the filter's name, for a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """By what a list can be filtered.
+
+    Attributes:
+        columns: In which column of a table each field is.
+        readers: How the values of a field are read that are no texts.
+        not_kept: Fields of the public API that nothing here has a value of.
+        attributes: The field whose name is followed by that of a custom attribute, where there is one.
+    """
+
+    columns: Mapping[str, str]
+    readers: Mapping[str, ReadValue] = field(default_factory=dict)
+    not_kept: Collection[str] = ()
+    attributes: str | None = None
+
+
+def read_moment(name: str, text: str) -> Instant:
+    """An instant as filters have it: also without punctuation, ``20161130T162512Z``, as the public API takes it.
+
+    Raises:
+        Refusal: It is none (400).
+    """
+    found = _SHORT_INSTANT.fullmatch(text)
+    return read_instant(name, "{}-{}-{}T{}:{}:{}Z".format(*found.groups()) if found else text)
+
+
+def read_truth(name: str, text: str) -> int:
+    """1 for ``True`` and 0 for ``False``, in any case, as the programs of several languages write them.
+
+    Raises:
+        Refusal: It is neither (400).
+    """
+    if text.lower() not in _TRUTHS:
+        raise Refusal.of_field(name, f"{text!r} is neither True nor False")
+    return _TRUTHS[text.lower()]
+
+
+def _read_state(name: str, text: str) -> int:
+    if text not in STATES:
+        raise Refusal.of_field(name, f"{text!r} is no state; write {' or '.join(STATES)}")
+    return _STATES.get(text, _UNKNOWN)
+
+
+_SHORT_INSTANT = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})Z", re.ASCII)
+_TRUTHS = {"true": 1, "false": 0}
+_STATES = {"registered": 1, "deregistered": 0}
+DIRECTORY = Fields(
+    columns={
+        "id": "device_id",
+        "name": descriptions.NAME,
+        "description": descriptions.DESCRIPTION,
+        "endpoint_name": "endpoint_name",
+        "endpoint_type": "endpoint_type",
+        "state": "registered",
+        "created_at": "created_at",
+        "updated_at": "updated_at",
+        "bootstrapped_timestamp": "created_at",
+        "etag": descriptions.CHANGED_AT,
+    },
+    readers={
+        "state": _read_state,
+        **dict.fromkeys(("created_at", "updated_at", "bootstrapped_timestamp", "etag"), read_moment),
+    },
+    not_kept=NOT_KEPT,
+    attributes=ATTRIBUTE_FILTER,
+)
 
 
 def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
@@ -70,7 +144,7 @@ def query_devices() -> tuple[Condition, ...]:
     return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
 
 
-def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
+def read_filters(parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY) -> list[Condition]:
     """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
 
     Raises:
@@ -79,7 +153,7 @@ def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
     unfolded = list(_unfolded(parameters))
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
-    conditions = [_condition(name, value) for name, value in unfolded]
+    conditions = [_condition(name, value, fields) for name, value in unfolded]
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:
         raise Refusal(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
@@ -94,25 +168,25 @@ def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]
             yield name, value
 
 
-def _condition(name: str, text: str) -> Condition:
-    field, mark, operator = name.partition("__")
-    operator = operator if mark else "eq"
-    if field not in FILTER_FIELDS or operator not in FILTER_OPERATORS:
-        message = (
-            f"unknown filter; known are {', '.join(FILTER_FIELDS)}, each alone or with"
-            f" {', '.join(f'__{known}' for known in FILTER_OPERATORS)}"
-        )
-        raise Refusal.of_field(name, message)
+def _condition(name: str, text: str, fields: Fields) -> Condition:
+    named, mark, operator = name.rpartition("__")
+    if operator not in FILTER_OPERATORS or not mark:
+        named, operator = name, "eq"
     texts = text.split(",") if operator in {"in", "nin"} else [text]
-    values = tuple(_value(name, field, part) for part in texts)
-    return Condition(_COLUMNS.get(field, field), _COMPARISONS[operator], values)
-
-
-def _value(name: str, field: str, text: str) -> str | int:
-    if field == "state":
-        if text not in _STATES:
-            raise Refusal.of_field(name, f"{text!r} is no state; write {' or '.join(_STATES)}")
-        return _STATES[text]
-    if field in _TIMES:
-        return read_instant(name, text)
-    return text
+    comparison = _COMPARISONS[operator]
+    if named in fields.columns:
+        read = fields.readers.get(named)
+        values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
+        return Condition(fields.columns[named], comparison, values)
+    if named in fields.not_kept:
+        nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
+        return Condition(nothing, comparison, tuple(texts))
+    kind, mark, attribute = named.partition("__")
+    if attribute and kind == fields.attributes:
+        return Condition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute)
+    known = [*fields.columns, *([f"{fields.attributes}__NAME"] if fields.attributes else [])]
+    message = (
+        f"unknown filter; known are {', '.join(known)}, each alone or with"
+        f" {', '.join(f'__{known}' for known in FILTER_OPERATORS)}"
+    )
+    raise Refusal.of_field(name, message)

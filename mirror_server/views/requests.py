@@ -43,6 +43,7 @@ _NOTED = "mirror.noted"
 # Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
 _MOST_FIELDS = 20
 _LONGEST_NAME = 100
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
@@ -127,8 +128,13 @@ def noted(environ: WSGIEnvironment) -> dict[str, str]:
     return details
 
 
-def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
+def read_body(model: type[M], *, malformed_reason: str | None = None, not_kept: Collection[str] = ()) -> M:
     """The request's body, checked strictly.
+
+    Args:
+        model: What it has to be.
+        malformed_reason: The reason of a refusal of what is no JSON.
+        not_kept: Members that the public API has there and the model has not; they may be there without a value.
 
     Raises:
         Refusal: It is not JSON by its content type (415) or its text (400), or not what the model says (400).
@@ -150,6 +156,9 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
     except orjson.JSONDecodeError as error:
         message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
         raise Refusal(400, message, reason=malformed_reason) from None
+    for name in not_kept if isinstance(content, dict) else ():
+        if content.pop(name, None) not in _EMPTY:
+            raise Refusal.of_field(name, "not kept here, which is about what devices tell; leave it out")
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:

@@ -16,8 +16,11 @@ from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
 from mirror_server.devices.simulator.bench import SimulatedState
 from mirror_server.service.connections import DeviceConnection
+from mirror_server.service.devices import Described
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
+from mirror_server.store.device_events import KINDS, DeviceEventRow
+from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ResourceRow
 from mirror_server.store.snapshots import Page
@@ -194,22 +197,66 @@ def device_ranges(snapshot: Snapshot, pages: Sequence[Page]) -> bytes:
     return orjson.dumps(content | {"data": ranges})
 
 
-def device(row: DeviceRow) -> dict[str, Any]:
+def device(found: Described) -> dict[str, Any]:
     """A device of the directory."""
+    row, told = found
+    description = {} if told.description is None else {"description": told.description}
     return {
         "object": "device",
         "id": row.device_id,
-        "name": row.endpoint_name,
+        "name": row.endpoint_name if told.name is None else told.name,
+        **description,
         "endpoint_name": row.endpoint_name,
         "endpoint_type": row.endpoint_type,
         "state": "registered" if row.registered else "deregistered",
         "created_at": timestamp(row.created_at),
         "updated_at": timestamp(row.updated_at),
-        "etag": timestamp(row.updated_at),
+        "etag": timestamp(max(row.updated_at, told.updated_at or 0)),
         "bootstrapped_timestamp": timestamp(row.created_at),
-        "custom_attributes": {},
+        "custom_attributes": told.attributes,
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
+    }
+
+
+def device_query(row: DeviceQueryRow) -> dict[str, Any]:
+    """A saved query."""
+    return {
+        "object": "device-query",
+        "id": row.query_id,
+        "name": row.name,
+        "query": row.query,
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "etag": timestamp(row.updated_at),
+    }
+
+
+WORDS_OF_EVENTS = {
+    "registration": "Device registered",
+    "reg_update": "Device updated its registration",
+    "deregistration": "Device deregistered",
+    "expired": "Registration of the device expired",
+}
+"""What the description of each kind of device event is."""
+
+
+def device_event(row: DeviceEventRow) -> dict[str, Any]:
+    """What became of a registration."""
+    kind, at = KINDS[row.kind], timestamp(row.at)
+    return {
+        "object": "device-event",
+        "id": f"{row.revision:032x}",
+        "device_id": row.device_id,
+        "date_time": at,
+        "created_at": at,
+        "etag": at,
+        "event_type": kind,
+        "event_type_description": "INFO",
+        "description": WORDS_OF_EVENTS[kind],
+        "state_change": bool(row.state_change),
+        "changes": {},
+        "data": {"endpoint_name": row.endpoint_name},
     }
 
 

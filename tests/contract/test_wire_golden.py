@@ -18,7 +18,7 @@ from mirror_sdk.wire.model import WireModel
 from mirror_sdk.wire.notifications import DeviceGone
 
 DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
-FREE_FORM_MEMBERS = {"headers", "custom_attributes"}
+FREE_FORM_MEMBERS = {"headers", "custom_attributes", "changes"}
 UNKNOWN = "member_of_a_later_version"
 
 Place = tuple[str | int, ...]

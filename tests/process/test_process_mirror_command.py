@@ -327,7 +327,7 @@ def test_a_file_to_be_shared_has_pseudonyms(
     [
         (["--pseudonymise"], None, "MIRROR_PSEUDONYM_KEY"),
         (["--pseudonymise"], "too short", "the key has 9 bytes"),
-        (["--pseudonymise", "--dataset"], PSEUDONYM_KEY, "--dataset"),
+        (["--pseudonymise", "--dataset"], PSEUDONYM_KEY, "--pseudonymise: goes without --dataset"),
         (["--pseudonymise", "--pseudonym-key-file", "nowhere.key"], None, "nowhere.key"),
         (["--pseudonym-key-file", __file__], None, "goes with --pseudonymise alone"),
     ],

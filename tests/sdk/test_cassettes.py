@@ -16,6 +16,7 @@ import pytest
 from mirror_sdk import (
     AsyncMirrorClient,
     CassetteDamaged,
+    ConfigError,
     ConnectionFailed,
     MirrorClient,
     NotFound,
@@ -178,6 +179,24 @@ def test_what_was_not_asked_is_named_with_the_cure(client, alone, lights, file):
     assert "mode='record'" in told
     with other.cassette(file), pytest.raises(NotRecorded, match="POST /v2/device-requests"):
         other.begin_write(lights[0], LEVEL, 3)
+
+
+def test_what_was_asked_with_another_body_is_told_so(client, alone, lights, file):
+    with client.cassette(file):
+        client.write_value(lights[0], LEVEL, 2)
+    other = alone()
+    with other.cassette(file), pytest.raises(NotRecorded, match="as it was made now: another body or header was sent"):
+        other.begin_write(lights[0], LEVEL, 3)
+
+
+def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, monkeypatch):
+    for variable in ("API_HOST", "API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for make in (MirrorClient.from_cassette, AsyncMirrorClient.from_cassette):
+        with pytest.raises(ConfigError, match=r"there is no cassette .*moved\.zip to play; to record one, api_key"):
+            make(tmp_path / "moved.zip")
+        with pytest.raises(ConfigError, match=r"^api_key"):
+            make(tmp_path / "moved.zip", mode="record")
 
 
 def test_refusals_are_played_too(client, new_client, alone, lights, file):

@@ -88,10 +88,22 @@ def test_a_stretch_is_told_by_instants_or_from_now(run, times):
         assert [row["value"] for row in rows(run("history", "a", TEMPERATURE, "--json", *words))] == expected
 
 
+def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(run, times):
+    whole = run("history", "a", TEMPERATURE, "--json", "--since", "9d")
+    assert [row["value"] for row in rows(whole)] == [None, 21.5, 22.5, 23.5]
+    (said,) = whole.stderr.splitlines()
+    assert said.startswith("the history begins at 2026-01-05T08:00:00.000Z")
+    assert rows(run("history", "a", TEMPERATURE, "--json", "--since", "9d", "--limit", "2")) == rows(whole)[:2]
+    nothing = run("history", "a", "--since", "9d", "--end", "2026-01-04T00:00Z")
+    assert nothing.exit_code == 1
+    assert run("history", "a", "--since", "1h").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["a", "--begin", "2026-01-05T08:00"], "has no time zone"),
+        (["a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
+        (["a", "--begin", "2026-01-05"], "has no time zone; write 2026-01-05T00:00:00Z"),
         (["a", "--begin", "yesterday"], "is no time"),
         (["a", "--since", "2 weeks"], "is no span of time"),
         (["a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "give one of them"),

@@ -68,7 +68,7 @@ def _rises(told: Told) -> Steps:
     is_other = steps.is_known & (steps.kind != NUMBER)
     if is_other.any():
         path = told.rows.paths[steps.of_path[steps.resource[int(np.argmax(is_other))]]]
-        raise ValueRefused(f"{path} has values that are no numbers, so no counter; give the path of one, or paths")
+        raise ValueRefused(f"{path} has values that are no numbers, so no counter; give the path of one")
     is_same = steps.resource[1:] == steps.resource[:-1]
     # Of several values of one instant the last one counts.
     steps = steps.take(~np.append(is_same & (steps.at[1:] == steps.at[:-1]), False)[: len(steps)])

@@ -35,9 +35,10 @@ each registers its own endpoint name alone. These work beside a running server::
 
 A revoked device is out within a second. A renamed one may register under the new name alone, and in the mirror it is
 the same device with the same id. Where there was a device of the new name already, the two stay two, and the
-registration by the old name takes no updates any more. In plain CoAP nobody registers a name that has a key, and who
-registered there before the key was made is refused (4.03) at its next update. A name whose key was revoked is free
-there, and who takes it is that device to the mirror, so a server for devices with keys has no ``--coap``.
+registration by the old name takes no updates any more, and lasts for its lifetime. In plain CoAP nobody registers a
+name that has a key, and who registered there before the key was made is refused (4.03) when it updates or ends its
+registration. A name whose key was revoked is free there, and who takes it is that device to the mirror, so a server for
+devices with keys has no ``--coap``.
 
 A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
 readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``
@@ -68,12 +69,14 @@ Watching them
 - ``mirror devices --connections`` and the page tell of each device protocol, version of LwM2M, binding, lifetime, last
   contact, and whether a request would reach it now; its address is told to keys with the scope ``admin`` alone.
 - ``/metrics`` has ``mirror_lwm2m_devices``, ``mirror_lwm2m_registrations_total`` by outcome,
-  ``mirror_lwm2m_notifications_total``, ``mirror_lwm2m_failed_exchanges_total``; of the messages
-  ``mirror_coap_messages_total`` by direction and kind, ``mirror_coap_retransmissions_total``,
-  ``mirror_coap_unanswered_total``, ``mirror_coap_dropped_total``; of DTLS ``mirror_coap_sessions`` and
-  ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong key counts as failed after 20 s.
-- The log has one line a registration, also one that was refused, and one a request that failed. Of refusals, and of
-  notifications without a value, it has 60 a minute at most: ``/metrics`` counts all of them.
+  ``mirror_lwm2m_notifications_total``, ``mirror_lwm2m_failed_exchanges_total``,
+  ``mirror_lwm2m_unreadable_answers_total``; of the messages ``mirror_coap_messages_total`` by direction and kind,
+  ``mirror_coap_retransmissions_total``, ``mirror_coap_unanswered_total``, ``mirror_coap_dropped_total``; of DTLS
+  ``mirror_coap_sessions`` and ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong key counts as
+  failed after 20 s.
+- The log has one line a registration, also one that was refused, and one a request that failed. Of refusals, of
+  notifications without a value and of answers that cannot be read, it has 60 a minute at most: ``/metrics`` counts all
+  of them.
 
 What is stored
 --------------

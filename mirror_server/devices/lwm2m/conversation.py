@@ -6,7 +6,7 @@ Source: LwM2M core 1.0 (5.4, 5.5) and 1.1 (6.3, 6.4).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import (
@@ -41,12 +41,20 @@ class Conversation:
         endpoint: The way to them.
         observations: What they observe.
         clock: Domain time.
+        note_unreadable: Called with an answer that cannot be read: of which device, of what path, and why.
     """
 
-    def __init__(self, endpoint: Endpoint, observations: Observations, clock: Clock) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        observations: Observations,
+        clock: Clock,
+        note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
+    ) -> None:
         self._endpoint = endpoint
         self._observations = observations
         self._clock = clock
+        self._note_unreadable = note_unreadable
 
     async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
         """Have a device do what a command asks.
@@ -208,7 +216,7 @@ class Conversation:
         try:
             return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)
         except BadPayload as error:
-            _log.warning("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+            self._note_unreadable(device, path, error)
             return None
 
 

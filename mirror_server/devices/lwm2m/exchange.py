@@ -43,9 +43,11 @@ class Request:
     accept: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer, whole; ``code`` is written ``2.05``. ``location`` is that of what was made, as path segments."""
+class Response(NamedTuple):
+    """An answer, whole; ``code`` is written ``2.05``. ``location`` is that of what was made, as path segments.
+
+    A tuple as the notification it is in: thousands come in a second.
+    """
 
     code: str
     payload: bytes = b""

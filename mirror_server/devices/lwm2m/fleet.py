@@ -74,6 +74,7 @@ class FleetCounts:
     unreadable_notifications: int = 0
     unknown_notifications: int = 0
     failed_exchanges: int = 0
+    unreadable_answers: int = 0
 
 
 class Fleet:
@@ -117,6 +118,7 @@ class Fleet:
         self._told: list[Observation] = []
         self._handed_over_at = 0.0
         self._valueless = LimitedWarnings(_log, clock, "notifications without a value")
+        self._unreadable = LimitedWarnings(_log, clock, "answers that cannot be read")
         self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
 
     async def take_up(self) -> None:
@@ -126,7 +128,7 @@ class Fleet:
 
     def begin(self, endpoint: Endpoint) -> None:
         """Ask devices by this endpoint from now on."""
-        self._conversation = Conversation(endpoint, self.observations, self._clock)
+        self._conversation = Conversation(endpoint, self.observations, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
@@ -165,7 +167,7 @@ class Fleet:
             return False
         self.counts.notifications += 1
         device = observed.device
-        if notification.peer != device.peer:
+        if notification.peer is not device.peer and notification.peer != device.peer:
             # A router gave it another port.
             self.registrar.move(device, notification.peer)
             # What was under way went to where it was before.
@@ -332,6 +334,10 @@ class Fleet:
         self.counts.failed_exchanges += 1
         _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
 
+    def _note_unreadable(self, device: RegisteredDevice, path: str, error: BadPayload | BadLinks) -> None:
+        self.counts.unreadable_answers += 1
+        self._unreadable.warn("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+
     def _heard(self, device: RegisteredDevice, now: Instant) -> None:
         """Something came from a device; what waits for it is delivered where it was not known to listen."""
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
@@ -390,7 +396,7 @@ class Fleet:
         try:
             return read_links(response.payload, prefix=device.prefix)
         except BadLinks as error:
-            _log.warning("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+            self._note_unreadable(device, path, error)
             return None
 
     async def _read_below(self, device: RegisteredDevice, path: str, conversation: Conversation) -> Links | None:

@@ -128,14 +128,7 @@ class Registrar:
     async def deregister(self, peer: Peer, location: str) -> Response:
         """Take the end of a registration: ``DELETE /rd/{location}``."""
         async with self._alone(location):
-            device = self._device(peer, location)
-            if device is None:
-                return _unknown()
-            self.forget(device)
-            await asyncio.wrap_future(self._events.deregistered(device.device_id))
-        self.counts.deregistrations += 1
-        _log.info("device %s (%s) deregistered", device.device_id, device.endpoint_name)
-        return Response("2.02")
+            return await self._taken(peer, self._deregister(peer, location))
 
     def take_up(self, device: RegisteredDevice) -> None:
         """Take in a device that was registered when the service ended."""
@@ -287,6 +280,17 @@ class Registrar:
             heard_at=now,
             is_reachable=False,
         )
+
+    async def _deregister(self, peer: Peer, location: str) -> Response:
+        device = self._device(peer, location)
+        if device is None:
+            return _unknown()
+        await self.check_device(peer, device)
+        self.forget(device)
+        await asyncio.wrap_future(self._events.deregistered(device.device_id))
+        self.counts.deregistrations += 1
+        _log.info("device %s (%s) deregistered", device.device_id, device.endpoint_name)
+        return Response("2.02")
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
         self._observations.end_all(former)

@@ -132,7 +132,8 @@ class RegisteredDevice:
         Over DTLS it is the identity that says so. In plain text it is the host: a router may give a device another
         port at any time.
         """
-        if peer == self.peer:
+        # Mostly it is the very same object, which is seen sooner than that two are alike.
+        if peer is self.peer or peer == self.peer:
             return True
         if peer.is_secure or self.peer.is_secure:
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity

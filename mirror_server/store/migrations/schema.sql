@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0017');
+INSERT INTO "alembic_version" VALUES('0019');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -40,8 +40,32 @@ CREATE TABLE commands (
   expires_at BIGINT NOT NULL,
   retries INTEGER NOT NULL,
   attempts INTEGER DEFAULT '0' NOT NULL,
-  finished_at BIGINT,
+  finished_at BIGINT, silent SMALLINT DEFAULT '0' NOT NULL,
   UNIQUE (app_id, async_id),
+  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
+);
+CREATE TABLE device_attributes (
+  device_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (device_id, name),
+  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
+);
+CREATE TABLE device_descriptions (
+  device_id TEXT NOT NULL,
+  name TEXT,
+  description TEXT,
+  updated_at BIGINT NOT NULL,
+  PRIMARY KEY (device_id),
+  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
+);
+CREATE TABLE device_events (
+  revision INTEGER NOT NULL,
+  device_id TEXT NOT NULL,
+  kind SMALLINT NOT NULL,
+  at BIGINT NOT NULL,
+  state_change SMALLINT NOT NULL,
+  PRIMARY KEY (revision),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 );
 CREATE TABLE device_keys (
@@ -50,6 +74,15 @@ CREATE TABLE device_keys (
   secret BLOB NOT NULL,
   created_at BIGINT NOT NULL,
   PRIMARY KEY (endpoint_name)
+);
+CREATE TABLE device_queries (
+  query_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  "query" TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  PRIMARY KEY (query_id),
+  UNIQUE (name)
 );
 CREATE TABLE devices (
   device_id TEXT NOT NULL,
@@ -261,4 +294,6 @@ CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NO
 CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
 CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
 CREATE UNIQUE INDEX devices_by_number ON devices (number);
+CREATE INDEX device_events_by_device ON device_events (device_id, revision);
+CREATE INDEX device_events_by_time ON device_events (at);
 DELETE FROM "sqlite_sequence";

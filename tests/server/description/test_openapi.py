@@ -59,7 +59,7 @@ def test_it_describes_the_routes_of_the_app_and_no_others(shared_server, documen
 
 def test_it_names_the_scopes_a_key_needs(shared_server, document):
     for (method, path), operation in operations(document).items():
-        url = path.format(device_id="nobody", path="1/0/0", file="page.js")
+        url = path.format(device_id="nobody", path="1/0/0", file="page.js", query_id="none", event_id="none")
         scopes = set(operation.get("x-scopes", []))
         assert (operation.get("security") == []) == (not scopes)
         for scope in Scope:

@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
+from mirror_server.history import checking
 from mirror_server.history.archive import OTHER_DAY, Archive
 from mirror_server.history.erasing import Erasing
 from mirror_server.history.selection import HistorySelection
+from mirror_server.history.service import HistoryService
 from mirror_server.store import history, segments
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.history import HistoryRow
@@ -156,6 +158,30 @@ def _refused(number: int) -> Callable[..., Any]:
     return refused
 
 
+@pytest.mark.parametrize("trouble", ["a file", "read-only"])
+def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(
+    new_history: Callable[..., Kept], tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    folder = tmp_path / "named"
+    if trouble == "a file":
+        folder.touch()
+    else:
+        monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
+    kept = new_history(location=None)
+    kept.location = str(folder)
+    kept.open()
+    kept.keeper.round()
+    kept.keeper.round()
+    assert list(kept.keeper.failures) == ["archive the history"]
+    assert caplog.text.count("cannot archive the history") == 1
+    assert str(folder) in caplog.text
+    monkeypatch.undo()
+    folder.unlink() if trouble == "a file" else folder.rmdir()
+    kept.keeper.round()
+    assert folder.is_dir()
+    assert kept.keeper.failures == {}
+
+
 def test_what_a_killed_process_left_is_deleted_and_others_stay(kept: Kept) -> None:
     folder = kept.folder / "archive" / "day=2026-01-05"
     name = Path(kept.named_files()[-1]).name
@@ -206,6 +232,55 @@ def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monke
     kept.open()
     kept.round()
     assert kept.files() == kept.named_files()
+
+
+def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> None:
+    names = kept.named_files()
+    damaged = kept.folder / "archive" / names[0]
+    content = damaged.read_bytes()
+    kept.told.database.write(lambda session: history.erase(session, ["a", "b"]))
+    damaged.write_bytes(content[:-1])
+    kept.keeper.round()
+    kept.keeper.round()
+    assert list(kept.keeper.failures) == ["delete what was erased from the history"]
+    for name in set(kept.named_files()) - {names[0]}:
+        assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
+    with kept.told.database.read() as session:
+        assert set(segments.erasures(session)) == {"a", "b"}
+    # It is brought back.
+    damaged.write_bytes(content)
+    kept.round()
+    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == set()
+    with kept.told.database.read() as session:
+        assert segments.erasures(session) == {}
+
+
+@pytest.mark.parametrize("change", ["trimmed", "erased"])
+def test_a_file_that_changes_while_it_is_checked_is_not_damaged(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Checking a database that is served says nothing of what the server does meanwhile."""
+    other = HistoryService(kept.told.database, kept.clock, kept.archive())
+    kept.open()
+    changed: list[bool] = []
+    read = checking.batches_of
+
+    def changed_before(*arguments: Any) -> Any:
+        if not changed:
+            changed.append(True)
+            if change == "trimmed":
+                kept.pass_time(60 * DAY)
+            else:
+                kept.erase("a")
+            for _ in range(3):
+                kept.keeper.round()
+        return read(*arguments)
+
+    monkeypatch.setattr(checking, "batches_of", changed_before)
+    assert kept.violations() == []
+    assert changed
+    assert kept.violations() == []
+    assert found(other) == found(kept.service)
 
 
 def test_erased_devices_are_in_no_file(kept: Kept) -> None:

@@ -1,6 +1,7 @@
 """What the tests of the interface share: polls that are not waited for, a later restart, what is stored."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import databases
@@ -43,15 +44,26 @@ def restart_later(server: Any) -> Callable[[float], None]:
 
 
 @pytest.fixture
-def unchanged(server: Any, key: str) -> Iterator[None]:
+def unchanged(unchanged_from: Callable[[], AbstractContextManager[None]], key: str) -> Iterator[None]:
     """Checks at the end that nothing is stored that was not before."""
+    with unchanged_from():
+        yield
+
+
+@pytest.fixture
+def unchanged_from(server: Any) -> Callable[[], AbstractContextManager[None]]:
+    """A context at whose end nothing is stored that was not at its beginning."""
 
     def dump() -> dict[str, list[str]]:
         with server.services.database.read() as session:
             tables = databases.tables(server.settings.database_url)
             return {table: sorted(map(repr, session.rows(f"SELECT * FROM {table}"))) for table in tables}
 
-    assert server.services.database.settle(10)
-    before = dump()
-    yield
-    assert dump() == before
+    @contextmanager
+    def checked() -> Iterator[None]:
+        assert server.services.database.settle(10)
+        before = dump()
+        yield
+        assert dump() == before
+
+    return checked

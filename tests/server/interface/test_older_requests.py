@@ -66,6 +66,36 @@ def test_a_write_takes_its_body_as_the_value(server, key, light, headers):
     assert server.resource(key, light, SWITCH)["desired"]["value"] == "MA=="
 
 
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        (b"42", b"42"),
+        (b" -4.50e1\n", b"-4.50e1"),
+        (b"12345678901234567890123", b"12345678901234567890123"),
+        (b'"on"', b"on"),
+        (b'"\\u00e4\\n"', "ä\n".encode()),
+        (b'""', b""),
+        (b"true", b"1"),
+        (b"false", b"0"),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
+def test_one_value_in_json_is_written_as_plain_text(server, key, light, sent, written, content_type):
+    async_id = accepted(ask(server, key, "PUT", light, LABEL, data=sent, headers={"Content-Type": content_type}))
+    assert server.responses(key) == {async_id: (200, None)}
+    desired = server.resource(key, light, LABEL)["desired"]
+    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (written, "text/plain")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"null", b"[1]", b'{"a": 1}', b"abc", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000]
+)
+def test_what_is_not_one_value_in_json_stays_as_it_is(server, key, light, sent):
+    accepted(ask(server, key, "PUT", light, LABEL, data=sent, headers={"Content-Type": "application/json"}))
+    desired = server.resource(key, light, LABEL)["desired"]
+    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (sent, "application/json")
+
+
 def test_a_value_is_written_byte_by_byte(server, key, light):
     payload = bytes(range(256))
     ask(server, key, "PUT", light, LABEL, data=payload, headers={"Content-Type": "application/octet-stream"})
@@ -79,7 +109,7 @@ def test_a_value_is_written_byte_by_byte(server, key, light):
     [
         (TEMPERATURE, b"1", TEXT, 400, "METHOD_NOT_ALLOWED"),
         (SWITCH, b"\xff", TEXT, 400, "BAD_VALUE"),
-        (SWITCH, b'"1"', {"Content-Type": "application/json"}, 415, "UNSUPPORTED_CONTENT_TYPE"),
+        (SWITCH, b"[1]", {"Content-Type": "application/json"}, 415, "UNSUPPORTED_CONTENT_TYPE"),
     ],
 )
 def test_what_a_device_refuses_is_told_as_of_any_request(server, key, light, path, data, headers, status, category):
@@ -130,6 +160,7 @@ def test_the_rules_reach_the_device_in_one_order(server, key, light):
         ("PUT", "?cacheOnly=true", b"1", "cacheOnly"),
         ("POST", "?cacheOnly=true", None, "cacheOnly"),
         ("POST", "?noResp=1", None, "noResp"),
+        ("GET", "?noResp=true&cacheOnly=true", None, "noResp"),
         ("GET", "?async-id=a", None, "async-id"),
         ("DELETE", "?cacheOnly=true", None, "cacheOnly"),
     ],
@@ -147,11 +178,50 @@ def test_what_is_said_no_to_changes_nothing(server, key, light, query, method, p
     assert server.responses(key) == {async_id: (200, None)}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "data"), [("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")]
-)
-def test_a_request_that_nobody_confirms_is_a_conflict(server, key, light, refused, unchanged, method, path, data):
-    refused(ask(server, key, method, light, path, "?noResp=true", data=data), 409, "noResp")
+def entries(server, key):
+    return [entry for kind, entry in server.log(key) if kind == "async-responses"]
+
+
+@pytest.mark.parametrize("yes", ["true", "True"])
+def test_a_request_may_want_no_answer(server, key, other, light, yes):
+    for method, path, data in [("GET", TEMPERATURE, None), ("PUT", SWITCH, b"1"), ("POST", REBOOT, b"")]:
+        answer = ask(server, key, method, light, path, f"?noResp={yes}", data=data)
+        assert (answer.status_code, answer.get_data()) == (204, b"")
+    assert entries(server, key) == entries(server, other) == []
+    assert server.resource(key, light)["reported"]["value"] == base64.b64encode(b"21.5").decode()
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 1
+    async_id = accepted(ask(server, key, "GET", light, SWITCH))
+    assert server.responses(key) == {async_id: (200, None)}
+
+
+def test_a_request_that_wants_no_answer_waits_and_fails_without_a_word(server, key, light):
+    server.patch(key, light, online=False)
+    for value in (b"1", b"0"):
+        assert ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=value).status_code == 204
+    async_id = accepted(ask(server, key, "GET", light, SWITCH))
+    server.restart()
+    waiting = server.call(key, "GET", "/v2/device-requests").json["data"]
+    assert [each["method"] for each in waiting] == ["PUT", "PUT", "GET"]
+    server.advance(key, 2 * 3600)
+    assert server.responses(key) == {async_id: (429, "REQUEST_EXPIRED")}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["category"]) == (2, "REQUEST_EXPIRED")
+
+
+def test_a_device_that_leaves_ends_it_without_a_word(server, key, light):
+    server.patch(key, light, answer="silent")
+    ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=b"1")
+    server.registration(key, light, "DELETE")
+    assert entries(server, key) == []
+    assert server.resource(key, light, SWITCH)["desired"]["category"] == "DEVICE_REMOVED_REGISTRATION"
+
+
+@pytest.mark.parametrize(("method", "data"), [("GET", None), ("PUT", b"1")])
+def test_of_a_device_in_queue_mode_an_answer_has_to_come(server, key, refused, method, data):
+    sleeper = server.add_device(key, "d", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
+    refused(ask(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
+    assert server.resource(key, sleeper, SWITCH)["desired"] == {}
+    assert server.call(key, "GET", "/v2/device-requests").json["data"] == []
 
 
 @pytest.mark.parametrize("content_type", ["x" * 65, " ", "a/b\tc", "täxt/plain"])

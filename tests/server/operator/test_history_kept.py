@@ -309,6 +309,26 @@ def test_without_a_server_that_keeps_a_history_the_command_erases_what_was_put_a
     assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
+@pytest.mark.sqlite
+def test_a_device_is_erased_where_a_part_of_its_history_cannot_be_read(url: str, life: Life, tmp_path: Path) -> None:
+    """All but that is deleted, and when it is there again, that as well."""
+    _, first, _ = put_away(life, tmp_path / "archive")
+    life.stop()
+    where = ["--database", url, "--history-archive", tmp_path / "archive"]
+    path = next((tmp_path / "archive").rglob("*.parquet"))
+    content = path.read_bytes()
+    for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        erased = mirror_server("erase", first, "--yes", *where)
+        assert (erased.exit_code, type(erased.exception)) == (1, SystemExit)
+        assert json.loads(erased.stdout)["purged"] is False
+        assert "bring it back from a backup, and run this again" in erased.stderr
+        assert mirror_server("check", *where).exit_code == 1
+    path.write_bytes(content)
+    assert "nothing is stored" in mirror_server("erase", first, "--yes", *where).output
+    assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
+
+
 def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased(
     url: str, life: Life, tmp_path: Path
 ) -> None:

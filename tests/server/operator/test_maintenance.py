@@ -24,6 +24,8 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import callbacks
 from mirror_server.store.database import Database
+from mirror_server.store.descriptions import Description
+from mirror_server.store.device_events import DeviceEventRow
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import shown
 from mirror_server.views import serialize
@@ -79,7 +81,14 @@ def device_ids(services: Services, app_id: str) -> list[str]:
     assert services.database.settle(10)
     write(services, app_id, device_ids[0], SECRET)
     write(services, app_id, device_ids[1], b"plain")
+    for device_id, said in zip(device_ids, (SECRET.decode(), "plain"), strict=True):
+        told = Description(f"{said}-name", f"{said}-description", {"of": said})
+        services.devices.describe(device_id, lambda _, told=told: told).result(60)
     return device_ids
+
+
+def events_of(services: Services) -> list[DeviceEventRow]:
+    return services.directory.events((), after=None, descending=False, limit=100, count=False)[0]
 
 
 def stored_bytes(folder: Path) -> bytes:
@@ -124,6 +133,10 @@ def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, de
     assert receipt["device_id"] == erased
     assert receipt["rows"]["devices"] == receipt["rows"]["simulated_devices"] == receipt["rows"]["commands"] == 1
     assert receipt["rows"]["notifications"] >= 2
+    assert receipt["rows"]["device_descriptions"] == receipt["rows"]["device_attributes"] == 1
+    assert receipt["rows"]["device_events"] >= 2
+    assert services.devices.described(kept).description.attributes == {"of": "plain"}
+    assert {row.device_id for row in events_of(services)} == {kept}
     with pytest.raises(Refusal):
         services.devices.device(erased)
     assert services.devices.device(kept).device_id == kept
@@ -167,6 +180,9 @@ def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids,
         ("UPDATE logs SET position = 1000", "a position is beyond"),
         ("DELETE FROM subscriptions", "nobody is subscribed to it"),
         ("DELETE FROM logs", "belongs to no log"),
+        ("UPDATE device_events SET kind = 4", "a device event is of no known kind"),
+        ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
+        ("DELETE FROM device_descriptions", "a device has attributes"),
         pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
     ],
 )
@@ -455,6 +471,31 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
         assert erased.encode() not in stored_bytes(tmp_path)
         assert f'"{name}"'.encode() not in stored_bytes(tmp_path)
     assert services.devices.device(kept)
+
+
+def test_erasing_takes_the_device_out_of_saved_filters(services, device_ids, tmp_path, url):
+    erased, kept = device_ids
+    name, said = services.devices.device(erased).endpoint_name, services.devices.described(erased).description.name
+    queries = {
+        "by id": f"id={erased}",
+        "by name": f"state=registered&endpoint_name__neq={name}",
+        "by the name people gave it": f"name={said}",
+        "among others": f"state=registered&id__in={kept},{erased}&custom_attributes__room=%C3%B6",
+        "of another": f"id={kept}",
+        "of an empty value": "description=",
+    }
+    for label, query in queries.items():
+        services.directory.save_query(label, query).result(60)
+    receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
+    assert receipt["rows"]["device_queries"] == 4
+    rows, _ = services.directory.queries((), after=None, descending=False, limit=10, count=False)
+    assert {row.name: row.query for row in rows} == {
+        "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
+        "of another": f"id={kept}",
+        "of an empty value": "description=",
+    }
+    if not databases.ON_POSTGRESQL:
+        assert erased.encode() not in stored_bytes(tmp_path)
 
 
 def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):

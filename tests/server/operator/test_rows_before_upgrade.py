@@ -4,6 +4,7 @@ from contextlib import closing, contextmanager
 
 import databases
 
+from mirror_server.store import commands as stored_commands
 from mirror_server.store import resources as stored_resources
 from mirror_server.store import revisions
 from mirror_server.store.database import Database
@@ -87,3 +88,13 @@ def test_what_devices_sent_is_known_as_far_as_it_shows(tmp_path):
         auto_observed = {each.path for each in stored_resources.announced(session, "d") if each.auto_observed}
     assert heard == {"/1/0/2": 5, "/1/0/3": 5}
     assert auto_observed == {"/1/0/3"}
+
+
+def test_of_what_waited_before_somebody_is_told(tmp_path):
+    waiting = (
+        "INSERT INTO commands (app_id, async_id, device_id, method, path, requested_at, expires_at, retries)"
+        " VALUES ('a', 'r', 'd', 'GET', '/1/0/1', 1, 9, 0)"
+    )
+    with upgraded_from(tmp_path, "0018", waiting) as session:
+        (command,) = stored_commands.waiting(session, "d")
+    assert not command.is_silent

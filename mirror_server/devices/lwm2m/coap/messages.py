@@ -42,6 +42,8 @@ EMPTY = 0x00
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
+_LARGEST_IN_HEAD = 12
+"""What is larger of the distance and the length of an option stands in further bytes."""
 _MOST_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
@@ -169,8 +171,11 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
                 raise _malformed(message, "a payload is announced and absent")
             message.payload = datagram[at:]
             return
-        delta, at = _extended(message, datagram, head >> 4, at)
-        length, at = _extended(message, datagram, head & 15, at)
+        delta, length = head >> 4, head & 15
+        if delta > _LARGEST_IN_HEAD:
+            delta, at = _extended(message, datagram, delta, at)
+        if length > _LARGEST_IN_HEAD:
+            length, at = _extended(message, datagram, length, at)
         number += delta
         if at + length > end:
             raise _malformed(message, "an option is cut off")
@@ -182,9 +187,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
 
 
 def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[int, int]:
-    if value < 13:
-        return value, at
-    width = value - 12
+    width = value - _LARGEST_IN_HEAD
     if value == 15 or at + width > len(datagram):
         raise _malformed(message, "an option is cut off")
     return int.from_bytes(datagram[at : at + width], "big") + (13 if width == 1 else 269), at + width
@@ -201,7 +204,7 @@ def _option_head(delta: int, length: int) -> bytes:
 
 
 def _nibble(value: int) -> tuple[int, bytes]:
-    if value < 13:
+    if value <= _LARGEST_IN_HEAD:
         return value, b""
     if value < 269:
         return 13, bytes((value - 13,))
@@ -221,9 +224,12 @@ def uint_option(option: Option, value: int) -> tuple[int, bytes]:
     return int(option), _uint(value)
 
 
+_CODE_TEXTS = tuple(f"{code >> 5}.{code & 31:02d}" for code in range(256))
+
+
 def code_text(code: int) -> str:
     """A code as people write it: ``2.05``."""
-    return f"{code >> 5}.{code & 31:02d}"
+    return _CODE_TEXTS[code]
 
 
 def code_number(text: str) -> int:

@@ -25,16 +25,18 @@ from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unr
 _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
-_DATAGRAMS_AT_ONCE = 64
+_DATAGRAMS_AT_ONCE = 100
 """So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
-_MANY = 10
-_LATELY_SECONDS = 0.01
-_REST_SECONDS = 0.01
-"""While more than so many datagrams came lately, the socket is looked at so often and not at each of them: to wake the
-thread costs more than to take a datagram, and others wait for it. It fits in a buffer that the kernel grants anybody.
+_REST_SECONDS = 0.025
+"""While much comes, the socket is looked at so often and not at each datagram: to wake the thread costs more than to
+take one, and others wait for it. It is sooner where more than are taken at once would come meanwhile, so that they fit
+in a buffer that the kernel grants anybody.
 """
+_MANY = 25
+"""More than so many in the time of a rest is much."""
 _TRUNCATED = int(socket.MSG_TRUNC)
 """As a number: an enumeration takes longer for ``&`` than to receive a datagram."""
+_PKTINFO = int(socket.IPV6_PKTINFO)
 _PASSING = (errno.EAGAIN, errno.ENOBUFS)
 """What the kernel says when it has no room for a datagram: it is lost as on the way, and will be sent again."""
 _IP_MULTICAST_ALL = 49
@@ -116,11 +118,12 @@ class _Udp6(MessageInterfaceUDP6):
 
     def _rest_or_listen(self) -> None:
         now = self._loop.time()
-        self._lately = self._taken + self._lately * math.exp((self._looked_at - now) / _LATELY_SECONDS)
+        self._lately = self._taken + self._lately * math.exp((self._looked_at - now) / _REST_SECONDS)
         self._looked_at = now
         if self._lately > _MANY and self._taken <= _DATAGRAMS_AT_ONCE:
             self._loop.remove_reader(self._file)
-            self._resting = self._loop.call_later(_REST_SECONDS, self.look)
+            rest_seconds = _REST_SECONDS * min(1, _DATAGRAMS_AT_ONCE / self._lately)
+            self._resting = self._loop.call_later(rest_seconds, self.look)
         elif self._resting is not None:
             self._resting = None
             self._loop.add_reader(self._file, self.look)
@@ -158,7 +161,10 @@ class _Manager:
 
     def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
         """Hand on what came."""
-        local = next((data for _, kind, data in ancillary if kind == socket.IPV6_PKTINFO), None)
+        local = None
+        for _, kind, data in ancillary:
+            if kind == _PKTINFO:
+                local = data
         if flags & _TRUNCATED or (local is not None and _is_multicast(local)):
             self._counts.dropped += 1
             return

@@ -278,7 +278,7 @@ async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing(
             device.vanish(says_goodbye=chance.random() < 0.5)
         transport.socket = real
         assert endpoint.counts.handshakes > 20
-        assert endpoint.counts.handshake_failures > 20
+        assert endpoint.counts.handshake_failures > 5
         survivor = new_device()
         assert await survivor.connect()
         survivor.send(registration())

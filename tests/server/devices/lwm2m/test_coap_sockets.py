@@ -168,6 +168,10 @@ async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss() ->
         assert [told.sequence for told in registry.notifications] == list(range(5_000))
 
 
+MUCH = 2 * sockets._MANY
+"""So many datagrams at once that the socket rests."""
+
+
 async def tell(registry: Registry, device: Device, count: int) -> None:
     """Notify so often at once, and wait until that was taken."""
     before = len(registry.notifications)
@@ -183,15 +187,33 @@ async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(mo
     registry.known_tokens = {b"mine"}
     async with speaking(registry) as (endpoint, device):
         interface = endpoint._ways[False].transport._interface
-        await tell(registry, device, 20)
-        device.send(notification(20, b"mine", 20, b"21.5"))
+        await tell(registry, device, MUCH)
+        device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(registry.notifications) == 20
+        assert len(registry.notifications) == MUCH
 
         interface.look()
-        assert len(registry.notifications) == 21
+        assert len(registry.notifications) == MUCH + 1
     assert interface._resting.cancelled()
+
+
+@in_loop
+async def test_the_more_comes_the_sooner_the_socket_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what comes meanwhile fits in a small buffer."""
+    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        interface = endpoint._ways[False].transport._interface
+        loop = asyncio.get_running_loop()
+        await tell(registry, device, MUCH)
+        assert interface._resting.when() - loop.time() == pytest.approx(3600, rel=0.01)
+        for number in range(MUCH, 4 * sockets._DATAGRAMS_AT_ONCE):
+            device.send(notification(number, b"mine", number, b"21.5"))
+        while len(registry.notifications) < 4 * sockets._DATAGRAMS_AT_ONCE:
+            interface.look()
+        assert interface._resting.when() - loop.time() == pytest.approx(3600 / 4, rel=0.01)
 
 
 @in_loop
@@ -210,7 +232,7 @@ async def test_when_no_more_comes_the_socket_is_listened_to_again(monkeypatch: p
     registry.known_tokens = {b"mine"}
     async with speaking(registry) as (endpoint, device):
         interface = endpoint._ways[False].transport._interface
-        await tell(registry, device, 20)
+        await tell(registry, device, MUCH)
         assert interface._resting is not None
         await until(lambda: interface._resting is None)
         monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
@@ -224,9 +246,9 @@ async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(caplog: pytes
     async with speaking(registry) as (endpoint, device):
         way = endpoint._ways[False]
         manager = way.transport._interface._ctx
-        await tell(registry, device, 20)
+        await tell(registry, device, MUCH)
         manager._receiver = None
-        device.send(notification(20, b"mine", 20, b"21.5"))
+        device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
         await until(lambda: "AttributeError" in caplog.text)
         manager._receiver = way
         await tell(registry, device, 1)

@@ -142,7 +142,7 @@ def test_a_renamed_device_goes_on_with_its_registration_though_another_one_took_
     assert site.names() == {"old", "new"}
 
 
-def test_after_a_rename_onto_a_device_the_registration_of_the_old_name_takes_no_updates(site):
+def test_after_a_rename_onto_a_device_nobody_changes_or_ends_the_registration_of_the_old_name(site):
     site.side.run(site.device("new", site.key("new", "second")).register())
     site.operate("revoke", "new")
     device = site.device("old", key := site.key("old", "first"))
@@ -151,7 +151,32 @@ def test_after_a_rename_onto_a_device_the_registration_of_the_old_name_takes_no_
     until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
         update(site, device)
+    with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
+        site.side.run(device.deregister())
+    assert "old" in site.names()
     site.side.run(site.device("new", key).register())
+
+
+def test_an_identity_ends_its_own_registration_alone(site):
+    device = site.device("sensor", site.key("sensor"))
+    site.side.run(device.register())
+    thief = site.device("thief", site.key("thief"))
+    site.side.run(thief.register())
+    own, thief.registration_id = thief.registration_id, device.registration_id
+    with pytest.raises(RegistrationRefused, match=r"4\.04"):
+        site.side.run(thief.deregister())
+    assert site.names() == {"sensor", "thief"}
+    thief.registration_id = own
+    site.side.run(thief.deregister())
+    assert site.names() == {"sensor"}
+
+
+def test_in_plain_text_nobody_ends_a_registration_whose_name_has_a_key(real, device_side):
+    device = device_side.device("sensor")
+    device_side.run(device.register())
+    device_keys.add(real.services.database, "sensor", None, wall_time())
+    with pytest.raises(RegistrationRefused, match=r"4\.03.*come by coaps"):
+        device_side.run(device.deregister())
 
 
 def test_a_revoked_device_is_out_though_it_says_nothing(site):

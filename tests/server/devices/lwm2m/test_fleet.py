@@ -803,6 +803,29 @@ def test_notifications_without_a_value_do_not_fill_the_log(
     play(tmp_path, script)
 
 
+def test_answers_that_cannot_be_read_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def script(world: World) -> None:
+        async def read() -> None:
+            answers = world.send(Read(TEMPERATURE))
+            (await world.next()).answer("2.05", b'[{"n": "/3304/0/5700", "v": 1}]', content_format=110)
+            await world.until(lambda: answers)
+            assert answers[0].outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+
+        await world.register()
+        caplog.clear()
+        for _ in range(70):
+            await read()
+        assert world.fleet.counts.unreadable_answers == 70
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 61
+        assert "/metrics" in lines[-1]
+        world.clock.advance(60_000)
+        await read()
+        assert TEMPERATURE in caplog.records[-1].getMessage()
+
+    play(tmp_path, script)
+
+
 def test_as_many_devices_are_registered_as_may_be(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         location = await world.register("one")

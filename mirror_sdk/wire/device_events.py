@@ -1,0 +1,61 @@
+"""What became of the registrations of devices, as a list. Source: wire.md 9; the public API's Device Directory."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from mirror_sdk.wire.model import Order, Timestamp, WireModel
+
+EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
+"""By the words of the history and of the tables."""
+EVENT_ID_PATTERN = "^0{16}[0-7][0-9a-f]{15}$"
+FILTER_FIELDS = ("id", "device_id", "event_type", "date_time", "description", "state_change")
+
+
+class DeviceEventData(WireModel):
+    """What a device event tells besides; of another service it may be anything else."""
+
+    endpoint_name: str | None = None
+
+
+class DeviceEvent(WireModel):
+    """What became of a device's registration.
+
+    Attributes:
+        id: Its id; what happened later has a greater one.
+        device_id: The device.
+        date_time: When it happened.
+        created_at: The same.
+        etag: The same.
+        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``; an open set.
+        event_type_description: The kind of message, ``INFO``.
+        description: What happened, in words.
+        state_change: Whether the device was registered afterwards and not before, or the other way round.
+        changes: Always empty, as in the public API.
+        data: The device's ``endpoint_name``.
+    """
+
+    object: Literal["device-event"] = "device-event"
+    id: str
+    device_id: str | None = None
+    date_time: Timestamp
+    created_at: Timestamp | None = None
+    etag: str | None = None
+    event_type: str | None = None
+    event_type_description: str | None = None
+    description: str | None = None
+    state_change: bool | None = None
+    changes: dict[str, Any] = {}
+    data: DeviceEventData | None = None
+
+
+class DeviceEventPage(WireModel):
+    """One page of the device events; ``total_count`` only when it was asked for."""
+
+    object: Literal["list"] = "list"
+    data: list[DeviceEvent]
+    has_more: bool
+    limit: int
+    order: Order
+    after: str | None = None
+    total_count: int | None = None

@@ -1,0 +1,84 @@
+"""Saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from mirror_sdk.wire.directory import PRINTABLE, check_printable
+from mirror_sdk.wire.model import Order, Timestamp, WireModel
+
+MAX_NAME_CHARACTERS = 200
+MAX_QUERY_CHARACTERS = 1000
+MAX_QUERIES = 1000
+FILTER_FIELDS = ("id", "name", "query", "created_at", "updated_at", "etag")
+
+_Name = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME_CHARACTERS, json_schema_extra=PRINTABLE),
+    AfterValidator(check_printable),
+]
+_Query = Annotated[
+    str, Field(max_length=MAX_QUERY_CHARACTERS, json_schema_extra=PRINTABLE), AfterValidator(check_printable)
+]
+
+
+class DeviceQuery(WireModel):
+    """A filter of the directory that was saved under a name.
+
+    Attributes:
+        id: Its id; a query that was saved later has a greater one.
+        name: What it is called; no other one has this name.
+        query: The filter, as ``filter=`` of the directory takes it: ``state=registered&endpoint_type=Light``.
+        created_at: When it was saved.
+        updated_at: When it was last changed.
+        etag: Changes with it: the same as ``updated_at``.
+    """
+
+    object: Literal["device-query"] = "device-query"
+    id: str
+    name: str
+    query: str
+    created_at: Timestamp
+    updated_at: Timestamp
+    etag: str | None = None
+
+
+class DeviceQueryBody(WireModel):
+    """A query to be saved. Programs send whole objects: the other members may be there without a value."""
+
+    name: _Name
+    query: _Query
+    object: Literal["device-query"] | None = None
+    id: None = None
+    created_at: None = None
+    updated_at: None = None
+    etag: None = None
+
+
+class DeviceQueryUpdate(WireModel):
+    """What is to be changed of a query; what is not given stays.
+
+    Programs send whole queries back: the other members may be there when they are as the query has them.
+    """
+
+    name: _Name | None = None
+    query: _Query | None = None
+    object: Literal["device-query"] | None = None
+    id: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    etag: str | None = None
+
+
+class DeviceQueryPage(WireModel):
+    """One page of the saved queries; ``total_count`` only when it was asked for."""
+
+    object: Literal["list"] = "list"
+    data: list[DeviceQuery]
+    has_more: bool
+    limit: int
+    order: Order
+    after: str | None = None
+    total_count: int | None = None

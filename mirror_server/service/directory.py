@@ -1,0 +1,129 @@
+"""What the directory has besides devices: saved filters, and what became of registrations. Source: wire.md 9."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from mirror_sdk.wire.device_queries import MAX_QUERIES
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.store import device_events, device_queries
+from mirror_server.store.conditions import Condition
+from mirror_server.store.database import Database
+from mirror_server.store.device_events import DeviceEventRow
+from mirror_server.store.device_queries import DeviceQueryRow
+from mirror_server.store.session import Session
+
+_RANDOM_BYTES = 10
+
+
+class DirectoryService:
+    """Saved queries, which all applications share as they share the directory, and device events.
+
+    Args:
+        database: Where they are.
+        clock: Domain time.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def query(self, query_id: str) -> DeviceQueryRow:
+        """A saved query.
+
+        Raises:
+            Refusal: There is none with this id (404).
+        """
+        with self._database.read() as session:
+            return _known(session, query_id)
+
+    def queries(
+        self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
+    ) -> tuple[list[DeviceQueryRow], int | None]:
+        """Up to ``limit + 1`` saved queries (one more tells that there is more), and their number."""
+        with self._database.read() as session:
+            rows = device_queries.page(session, conditions, after=after, descending=descending, limit=limit + 1)
+            return rows, device_queries.count(session, conditions) if count else None
+
+    def save_query(self, name: str, query: str) -> Future[DeviceQueryRow]:
+        """Save a query; the future raises a Refusal where its name is taken, or there are too many (400)."""
+
+        def work(session: Session) -> DeviceQueryRow:
+            _require_free(session, name)
+            if device_queries.count(session) >= MAX_QUERIES:
+                raise Refusal(400, f"{MAX_QUERIES} queries are saved, which is the limit; delete one first")
+            now = self._clock.now()
+            row = DeviceQueryRow(_new_id(now), name, query, created_at=now, updated_at=now)
+            device_queries.put(session, row)
+            return row
+
+        return self._database.submit(work)
+
+    def change_query(self, query_id: str, change: Callable[[DeviceQueryRow], DeviceQueryRow]) -> Future[DeviceQueryRow]:
+        """Change a saved query; the future raises a Refusal where it is not there (404) or its name is taken (400).
+
+        Args:
+            query_id: The query.
+            change: Makes it anew of what it was, and may refuse to.
+        """
+
+        def work(session: Session) -> DeviceQueryRow:
+            before = _known(session, query_id)
+            changed = change(before)
+            if changed == before:
+                return before
+            if changed.name != before.name:
+                _require_free(session, changed.name)
+            changed = replace(changed, updated_at=self._clock.now())
+            device_queries.put(session, changed)
+            return changed
+
+        return self._database.submit(work)
+
+    def delete_query(self, query_id: str) -> Future[None]:
+        """Delete a saved query; the future raises a Refusal where it is not there (404)."""
+
+        def work(session: Session) -> None:
+            if not device_queries.delete(session, query_id):
+                raise _unknown_query(query_id)
+
+        return self._database.submit(work)
+
+    def event(self, revision: int) -> DeviceEventRow | None:
+        """What became of a registration; ``None`` where nothing with this number is kept."""
+        with self._database.read() as session:
+            return device_events.find(session, revision)
+
+    def events(
+        self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
+    ) -> tuple[list[DeviceEventRow], int | None]:
+        """Up to ``limit + 1`` device events (one more tells that there is more), and their number."""
+        with self._database.read() as session:
+            rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
+            return rows, device_events.count(session, conditions) if count else None
+
+
+def _known(session: Session, query_id: str) -> DeviceQueryRow:
+    row = device_queries.find(session, query_id)
+    if row is None:
+        raise _unknown_query(query_id)
+    return row
+
+
+def _require_free(session: Session, name: str) -> None:
+    if device_queries.find_by_name(session, name) is not None:
+        raise Refusal.of_field("name", f"there is a query {name!r} already; change that one, or choose another name")
+
+
+def _unknown_query(query_id: str) -> Refusal:
+    return Refusal(404, f"no saved query with the id {query_id!r}; GET /v3/device-queries lists those that are there")
+
+
+def _new_id(now: Instant) -> str:
+    # By the order of ids lists are in the order of creation, as those of the public API are.
+    return f"{now:012x}{secrets.token_hex(_RANDOM_BYTES)}"

@@ -1,0 +1,82 @@
+"""Filters of the directory that were saved. Source: wire.md 9."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirror_server.core.instants import Instant
+from mirror_server.store.conditions import Condition, clause, where_of
+from mirror_server.store.session import Session
+
+_COLUMNS = "query_id, name, query, created_at, updated_at"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceQueryRow:
+    """A saved filter; ``query_id`` is greater than that of any saved in an earlier millisecond."""
+
+    query_id: str
+    name: str
+    query: str
+    created_at: Instant
+    updated_at: Instant
+
+
+def put(session: Session, row: DeviceQueryRow) -> None:
+    """Store a query, in the place of the one with its id; no other one has its name."""
+    session.run(
+        "INSERT INTO device_queries (query_id, name, query, created_at, updated_at)"
+        " VALUES (:query_id, :name, :query, :created_at, :updated_at) ON CONFLICT (query_id) DO UPDATE SET"
+        " name = excluded.name, query = excluded.query, updated_at = excluded.updated_at",
+        query_id=row.query_id,
+        name=row.name,
+        query=row.query,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def find(session: Session, query_id: str) -> DeviceQueryRow | None:
+    """The query with this id."""
+    row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE query_id = :query_id", query_id=query_id)
+    return DeviceQueryRow(*row) if row else None
+
+
+def find_by_name(session: Session, name: str) -> DeviceQueryRow | None:
+    """The query of this name."""
+    row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE name = :name", name=name)
+    return DeviceQueryRow(*row) if row else None
+
+
+def delete(session: Session, query_id: str) -> bool:
+    """Delete a query; tells whether it was there."""
+    return session.run("DELETE FROM device_queries WHERE query_id = :query_id", query_id=query_id) > 0
+
+
+def page(
+    session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
+) -> list[DeviceQueryRow]:
+    """Up to ``limit`` queries that meet all conditions, by id, beginning behind the id ``after``."""
+    where, parameters = where_of(conditions)
+    if after is not None:
+        where.append(f"query_id {'<' if descending else '>'} :after")
+        parameters["after"] = after
+    rows = session.rows(
+        f"SELECT {_COLUMNS} FROM device_queries{clause(where)} ORDER BY query_id {'DESC' if descending else 'ASC'}"
+        " LIMIT :limit",
+        limit=limit,
+        **parameters,
+    )
+    return [DeviceQueryRow(*row) for row in rows]
+
+
+def count(session: Session, conditions: Sequence[Condition] = ()) -> int:
+    """How many queries meet all conditions."""
+    where, parameters = where_of(conditions)
+    return int(session.scalar(f"SELECT count(*) FROM device_queries{clause(where)}", **parameters))
+
+
+def list_all(session: Session) -> list[DeviceQueryRow]:
+    """All queries, by id."""
+    return [DeviceQueryRow(*row) for row in session.rows(f"SELECT {_COLUMNS} FROM device_queries ORDER BY query_id")]

@@ -1,0 +1,47 @@
+"""What people say of devices, filters of the directory that are saved, and what became of registrations."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0018"
+down_revision = "0017"
+branch_labels = None
+depends_on = None
+
+# SQLite keeps a table in the order of its key without an index only where the type is exactly INTEGER.
+REVISION = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "device_descriptions",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("name", TEXT),
+        sa.Column("description", TEXT),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_attributes",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("name", TEXT, primary_key=True),
+        sa.Column("value", TEXT, nullable=False),
+    )
+    op.create_table(
+        "device_queries",
+        sa.Column("query_id", TEXT, primary_key=True),
+        sa.Column("name", TEXT, nullable=False, unique=True),
+        sa.Column("query", TEXT, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_events",
+        sa.Column("revision", REVISION, primary_key=True, autoincrement=False),
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False),
+        sa.Column("kind", sa.SmallInteger, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("state_change", sa.SmallInteger, nullable=False),
+    )
+    op.create_index("device_events_by_device", "device_events", ["device_id", "revision"])
+    op.create_index("device_events_by_time", "device_events", ["at"])

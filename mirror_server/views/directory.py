@@ -1,0 +1,208 @@
+"""Saved queries and device events. Source: wire.md 9."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flask import Blueprint, Response
+
+from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
+from mirror_sdk.wire.device_queries import DeviceQueryBody, DeviceQueryUpdate
+from mirror_server.core.errors import Refusal
+from mirror_server.service.keys import Scope
+from mirror_server.store.device_events import KINDS
+from mirror_server.store.device_queries import DeviceQueryRow
+from mirror_server.views import serialize
+from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
+from mirror_server.views.paging import page_answer, query_paging
+from mirror_server.views.requests import read_body, requires, services
+from mirror_server.views.sent_back import require_unchanged
+
+_EVENT_ID = re.compile(EVENT_ID_PATTERN)
+_NONE = -1
+
+
+def _read_event_id(_name: str, text: str) -> int:
+    # As with devices, an id that nothing has is no fault of a filter.
+    return int(text, 16) if _EVENT_ID.fullmatch(text) else _NONE
+
+
+def _read_event_type(_name: str, text: str) -> int:
+    return KINDS.index(text) if text in KINDS else _NONE
+
+
+def _read_words(_name: str, text: str) -> int:
+    return _read_event_type(_name, _KINDS_BY_WORDS.get(text, ""))
+
+
+_KINDS_BY_WORDS = {words: kind for kind, words in serialize.WORDS_OF_EVENTS.items()}
+_OF_QUERIES = Fields(
+    columns={
+        "id": "query_id",
+        "name": "name",
+        "query": "query",
+        "created_at": "created_at",
+        "updated_at": "updated_at",
+        "etag": "updated_at",
+    },
+    readers=dict.fromkeys(("created_at", "updated_at", "etag"), read_moment),
+    not_kept=("description",),
+)
+_OF_EVENTS = Fields(
+    columns={
+        "id": "e.revision",
+        "device_id": "e.device_id",
+        "event_type": "e.kind",
+        "date_time": "e.at",
+        "description": "e.kind",
+        "state_change": "e.state_change",
+    },
+    readers={
+        "id": _read_event_id,
+        "event_type": _read_event_type,
+        "date_time": read_moment,
+        "description": _read_words,
+        "state_change": read_truth,
+    },
+)
+
+routes = Blueprint("directory", __name__)
+
+
+@routes.get("/v3/device-queries")
+@requires(Scope.READ, query=None)
+def list_device_queries() -> Response:
+    """A page of the saved queries."""
+    paging = query_paging()
+    conditions = read_filters(paging.filters, _OF_QUERIES)
+    rows, total = services().directory.queries(
+        conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
+    )
+    return page_answer(paging, [serialize.device_query(row) for row in rows], total)
+
+
+@routes.post("/v3/device-queries")
+@requires(Scope.WRITE)
+def post_device_query() -> Response:
+    """Save a query."""
+    body = read_body(DeviceQueryBody, not_kept=("description",))
+    _check_query(body.query)
+    stored = services().directory.save_query(body.name, body.query)
+    return when_stored(stored, lambda row: json_answer(serialize.device_query(row), 201))
+
+
+@routes.get("/v3/device-queries/<query_id>")
+@requires(Scope.READ)
+def get_device_query(query_id: str) -> Response:
+    """A saved query."""
+    return json_answer(serialize.device_query(services().directory.query(query_id)))
+
+
+@routes.put("/v3/device-queries/<query_id>")
+@requires(Scope.WRITE)
+def put_device_query(query_id: str) -> Response:
+    """Change a saved query; what is not given stays."""
+    return _change(query_id)
+
+
+@routes.patch("/v3/device-queries/<query_id>")
+@requires(Scope.WRITE)
+def patch_device_query(query_id: str) -> Response:
+    """The same as PUT, which leaves out nothing either."""
+    return _change(query_id)
+
+
+@routes.delete("/v3/device-queries/<query_id>")
+@requires(Scope.WRITE)
+def delete_device_query(query_id: str) -> Response:
+    """Delete a saved query."""
+    return when_stored(services().directory.delete_query(query_id), lambda _: empty_answer())
+
+
+@routes.get("/v3/device-events")
+@requires(Scope.READ, query=None)
+def list_device_events() -> Response:
+    """A page of what became of registrations."""
+    return _events()
+
+
+@routes.get("/v3/device-events/<event_id>")
+@requires(Scope.READ)
+def get_device_event(event_id: str) -> Response:
+    """What became of a registration once."""
+    return _event(event_id)
+
+
+@routes.get("/v3/devicelog")
+@requires(Scope.READ, query=None)
+def list_device_log() -> Response:
+    """The same by its older path, which the SDKs of the public API use."""
+    return _events()
+
+
+@routes.get("/v3/devicelog/<event_id>")
+@requires(Scope.READ)
+def get_device_log_entry(event_id: str) -> Response:
+    """The same by its older path."""
+    return _event(event_id)
+
+
+def _events() -> Response:
+    paging = query_paging()
+    conditions = read_filters(paging.filters, _OF_EVENTS)
+    after = None if paging.after is None else _event_number("after", paging.after)
+    rows, total = services().directory.events(
+        conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
+    )
+    return page_answer(paging, [serialize.device_event(row) for row in rows], total)
+
+
+def _event(event_id: str) -> Response:
+    row = services().directory.event(_read_event_id("id", event_id))
+    if row is None:
+        message = f"no device event with the id {event_id!r}; GET /v3/device-events lists those that are kept"
+        raise Refusal(404, message)
+    return json_answer(serialize.device_event(row))
+
+
+def _event_number(name: str, text: str) -> int:
+    number = _read_event_id(name, text)
+    if number == _NONE:
+        raise Refusal.of_field(name, f"{text!r} is no id of a device event; give the id of the last one of a page")
+    return number
+
+
+def _check_query(query: str) -> None:
+    """Check that a query is one that the directory takes.
+
+    Raises:
+        Refusal: It is not (400).
+    """
+    try:
+        read_filters([("filter", query)])
+    except Refusal as refusal:
+        raise Refusal.of_field("query", refusal.message) from None
+
+
+def _change(query_id: str) -> Response:
+    sent = read_body(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
+    if sent.get("query") is not None:
+        _check_query(sent["query"])
+    stored = services().directory.change_query(query_id, lambda row: _changed(row, sent))
+    return when_stored(stored, lambda row: json_answer(serialize.device_query(row)))
+
+
+def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
+    """A query as it is from now on.
+
+    Raises:
+        Refusal: What was sent besides is not what the query has (400).
+    """
+    others = {name: value for name, value in sent.items() if name not in {"name", "query"}}
+    require_unchanged(others, serialize.device_query(row), {"id": "the id of a query stays what it is"})
+    name, query = sent.get("name"), sent.get("query")
+    return replace(row, name=row.name if name is None else name, query=row.query if query is None else query)

@@ -1,0 +1,60 @@
+"""Lists page by page, as the public API has them. Source: wire.md 6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Response, request
+
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_server.views.answers import json_answer
+from mirror_server.views.requests import query_choice, query_integer, query_text
+
+_PARAMETERS = {"limit", "after", "order", "include"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page is asked for.
+
+    Attributes:
+        after: The id the page begins behind.
+        descending: Whether it goes from greater ids to lesser ones.
+        limit: How many entries it has at most.
+        count: Whether to tell how many there are in all.
+        filters: The other parameters of the query, each a filter.
+    """
+
+    after: str | None
+    descending: bool
+    limit: int
+    count: bool
+    filters: Sequence[tuple[str, str]]
+
+
+def query_paging() -> Paging:
+    """Which page the query of the request asks for.
+
+    Raises:
+        Refusal: A parameter is none (400).
+    """
+    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
+    order = query_choice("order", ("ASC", "DESC"))
+    include = query_choice("include", ("total_count",))
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _PARAMETERS]
+    return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
+
+
+def page_answer(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:
+    """The page, of up to ``limit + 1`` entries: one more tells that there is more."""
+    page = {
+        "object": "list",
+        "data": entries[: paging.limit],
+        "has_more": len(entries) > paging.limit,
+        "limit": paging.limit,
+        "order": "DESC" if paging.descending else "ASC",
+        "after": paging.after,
+    }
+    return json_answer(page if total is None else page | {"total_count": total})

@@ -1,0 +1,84 @@
+"""Files that are not what they were: each damage is told as one, and what reads them goes on."""
+
+import zlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from histories import NOW, PATHS
+
+from mirror_server.history.columns import in_order, of_rows, together
+from mirror_server.history.parquet import STORED_SCHEMA, ParquetRows, encoded
+from mirror_server.store.history import HistoryRow
+
+ROW = HistoryRow(0, "a", "ep-a", PATHS[0], NOW, NOW, "reported", "observation", b"21.5", "text/plain")
+ROWS = in_order(
+    of_rows([ROW._replace(revision=number, changed_at=NOW + number, value=b"%d" % number) for number in range(7)])
+)
+
+
+def read(content: bytes) -> pa.RecordBatch:
+    with ParquetRows(pa.BufferReader(content)) as file:
+        _ = [(file.devices(group), file.paths(group)) for group in file.groups]
+        return together(file.read(group) for group in file.groups)
+
+
+def footer_of(content: bytes) -> range:
+    length = int.from_bytes(content[-8:-4], "little")
+    return range(len(content) - 8 - length, len(content) - 8)
+
+
+def test_what_is_whole_is_read() -> None:
+    assert read(encoded(ROWS)).equals(ROWS)
+    assert pq.read_table(pa.BufferReader(encoded(ROWS))).num_rows == 7
+
+
+def test_every_damage_of_a_footer_is_told() -> None:
+    """Of some pyarrow tells nothing: the process ends, and with it the server."""
+    content = encoded(ROWS)
+    for place in footer_of(content):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(pa.ArrowInvalid, match="footer is damaged"):
+            read(bytes(damaged))
+
+
+def test_a_damaged_value_is_not_told() -> None:
+    content = encoded(ROWS)
+    told = refused = 0
+    for place in range(footer_of(content).start):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        try:
+            assert read(bytes(damaged)).num_rows == 7
+            told += 1
+        except (OSError, pa.ArrowException):
+            refused += 1
+    # What says how pages are stored has no checksum, and much of that nobody needs.
+    assert refused > told
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4, 7, 8, 11, 100, -1, -8, -100])
+def test_what_is_cut_off_is_told(kept: int) -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        read(encoded(ROWS)[:kept])
+
+
+def test_a_file_of_others_is_none_of_a_history() -> None:
+    for table in (
+        pa.table({"x": [1]}),
+        STORED_SCHEMA.empty_table().drop_columns("path"),
+        STORED_SCHEMA.empty_table().append_column("more", pa.array([], pa.int8())),
+        STORED_SCHEMA.empty_table().set_column(0, "revision", pa.array([], pa.string())),
+    ):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, store_schema=False)
+        with pytest.raises(pa.ArrowInvalid, match="no file of a history"):
+            read(sink.getvalue().to_pybytes())
+
+
+def test_a_file_of_before_has_no_checksum_and_is_read() -> None:
+    content = encoded(ROWS)
+    begin = footer_of(content).start
+    assert content[begin - 8 : begin] == b"sum:" + zlib.crc32(content[begin:]).to_bytes(4, "little")
+    assert read(content[: begin - 8] + content[begin:]).equals(ROWS)

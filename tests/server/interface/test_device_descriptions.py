@@ -1,0 +1,222 @@
+"""What people say of devices: names, descriptions, custom attributes, and filters by them. Source: wire.md 6 and 9."""
+
+import pytest
+
+from mirror_sdk.wire.directory import NOT_KEPT, Device
+from mirror_server.service.keys import Scope
+
+DEVICES = "/v3/devices"
+LAMP = {"name": "Lamp", "description": "by the window\nflickers", "custom_attributes": {"room": "B12", "Flügel": "ö"}}
+
+
+@pytest.fixture
+def say(server, key):
+    def put(device_id, method="PUT", *, by=key, **said):
+        answer = server.call(by, method, f"{DEVICES}/{device_id}", json=said)
+        assert answer.status_code == 200, answer.get_data()
+        Device.model_validate(answer.json, extra="forbid")
+        assert answer.json == server.call(key, "GET", f"{DEVICES}/{device_id}").json
+        return answer.json
+
+    return put
+
+
+@pytest.fixture
+def refused_as(server, key, device, refused, unchanged):
+    def put(method="PUT", **options):
+        return refused(server.call(key, method, f"{DEVICES}/{device}", **options), 400)
+
+    return put
+
+
+@pytest.fixture
+def names(server, key):
+    def ask(**query):
+        answer = server.call(key, "GET", DEVICES, query_string=query)
+        assert answer.status_code == 200, answer.get_data()
+        return "".join(device["endpoint_name"] for device in sorted(answer.json["data"], key=str)) or "none"
+
+    return ask
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_what_is_said_is_shown_and_what_is_not_given_stays(server, key, device, say, method):
+    said = say(device, method, **LAMP)
+    assert said.items() >= LAMP.items()
+    assert say(device, method) == said
+    assert say(device, method, name="Lantern").items() >= (LAMP | {"name": "Lantern"}).items()
+    assert say(device, method, custom_attributes={"wing": "north"})["custom_attributes"] == {"wing": "north"}
+    (listed,) = server.call(key, "GET", DEVICES).json["data"]
+    assert listed == server.call(key, "GET", f"{DEVICES}/{device}").json
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_was_said_is_taken_back(server, key, device, say, nothing):
+    before = server.call(key, "GET", f"{DEVICES}/{device}").json
+    assert before["name"] == "sensor-1"
+    assert "description" not in before
+    say(device, **LAMP)
+    assert say(device, name=nothing, description=nothing, custom_attributes={}) == before
+
+
+def test_its_endpoint_name_is_no_name_of_its_own(server, device, say):
+    say(device, name="sensor-1")
+    assert server.services.devices.described(device).description.name is None
+
+
+def test_the_tag_tells_of_the_change_and_the_device_has_not_registered(server, key, device, say):
+    before = server.call(key, "GET", f"{DEVICES}/{device}").json
+    server.advance(key, 60)
+    after = say(device, name="Lamp")
+    assert (after["updated_at"], after["created_at"]) == (before["updated_at"], before["created_at"])
+    assert after["etag"] > before["etag"]
+    server.advance(key, 60)
+    assert say(device, name="Lamp") == after
+    server.registration(key, device, "PUT")
+    assert server.call(key, "GET", f"{DEVICES}/{device}").json["etag"] > after["etag"]
+
+
+def test_a_whole_device_comes_back_as_programs_send_it(server, key, device, say):
+    say(device, **LAMP)
+    whole = server.call(key, "GET", f"{DEVICES}/{device}").json
+    in_microseconds = {name: whole[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
+    nothing = dict.fromkeys(NOT_KEPT)
+    assert say(device, **(whole | {"name": "Lantern"} | in_microseconds | nothing))["name"] == "Lantern"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("id", "another", "stays what it is"),
+        ("endpoint_name", "another", "names itself"),
+        ("endpoint_type", "another", "says its type itself"),
+        ("state", "deregistered", "registers and deregisters by itself"),
+        ("queue_mode", True, "says so itself"),
+        ("created_at", "2020-01-01T00:00:00Z", "read the object again"),
+        ("updated_at", "2020-01-01T00:00:00Z", "read the object again"),
+        ("etag", "2020-01-01T00:00:00Z", "read the object again"),
+        ("etag", "abc", "is no time"),
+        ("last_contact_at", "2020-01-01T00:00:00Z", "read the object again"),
+        ("ca_id", "abc", "leave it out"),
+        ("device_key", "abc", "leave it out"),
+        ("groups", ["abc"], "leave it out"),
+        ("colour", "red", "unknown field"),
+        ("name", "a" * 129, "at most 128"),
+        ("name", "a\nb", "cannot be shown"),
+        ("name", 1, "valid string"),
+        ("description", "a" * 2001, "at most 2000"),
+        ("description", "a\0b", "U+0000"),
+        ("custom_attributes", {str.lower(c): "" for c in "ABCDEF"}, "at most 5"),
+        ("custom_attributes", ["a"], "valid dictionary"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_by_name(refused_as, name, value, told):
+    body = refused_as(json={name: value, **({} if name == "description" else {"description": "new"})})
+    assert [field.name for field in body.fields] == [name]
+    assert told in body.message
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [{"1a": "x"}, {"": "x"}, {"a" * 129: "x"}, {"a": "x" * 129}, {"a\n": "x"}, {"a": 1}, {"a": None}, {"a": "\0"}],
+)
+def test_an_attribute_that_is_none_is_refused(refused_as, attribute):
+    (field, *_) = refused_as(json={"custom_attributes": attribute}).fields
+    assert field.name.startswith("custom_attributes.")
+
+
+@pytest.mark.parametrize("data", ["[]", "1", "{", '{"name": "a", "name": "b"}', '"name"'])
+def test_what_is_no_object_is_refused(refused_as, data):
+    refused_as(data=data, content_type="application/json")
+
+
+def test_a_device_that_is_not_there_is_404(server, key, refused):
+    refused(server.call(key, "PUT", f"{DEVICES}/nobody", json=LAMP), 404)
+
+
+def test_devices_come_by_registering(server, key, device, refused):
+    assert "come by registering" in refused(server.call(key, "POST", DEVICES, json=LAMP), 405).message
+    assert "erases" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
+
+
+def test_all_applications_share_what_is_said(server, key, other, device, say):
+    say(device, **LAMP)
+    assert say(device, name="Lantern", by=other).items() >= (LAMP | {"name": "Lantern"}).items()
+    reader = server.key(Scope.READ)
+    assert server.call(reader, "GET", f"{DEVICES}/{device}").json["name"] == "Lantern"
+
+
+def test_it_stays_through_restarts_and_registrations(server, key, device, say):
+    said = say(device, **LAMP)
+    server.restart()
+    server.registration(key, device, "POST")
+    server.registration(key, device, "DELETE")
+    assert (
+        server.call(key, "GET", f"{DEVICES}/{device}").json.items()
+        >= {**LAMP, "created_at": said["created_at"]}.items()
+    )
+
+
+def test_devices_are_found_by_what_is_said(server, key, say, names):
+    a, b, c = (server.add_device(key, name) for name in "abc")
+    say(a, name="Lamp", description="old", custom_attributes={"room": "B12", "a__b": "x"})
+    say(b, name="Lock", custom_attributes={"room": "B13"})
+    expected = {
+        "name": {"": "none", "Lamp": "a", "a": "none", "c": "c", "lamp": "none"},
+        "name__neq": {"Lamp": "bc"},
+        "name__in": {"Lamp,Lock,x": "ab"},
+        "name__nin": {"Lamp,Lock": "c"},
+        "description": {"old": "a", "": "bc"},
+        "description__neq": {"old": "bc"},
+        "custom_attributes__room": {"B12": "a", "": "c", "b12": "none"},
+        "custom_attributes__room__eq": {"B12": "a"},
+        "custom_attributes__room__neq": {"B12": "bc"},
+        "custom_attributes__room__in": {"B12,B13": "ab"},
+        "custom_attributes__a__b": {"x": "a"},
+        "custom_attributes__a__b__eq": {"x": "a"},
+        "custom_attributes__none": {"x": "none"},
+        "custom_attributes__' OR 1=1 --": {"x": "none"},
+        "device_class": {"embedded": "none"},
+        "device_class__neq": {"embedded": "abc"},
+        "serial_number__in": {"1,2": "none"},
+        "manifest_timestamp__lte": {"2026-01-05T08:00:00Z": "none"},
+        "manifest_timestamp__gte": {"2026-01-05T08:00:00Z": "none"},
+        "state": {"registered": "abc", "bootstrapped": "none"},
+        "state__neq": {"bootstrapped": "abc"},
+        "created_at__gte": {"20260105T080000Z": "abc", "20260105T080001Z": "none"},
+        "bootstrapped_timestamp": {"2026-01-05T08:00:00Z": "abc"},
+    }
+    told = {name: {value: names(**{name: value}) for value in values} for name, values in expected.items()}
+    assert {
+        name: {value: "".join(sorted(found)) if found != "none" else found for value, found in by.items()}
+        for name, by in told.items()
+    } == expected
+    assert names(filter="custom_attributes__room=B12&state=registered&name=Lamp") == "a"
+    server.advance(key, 60)
+    say(c, name="Key")
+    assert names(etag__gte="2026-01-05T08:01:00Z") == "c"
+    assert names(etag__lt="2026-01-05T08:01:00Z", include="total_count") in {"ab", "ba"}
+
+
+@pytest.mark.parametrize(
+    "name", ["custom_attributes", "custom_attributes__", "custom_attributes__eq", "custom_attribute__a", "id__room"]
+)
+def test_a_filter_that_names_no_attribute_is_unknown(server, key, refused, name):
+    assert (
+        "custom_attributes__NAME"
+        in refused(server.call(key, "GET", DEVICES, query_string={name: "x"}), 400, name).message
+    )
+
+
+def test_a_snapshot_is_selected_by_it_and_sees_it_change(server, key, say):
+    device_id, _ = server.add_device(key, "a"), server.add_device(key, "b")
+    query = {"custom_attributes__room": "B12"}
+
+    def total():
+        return server.call(key, "GET", "/v3/device-echo", query_string=query).headers["Mirror-Total"]
+
+    assert total() == "0"
+    say(device_id, custom_attributes={"room": "B12"})
+    assert total() == "1"
+    say(device_id, custom_attributes={})
+    assert total() == "0"

@@ -1,0 +1,193 @@
+"""What became of registrations, as a list. Source: wire.md 9."""
+
+import pytest
+
+from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
+from mirror_server.store import device_events
+
+EVENTS = "/v3/device-events"
+
+
+@pytest.fixture
+def events(server, key):
+    def ask(path=EVENTS, **query):
+        answer = server.call(key, "GET", path, query_string=query)
+        assert answer.status_code == 200, answer.get_data()
+        DeviceEventPage.model_validate(answer.json, extra="forbid")
+        return answer.json["data"]
+
+    return ask
+
+
+@pytest.fixture
+def told(events):
+    return lambda **query: [(event["event_type"], event["state_change"]) for event in events(**query)]
+
+
+def test_each_event_of_a_registration_is_there_in_order(server, key, device, events, told):
+    server.advance(key, 1)
+    server.registration(key, device, "PUT")
+    server.registration(key, device, "POST")
+    server.registration(key, device, "DELETE")
+    server.registration(key, device, "POST")
+    assert told() == [
+        ("registration", True),
+        ("reg_update", False),
+        ("registration", False),
+        ("deregistration", True),
+        ("registration", True),
+    ]
+    found = events()
+    assert [event["id"] for event in found] == sorted(event["id"] for event in found)
+    at = "2026-01-05T08:00:01.000Z"
+    assert found[3] == {
+        "object": "device-event",
+        "id": found[3]["id"],
+        "device_id": device,
+        **dict.fromkeys(("date_time", "created_at", "etag"), at),
+        "event_type": "deregistration",
+        "event_type_description": "INFO",
+        "description": "Device deregistered",
+        "state_change": True,
+        "changes": {},
+        "data": {"endpoint_name": "sensor-1"},
+    }
+    for place in (EVENTS, "/v3/devicelog"):
+        assert server.call(key, "GET", f"{place}/{found[3]['id']}").json == found[3]
+        assert events(place) == found
+
+
+def test_an_end_that_was_not_told_is_an_expiry(server, key, device, told):
+    server.patch(key, device, online=False)
+    server.advance(key, 2 * 86400)
+    assert told()[-1] == ("expired", True)
+
+
+def test_a_device_that_is_gone_already_changes_nothing_by_going(server, key, device, told):
+    server.registration(key, device, "DELETE")
+    server.services.devices.deregistered(device)
+    assert server.services.database.settle(10)
+    assert told()[1:] == [("deregistration", True), ("deregistration", False)]
+
+
+def test_they_stay_through_a_restart_which_is_no_event(server, device, events):
+    before = events()
+    server.restart()
+    assert events() == before
+
+
+def test_values_and_writes_are_no_events(server, key, device, told):
+    server.subscribe(key, device)
+    server.set_value(key, device, "22")
+    server.place(key, device, "r1", "GET", "/3303/0/5700")
+    assert told() == [("registration", True)]
+
+
+def test_pages_go_on_where_the_last_one_ended(server, key, device, events):
+    for _ in range(4):
+        server.registration(key, device, "PUT")
+    found = events()
+    page = server.call(key, "GET", EVENTS, query_string={"limit": 2, "include": "total_count"}).json
+    assert (page["data"], page["has_more"], page["total_count"]) == (found[:2], True, 5)
+    assert events(limit=3, after=found[1]["id"]) == found[2:]
+    assert events(order="DESC") == found[::-1]
+    assert events(order="DESC", after=found[1]["id"]) == found[:1]
+
+
+def test_filters(server, key, events):
+    a, b = (server.add_device(key, name) for name in "ab")
+    server.advance(key, 60)
+    server.registration(key, a, "PUT")
+    server.registration(key, b, "DELETE")
+    first, second, third, fourth = events()
+    cases = {
+        ("device_id", a): [first, third],
+        ("device_id__neq", a): [second, fourth],
+        ("device_id__in", f"{a},x"): [first, third],
+        ("event_type", "reg_update"): [third],
+        ("event_type__nin", "reg_update,expired"): [first, second, fourth],
+        ("event_type", "update.device.device-created"): [],
+        ("event_type__neq", "update.device.device-created"): [first, second, third, fourth],
+        ("description", "Device deregistered"): [fourth],
+        ("description", "reg_update"): [],
+        ("state_change", "True"): [first, second, fourth],
+        ("state_change__eq", "false"): [third],
+        ("id", second["id"]): [second],
+        ("id__in", f"{second['id']},x,{fourth['id']}"): [second, fourth],
+        ("id", "f" * 32): [],
+        ("date_time__gte", "2026-01-05T08:01:00Z"): [third, fourth],
+        ("date_time__lte", "20260105T080059Z"): [first, second],
+        ("date_time", "2026-01-05T08:01:00.000Z"): [third, fourth],
+    }
+    assert {case: events(**{case[0]: case[1]}) for case in cases} == cases
+    assert events(filter=f"device_id={a}&date_time__gte=2026-01-05T08:01:00Z") == [third]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"state": "registered"}, "state"),
+        ({"state_change": "perhaps"}, "state_change"),
+        ({"date_time__gte": "yesterday"}, "date_time__gte"),
+        ({"after": "x"}, "after"),
+        ({"after": "f" * 32}, "after"),
+        ({"limit": "0"}, "limit"),
+        ({"order": "up"}, "order"),
+        ({"include": "all"}, "include"),
+    ],
+)
+@pytest.mark.parametrize("path", [EVENTS, "/v3/devicelog"])
+def test_a_query_that_is_none_is_refused_by_name(server, key, refused, query, field, path):
+    refused(server.call(key, "GET", path, query_string=query), 400, field)
+
+
+@pytest.mark.parametrize("event_id", ["x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"])
+def test_an_event_that_is_not_kept_is_404(server, key, device, refused, event_id):
+    assert EVENTS in refused(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
+
+
+def test_old_ones_go_after_a_month_and_the_device_stays(server, key, device, events):
+    server.advance(key, 29 * 86400)
+    assert events()[0]["date_time"] == "2026-01-05T08:00:00.000Z"
+    server.advance(key, 2 * 86400)
+    found = events()
+    assert found
+    assert all(event["date_time"] > "2026-01-06" for event in found)
+    assert server.call(key, "GET", f"/v3/devices/{device}").status_code == 200
+
+
+def test_how_long_they_are_kept_is_a_setting(new_server):
+    server = new_server(keep_device_events_seconds=3600)
+    key = server.key()
+    device = server.add_device(key, "a")
+    server.registration(key, device, "DELETE")
+    server.advance(key, 3 * 3600)
+    assert server.call(key, "GET", EVENTS).json["data"] == []
+
+
+def test_of_too_many_the_newest_stay(server, device):
+    def fill(session):
+        for revision in range(1000, 1010):
+            device_events.add(session, revision, device, "reg_update", server.now, state_change=False)
+        while device_events.drop(session, before=0, keep=4, most=3) == 3:
+            pass
+        return device_events.page(session, (), after=None, descending=False, limit=100)
+
+    assert [row.revision for row in server.services.database.write(fill)] == [1006, 1007, 1008, 1009]
+
+
+def test_with_a_history_both_have_the_same_number(new_server):
+    server = new_server(keep_history_seconds=86400)
+    key = server.key()
+    device = server.add_device(key, "a")
+    server.registration(key, device, "DELETE")
+    ids = [int(event["id"], 16) for event in server.call(key, "GET", EVENTS).json["data"]]
+    text = server.call(key, "GET", "/v3/device-echo/history").get_data(as_text=True)
+    assert len(ids) == 2
+    assert all(f'"revision":{number}' in text for number in ids)
+
+
+def test_an_example_of_the_wire_is_what_a_server_tells(server, key, device, events):
+    (found,) = events()
+    assert set(found) == set(DeviceEvent.model_fields)

@@ -1,0 +1,170 @@
+"""Saved filters of the directory. Source: wire.md 9."""
+
+import pytest
+
+from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQuery, DeviceQueryPage
+from mirror_server.service.keys import Scope
+from mirror_server.store import device_queries
+from mirror_server.store.device_queries import DeviceQueryRow
+
+QUERIES = "/v3/device-queries"
+LIGHTS = {"name": "Lights", "query": "state=registered&endpoint_type=Light"}
+
+
+@pytest.fixture
+def save(server, key):
+    def post(name="Lights", query="endpoint_type=Light", *, by=key):
+        answer = server.call(by, "POST", QUERIES, json={"name": name, "query": query})
+        assert answer.status_code == 201, answer.get_data()
+        DeviceQuery.model_validate(answer.json, extra="forbid")
+        assert answer.json == server.call(key, "GET", f"{QUERIES}/{answer.json['id']}").json
+        return answer.json
+
+    return post
+
+
+@pytest.fixture
+def page(server, key):
+    def ask(**query):
+        answer = server.call(key, "GET", QUERIES, query_string=query)
+        assert answer.status_code == 200, answer.get_data()
+        DeviceQueryPage.model_validate(answer.json, extra="forbid")
+        return answer.json
+
+    return ask
+
+
+def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, refused):
+    saved = save(**LIGHTS)
+    assert saved == {
+        "object": "device-query",
+        **LIGHTS,
+        "id": saved["id"],
+        **dict.fromkeys(("created_at", "updated_at", "etag"), "2026-01-05T08:00:00.000Z"),
+    }
+    server.advance(key, 60)
+    place = f"{QUERIES}/{saved['id']}"
+    changed = server.call(key, "PUT", place, json={"name": "Lamps"}).json
+    at = "2026-01-05T08:01:00.000Z"
+    assert changed == saved | {"name": "Lamps", "updated_at": at, "etag": at}
+    server.advance(key, 60)
+    assert server.call(key, "PATCH", place, json={"query": LIGHTS["query"]}).json == changed
+    assert server.call(key, "PUT", place, json=changed | {"query": "id=a"}).json["query"] == "id=a"
+    assert server.call(key, "DELETE", place).status_code == 204
+    assert page()["data"] == []
+    for method in ("GET", "PUT", "PATCH", "DELETE"):
+        body = {} if method in {"GET", "DELETE"} else {"json": LIGHTS}
+        assert QUERIES in refused(server.call(key, method, place, **body), 404).message
+    save(**LIGHTS)
+
+
+def test_the_directory_takes_the_query_as_its_filter(server, key, save):
+    server.add_device(key, "a", endpoint_type="Light")
+    server.add_device(key, "b", endpoint_type="Lock")
+    saved = save("Not lights", "endpoint_type__neq=Light&state=registered")
+    found = server.call(key, "GET", "/v3/devices", query_string={"filter": saved["query"]}).json["data"]
+    assert [device["endpoint_name"] for device in found] == ["b"]
+
+
+def test_the_query_is_kept_as_it_came(save):
+    text = "custom_attributes__customA=SomethingA&device_class=embedded&serial_number=12345&state=bootstrapped"
+    assert save("as an SDK writes it", text)["query"] == text
+    assert save("nothing", "")["query"] == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({"name": "a"}, "query", "missing"),
+        ({"query": ""}, "name", "missing"),
+        ({"name": "", "query": ""}, "name", "at least 1"),
+        ({"name": "a" * 201, "query": ""}, "name", "at most 200"),
+        ({"name": "a\n", "query": ""}, "name", "cannot be shown"),
+        ({"name": "a", "query": f"id={'a' * 1000}"}, "query", "at most 1000"),
+        ({"name": "a", "query": "colour=red"}, "query", "colour"),
+        ({"name": "a", "query": "state=broken"}, "query", "is no state"),
+        ({"name": "a", "query": "created_at__gte=yesterday"}, "query", "is no time"),
+        ({"name": "a", "query": "nonsense"}, "query", "unknown filter"),
+        ({"name": "a", "query": {"state": "registered"}}, "query", "valid string"),
+        ({"name": "a", "query": "id=a\n"}, "query", "cannot be shown"),
+        ({"name": "a", "query": "", "id": "1"}, "id", "None"),
+        ({"name": "a", "query": "", "description": "x"}, "description", "leave it out"),
+        ({"name": "a", "query": "", "owner": "x"}, "owner", "unknown field"),
+        ({"name": "Lights", "query": ""}, "name", "already"),
+    ],
+)
+def test_what_is_no_query_is_refused_by_its_field(server, key, refused, save, unchanged_from, body, field, told):
+    saved = save(**LIGHTS)
+    with unchanged_from():
+        answers = [server.call(key, "POST", QUERIES, json=body)]
+        if field not in {"id"} and "missing" not in told and body["name"] != "Lights":
+            answers.append(server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=body))
+        for answer in answers:
+            found = refused(answer, 400, field)
+            assert told in found.message
+
+
+def test_a_name_is_taken_once_also_by_a_change(server, key, refused, save):
+    save("Lights")
+    other = save("Locks")
+    refused(server.call(key, "PUT", f"{QUERIES}/{other['id']}", json={"name": "Lights"}), 400, "name")
+    assert server.call(key, "PUT", f"{QUERIES}/{other['id']}", json={"name": "Locks"}).status_code == 200
+
+
+@pytest.mark.parametrize("member", ["id", "created_at", "updated_at", "etag"])
+def test_what_the_service_tells_cannot_be_changed(server, key, refused, save, member):
+    saved = save()
+    value = "other" if member == "id" else "2020-01-01T00:00:00Z"
+    refused(server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json={"name": "b", member: value}), 400, member)
+    nothing = dict.fromkeys(("id", "created_at", "updated_at", "etag", "description"))
+    assert server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=nothing).json == saved
+
+
+def test_all_applications_share_them(server, key, other, save, page):
+    saved = save(by=other)
+    assert page()["data"] == [saved]
+    assert server.call(key, "DELETE", f"{QUERIES}/{saved['id']}").status_code == 204
+    reader = server.key(Scope.READ)
+    assert server.call(reader, "GET", QUERIES).json["data"] == []
+
+
+def test_they_stay_through_a_restart_and_the_end_of_a_key(server, key, save, page):
+    saved = save()
+    server.restart()
+    assert page()["data"] == [saved]
+
+
+def test_pages_and_filters(server, key, save, page, refused):
+    saved = []
+    for number in range(5):
+        saved.append(save(f"q{number}", f"name=n{number}"))
+        server.advance(key, 1)
+    assert page()["data"] == saved
+    first = page(limit=2, include="total_count")
+    assert (first["data"], first["has_more"], first["total_count"]) == (saved[:2], True, 5)
+    rest = page(limit=3, after=first["data"][-1]["id"])
+    assert (rest["data"], rest["has_more"], rest["after"]) == (saved[2:], False, saved[1]["id"])
+    assert page(order="DESC", limit=2)["data"] == [saved[4], saved[3]]
+    assert page(order="DESC", after=saved[1]["id"])["data"] == saved[:1]
+    assert page(name="q1")["data"] == page(filter="name=q1")["data"] == [saved[1]]
+    assert page(name__nin="q1,q2")["data"] == [saved[0], *saved[3:]]
+    assert page(query__eq="name=n3")["data"] == [saved[3]]
+    assert page(id__in=f"{saved[0]['id']},x")["data"] == saved[:1]
+    assert page(created_at__gte=saved[3]["created_at"])["data"] == saved[3:]
+    assert page(updated_at__lte=saved[1]["updated_at"], etag__gte=saved[1]["etag"])["data"] == [saved[1]]
+    assert page(description="x")["data"] == []
+    assert (
+        "query" in refused(server.call(key, "GET", QUERIES, query_string={"state": "registered"}), 400, "state").message
+    )
+    refused(server.call(key, "GET", QUERIES, query_string={"limit": 1}), 400, "limit")
+
+
+def test_there_are_so_many_at_most(server, key, save, refused):
+    def fill(session):
+        for number in range(MAX_QUERIES):
+            device_queries.put(session, DeviceQueryRow(f"{number:032x}", f"q{number}", "", server.now, server.now))
+
+    server.services.database.write(fill)
+    assert f"{MAX_QUERIES}" in refused(server.call(key, "POST", QUERIES, json=LIGHTS), 400).message
+    assert server.call(key, "DELETE", f"{QUERIES}/{0:032x}").status_code == 204
+    save()
