@@ -1104,7 +1104,8 @@ class AsyncMirrorClient:
         """The state table of many devices as it was at an instant of the past, by what is known of it now.
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
-        that was asked for by then, with what had become of it. Conditions are those of the directory as it is now.
+        that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
+        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
 
         Args:
             instant: Which instant, with its time zone.
@@ -1121,7 +1122,7 @@ class AsyncMirrorClient:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
+            BadRequest: There is no such filter, and the message lists the known ones; or the instant is yet to come.
             BeforeHistory: The instant lies before what is kept; ``oldest_at`` is the oldest there is.
             ConnectionFailed: The answer broke off; a part of it is never a table.
             ImportError: What the form needs, such as pandas, is not installed.
@@ -1247,7 +1248,7 @@ class AsyncMirrorClient:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
+            BadRequest: There is no such filter, and the message lists the known ones; or the end is yet to come.
             BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps none, or is of a version that knows none.
