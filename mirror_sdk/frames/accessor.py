@@ -327,6 +327,8 @@ class MirrorAccessor(Questions):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
 
+        A line is broken where its device left, and where the service heard nothing.
+
         Args:
             paths: Only these resources; a ``*`` at the end of one stands for anything.
             ax: Where to draw; a new figure by default.
@@ -348,8 +350,14 @@ class MirrorAccessor(Questions):
         if patterns is not None:
             numbers = numbers[[matches_any(patterns, str(path)) for path in numbers["path"]]]
         axes = axes_for(ax)
+        ends = self._ends_of_lines()
         lines = {
-            (str(device_id), str(path)): rows.sort_values("changed_at")
+            (str(device_id), str(path)): pd.concat(
+                [
+                    rows[["changed_at"]].assign(value_num=rows["value_num"].astype(float)),
+                    ends.loc[ends["device_id"].isna() | (ends["device_id"] == device_id), ["changed_at", "value_num"]],
+                ]
+            ).sort_values("changed_at", kind="stable")
             for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False)
         }
         names = line_names(lines, device_names(self._frame))
@@ -357,7 +365,7 @@ class MirrorAccessor(Questions):
             name = names[line]
             axes.plot(
                 ordered["changed_at"],
-                ordered["value_num"].astype(float),
+                ordered["value_num"],
                 marker=".",
                 drawstyle="steps-post",
                 # A line whose name begins with that is left out of the legend.
@@ -370,6 +378,14 @@ class MirrorAccessor(Questions):
             plain_legend(axes)
         axes.grid(visible=True, alpha=0.3)
         return axes
+
+    def _ends_of_lines(self) -> pd.DataFrame:
+        """When nothing more was known of a device, or of all (no id), of an events or history table; no numbers."""
+        frame = self._frame
+        word = next((name for name in ("event", "what") if name in frame), None)
+        is_end = [False] * len(frame) if word is None else frame[word].isin(["gap", "deregistration", "expired"])
+        found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
+        return found.assign(value_num=float("nan"))
 
     def _told_values(self) -> pd.DataFrame:
         """The rows in which a device told a value, of an events or history table; of any other table all."""

@@ -145,6 +145,13 @@ def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone()
     rows = [*told((0, 1.0), (9, 2.0)), Row("desired", "d1", TEMPERATURE, 5, 99.0)]
     frame = frame_of(rows)
     assert frame.mirror.plot_timeline().lines[0].get_ydata().tolist() == [1.0, 2.0]
+    left = frame_of(
+        [*told((0, 1.0), (9, 2.0)), Row("deregistration", "d1", None, 5), Row("gap", None, None, 12, until=13)]
+    )
+    values = left.mirror.plot_timeline().lines[0].get_ydata().tolist()
+    assert [value if value == value else None for value in values] == [1.0, None, 2.0, None]
+    other = frame_of([*told((0, 1.0), (9, 2.0)), Row("deregistration", "d2", None, 5)])
+    assert other.mirror.plot_timeline().lines[0].get_ydata().tolist() == [1.0, 2.0]
     object_id = TEMPERATURE.split("/")[1]
     assert len(frame.mirror.plot_timeline(paths=[f"/{object_id}/*"]).lines) == 1
     assert not frame.mirror.plot_timeline(paths=["/1/*"]).lines
