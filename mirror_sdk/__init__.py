@@ -12,7 +12,8 @@
 :class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
 method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
 place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
-``tables``, ``snapshots``, ``plans``, ``recordings``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
+``tables``, ``snapshots``, ``privacy``, ``history``, ``plans``, ``recordings``, ``cassettes``, ``webhooks``,
+``widgets``, ``dask``, ``testing``, ``shell``.
 
 Asking devices
 --------------
@@ -245,6 +246,7 @@ if TYPE_CHECKING:
         SnapshotWarning,
         UnexpectedAnswer,
         UnknownDevice,
+        UnknownQuery,
         UnknownResource,
         ValueRefused,
         WaitTimeout,
@@ -331,6 +333,7 @@ __all__ = [
     "SubscriptionState",
     "UnexpectedAnswer",
     "UnknownDevice",
+    "UnknownQuery",
     "UnknownResource",
     "Value",
     "ValueKind",

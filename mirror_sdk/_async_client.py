@@ -67,6 +67,8 @@ from mirror_sdk.progress import progress_bar
 from mirror_sdk.resource import SeenValue, seen_revision
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
+from mirror_sdk.wire.device_events import DeviceEvent
+from mirror_sdk.wire.device_queries import DeviceQuery
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -388,6 +390,7 @@ class AsyncMirrorClient:
         endpoint_name: str | None = None,
         id: str | None = None,  # noqa: A002 - the directory's own name for it
         filters: Mapping[str, object] | None = None,
+        query: str | DeviceQuery | None = None,
         limit: int | None = None,
         timeout: float | None = None,
     ) -> DeviceList:
@@ -399,13 +402,15 @@ class AsyncMirrorClient:
             endpoint_name: Endpoint name.
             id: Device id.
             filters: Other conditions, with an operator behind the field, such as
-                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``.
-                Operators are ``eq neq in nin gte lte``.
+                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
+                ``{"custom_attributes__room": "B12"}``. Operators are ``eq neq in nin gte lte``.
+            query: A saved filter, or its name; see :meth:`create_device_query`.
             limit: How many at most; ``None`` gives all, whatever number of pages that takes.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             BadRequest: There is no such filter; the message lists the known ones.
+            UnknownQuery: No filter is saved under this name.
             ValueError: A time in ``filters`` has no zone, several values are given without ``in``, or ``limit`` is no
                 number.
 
@@ -419,11 +424,13 @@ class AsyncMirrorClient:
         )
         limit = count("limit", limit)
         deadline = self._sender.deadline(timeout)
+        saved = None if query is None else (await self._query_of(query, deadline)).query
         devices: list[Device] = []
         pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(devices) < limit:
-            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after), deadline)
+            asked = _operations.list_devices(conditions, limit=limit, after=after, query=saved)
+            page = await self._send(asked, deadline)
             after = pages.next_after(page)
             devices += page.data
             if after is None:
@@ -456,6 +463,235 @@ class AsyncMirrorClient:
         'registered'
         """
         return await self._about(device_id, _operations.get_directory_device, timeout=timeout)
+
+    async def set_device(
+        self,
+        device_id: DeviceLike,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Device:
+        """Say something of a device in the directory, where all applications see it; what is ``None`` stays.
+
+        Devices are found by it (``list_devices(filters={"custom_attributes__room": "B12"})``). It is no name to ask for
+        the device with: that is the endpoint name, which the device itself tells. The key needs the scope ``write``.
+
+        Args:
+            device_id: The device.
+            name: What it is to be called, of 128 characters at most; ``""`` takes a name away.
+            description: What is to be said of it, of 2000 characters at most; ``""`` takes it away.
+            attributes: Up to five texts of 128 characters, by names that do not begin with a digit, in the place of all
+                there are; ``{}`` for none.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            The device as the directory lists it now.
+
+        Raises:
+            NotFound: There is no such device.
+            ValueError: A text is too long, an attribute is none, or there are too many.
+
+        Source: wire.md 9.
+
+        >>> lamp = await client.set_device("light-01", name="Lamp by the window", attributes={"room": "B12"})
+        >>> lamp.name, lamp.custom_attributes
+        ('Lamp by the window', {'room': 'B12'})
+        >>> (await client.list_devices(filters={"custom_attributes__room": "B12"})).ids == [light]
+        True
+        """
+        said = {"name": name, "description": description, "custom_attributes": attributes}
+        return await self._about(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
+
+    async def list_device_queries(self, *, timeout: float | None = None) -> list[DeviceQuery]:
+        """The filters of the directory that were saved, by whichever application, the oldest first.
+
+        Source: wire.md 9.
+
+        >>> await client.list_device_queries()
+        []
+        """
+        deadline = self._sender.deadline(timeout)
+        queries: list[DeviceQuery] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while True:
+            page = await self._send(_operations.list_device_queries(after=after), deadline)
+            after = pages.next_after(page)
+            queries += page.data
+            if after is None:
+                return queries
+
+    async def create_device_query(
+        self, name: str, query: str | Mapping[str, object], *, timeout: float | None = None
+    ) -> DeviceQuery:
+        """Save a filter of the directory under a name, for all applications; ``list_devices(query=name)`` uses it.
+
+        Args:
+            name: What to call it; no other saved filter has this name.
+            query: Conditions, as ``filters`` of :meth:`list_devices`, or the text they are sent as.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: There is no such filter, the name is taken, or too many are saved.
+            ValueError: Name or query are too long, a time has no zone, or several values are given without ``in``.
+
+        Source: wire.md 9.
+
+        >>> lights = await client.create_device_query("lights", {"endpoint_type": "Light"})
+        >>> lights.query
+        'endpoint_type__eq=Light'
+        >>> [device.endpoint_name for device in await client.list_devices(query="lights")]
+        ['light-01']
+        """
+        return await self._send(_operations.post_device_query(name, query), timeout)
+
+    async def change_device_query(
+        self,
+        which: str | DeviceQuery,
+        *,
+        name: str | None = None,
+        query: str | Mapping[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> DeviceQuery:
+        """Change a saved filter of the directory; what is ``None`` stays.
+
+        Args:
+            which: The saved filter, or its name.
+            name: What to call it from now on.
+            query: What it is from now on; see :meth:`create_device_query`.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: There is no such filter, or the name is taken.
+            NotFound: It was deleted meanwhile.
+            UnknownQuery: No filter is saved under this name.
+            ValueError: Name or query are too long, a time has no zone, or several values are given without ``in``.
+
+        Source: wire.md 9.
+
+        >>> lights = await client.create_device_query("lights", {"endpoint_type": "Light"})
+        >>> (await client.change_device_query(lights, name="lamps")).name
+        'lamps'
+        """
+        deadline = self._sender.deadline(timeout)
+        found = await self._query_of(which, deadline)
+        return await self._send(_operations.put_device_query(found.id, name=name, query=query), deadline)
+
+    async def delete_device_query(self, which: str | DeviceQuery, *, timeout: float | None = None) -> None:
+        """Delete a saved filter of the directory.
+
+        Args:
+            which: The saved filter, or its name.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: It was deleted already.
+            UnknownQuery: No filter is saved under this name.
+
+        Source: wire.md 9.
+
+        >>> lights = await client.create_device_query("lights", {"endpoint_type": "Light"})
+        >>> await client.delete_device_query("lights")
+        """
+        deadline = self._sender.deadline(timeout)
+        found = await self._query_of(which, deadline)
+        await self._send(_operations.delete_device_query(found.id), deadline)
+
+    async def list_device_events(
+        self,
+        devices: Devices | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        event_types: Collection[str] | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[DeviceEvent]:
+        """When devices registered, updated their registrations and left, the oldest first, as far back as it is kept.
+
+        The notification log tells it to those who listen; this is told to those who come later, for a month where the
+        operator chose nothing else.
+
+        Args:
+            devices: Only of these; ``None`` takes all.
+            begin: From this instant on, with its time zone.
+            end: Before this instant.
+            event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
+            limit: How many at most, the newest of them; ``None`` gives all, whatever number of pages that takes.
+            timeout: Seconds for the whole, instead of the client's for each page; see :class:`MirrorClient`.
+
+        Raises:
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list belongs.
+            ValueError: An instant has no zone, or ``limit`` is no number.
+
+        Source: wire.md 9.
+
+        >>> await bench.deregister(light)
+        >>> [(event.event_type, event.state_change) for event in await client.list_device_events([light])]
+        [('registration', True), ('deregistration', True)]
+        """
+        whole = self._sender.whole(timeout)
+        limit = count("limit", limit)
+        device_ids = None if devices is None else await self._ids_of_all(devices, timeout=whole)
+        found: list[DeviceEvent] = []
+        for asked in _operations.event_filters(device_ids, begin, end, event_types):
+            some: list[DeviceEvent] = []
+            pages = _operations.Pages()
+            after: str | None = None
+            while limit is None or len(some) < limit:
+                page = await self._send(_operations.list_device_events(asked, limit=limit, after=after), whole)
+                after = pages.next_after(page)
+                some += page.data
+                if after is None:
+                    break
+            found += some
+        return await off_loop(_operations.newest, found, limit)
+
+    async def device_events_frame(
+        self,
+        devices: Devices | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        event_types: Collection[str] | None = None,
+        limit: int | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame:
+        """The table of :meth:`list_device_events`; see :func:`mirror_sdk.frames.device_events_frame`.
+
+        Args:
+            devices: As for :meth:`list_device_events`, as are all but ``tz``.
+            begin: From this instant on.
+            end: Before this instant.
+            event_types: Only these.
+            limit: How many at most, the newest of them.
+            tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole, instead of the client's for each page.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list belongs.
+            ValueError: An instant has no zone, or ``limit`` is no number.
+            ValueRefused: ``tz`` is no time zone.
+
+        Source: wire.md 9.
+
+        >>> events = await client.device_events_frame(event_types=["registration"])
+        >>> events["endpoint_name"].tolist()
+        ['light-01', 'station-01']
+        """
+        await import_off_loop("mirror_sdk.frames")
+        from mirror_sdk.frames.device_events import device_events_frame
+
+        events = await self.list_device_events(
+            devices, begin=begin, end=end, event_types=event_types, limit=limit, timeout=timeout
+        )
+        return await off_loop(device_events_frame, events, tz=tz, server=self.base_url)
 
     async def get_connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
         """How the device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
@@ -1104,7 +1340,8 @@ class AsyncMirrorClient:
         """The state table of many devices as it was at an instant of the past, by what is known of it now.
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
-        that was asked for by then, with what had become of it. Conditions are those of the directory as it is now.
+        that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
+        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
 
         Args:
             instant: Which instant, with its time zone.
@@ -1121,7 +1358,7 @@ class AsyncMirrorClient:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
+            BadRequest: There is no such filter, and the message lists the known ones; or the instant is yet to come.
             BeforeHistory: The instant lies before what is kept; ``oldest_at`` is the oldest there is.
             ConnectionFailed: The answer broke off; a part of it is never a table.
             ImportError: What the form needs, such as pandas, is not installed.
@@ -1247,7 +1484,7 @@ class AsyncMirrorClient:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
+            BadRequest: There is no such filter, and the message lists the known ones; or the end is yet to come.
             BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps none, or is of a version that knows none.
@@ -2266,6 +2503,11 @@ class AsyncMirrorClient:
 
     async def _wants_of(self, paths: Collection[str] | None, devices: Devices) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(await self._ids_of_all(devices)))
+
+    async def _query_of(self, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
+        if isinstance(query, DeviceQuery):
+            return query
+        return await self._send(_operations.find_device_query(query), timeout)
 
     async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""

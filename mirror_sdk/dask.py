@@ -45,8 +45,13 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
-import dask
-import dask.dataframe as dd
+# Before all else that needs it: it is an extra, and who lacks it is told how to get it.
+try:
+    import dask
+    import dask.dataframe as dd
+except ModuleNotFoundError as _error:
+    raise ImportError(f'partitions need {_error.name}: pip install "device-state-mirror[dask]"') from _error
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from dask.dataframe.utils import clear_known_categories

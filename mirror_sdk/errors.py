@@ -23,6 +23,7 @@ Exceptions::
         x AccessDenied
         + NotFound
           x UnknownDevice
+          x UnknownQuery
           x NoHistory
         x Conflict
         x ChannelGone
@@ -213,6 +214,10 @@ class NotFound(APIError):
 
 class UnknownDevice(NotFound):
     """No device has this id or endpoint name; the message lists close names."""
+
+
+class UnknownQuery(NotFound):
+    """No filter of the directory is saved under this name; the message tells how to list those that are."""
 
 
 class NoHistory(NotFound):

@@ -67,10 +67,10 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_hostile_clients.py",
     "process/test_process_log_format.py",
     "process/test_process_mirror_command.py",
+    "process/test_process_programs.py",
     "process/test_process_record.py",
     "process/test_process_secrets.py",
     "process/test_process_tasks.py",
-    "process/test_process_vendor_sdk.py",
     "process/test_process_wsgi_server.py",
     # They start what they compare, PostgreSQL as well, themselves.
     "process/test_process_benchmarks.py",

@@ -11,26 +11,29 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, TypeGuard, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer
+from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery
 from mirror_sdk.resource import Resource, resources_of
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
+from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
 from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryBody, DeviceQueryPage, DeviceQueryUpdate
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
     DesiredChanged,
     DeviceRequestBody,
     Method,
+    WaitingRequest,
     WaitingRequestPage,
 )
 from mirror_sdk.wire.directory import (
@@ -41,9 +44,11 @@ from mirror_sdk.wire.directory import (
     DeviceConnection,
     DeviceContacts,
     DevicePage,
+    DeviceUpdate,
     EndpointResource,
 )
 from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.health import OK, SERVICE, Health
 from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.paths import parse_path
@@ -58,6 +63,10 @@ M = TypeVar("M")
 RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 """A presubscription rule, or a mapping of its members."""
 
+QueryLike: TypeAlias = str | Mapping[str, object]
+"""A filter of the directory: its text, or conditions as ``filters=`` takes them."""
+
+_DEVICES_AT_A_TIME = 100
 _NOT_FOUND = frozenset({404})
 _PRECONDITION_FAILED = frozenset({412})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -135,7 +144,7 @@ def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[st
 
 
 def list_devices(
-    filters: Mapping[str, object], *, limit: int | None, after: str | None = None
+    filters: Mapping[str, object], *, limit: int | None, after: str | None = None, query: str | None = None
 ) -> Operation[DevicePage]:
     """One page of the directory.
 
@@ -144,17 +153,19 @@ def list_devices(
             list of them for ``in`` and ``nin``.
         limit: How many devices are still wanted, ``None`` for all.
         after: Last device id of the page before.
+        query: A saved filter, which has to hold besides.
 
     Raises:
         ValueError: A time has no zone.
 
     Source: wire.md 6.
     """
-    page_size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
     sent = filter_texts(filters)
-    params: dict[str, str | int] = {**sent, "limit": page_size}
+    params: dict[str, str | int] = {**sent, "limit": _page_size(limit)}
     if after is not None:
         params["after"] = after
+    if query is not None:
+        params["filter"] = query
 
     def read(answer: Answer) -> DevicePage:
         page = read_json(DevicePage.model_validate_json)(answer)
@@ -165,6 +176,10 @@ def list_devices(
     return Operation("GET", routes.DEVICES, read, params=params)
 
 
+def _page_size(limit: int | None) -> int:
+    return MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
+
+
 def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
     """Conditions on the directory as they are sent.
 
@@ -172,7 +187,7 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
         ValueError: A time has no zone, or there are several values where one is compared with.
     """
     for name, value in filters.items():
-        field, _, operator = name.partition("__")
+        field, _, operator = _filter_name(name).rpartition("__")
         if _is_several(value) and operator not in {"in", "nin"}:
             raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
     return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
@@ -201,7 +216,7 @@ class Pages:
         self._count = 0
         self._bounds: set[str] = set()
 
-    def next_after(self, page: DevicePage | WaitingRequestPage) -> str | None:
+    def next_after(self, page: DevicePage | WaitingRequestPage | DeviceQueryPage | DeviceEventPage) -> str | None:
         """The id to ask for the next page with; ``None`` when there is none.
 
         Raises:
@@ -209,7 +224,7 @@ class Pages:
                 there is more.
         """
         self._count += 1
-        ids = [entry.id if isinstance(entry, Device) else entry.async_response_id for entry in page.data]
+        ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
         bounds = {*ids[:1], *ids[-1:]}
         if again := sorted(bounds & self._bounds):
             raise UnexpectedAnswer(
@@ -231,6 +246,135 @@ def get_directory_device(device_id: str) -> Operation[Device]:
         return found
 
     return Operation("GET", of_device(routes.DEVICE, device_id), read)
+
+
+def put_device(device_id: str, changes: Mapping[str, object]) -> Operation[Device]:
+    """Say something of a device in the directory; what is not given stays. Source: wire.md 9.
+
+    Raises:
+        ValueError: It cannot be sent; the message names what is wrong with it.
+    """
+    asked = get_directory_device(device_id)
+    return Operation("PUT", asked.path, asked.read, json=checked_body(DeviceUpdate, changes))
+
+
+def list_device_queries(*, name: str | None = None, after: str | None = None) -> Operation[DeviceQueryPage]:
+    """One page of the saved filters of the directory. Source: wire.md 9."""
+    params: dict[str, str | int] = {"limit": MAX_LIMIT}
+    if name is not None:
+        params["name__eq"] = name
+    if after is not None:
+        params["after"] = after
+    return Operation("GET", routes.DEVICE_QUERIES, read_json(DeviceQueryPage.model_validate_json), params=params)
+
+
+def find_device_query(name: str) -> Operation[DeviceQuery]:
+    """The saved filter of a name. Source: wire.md 9.
+
+    Raises:
+        TypeError: The name is no text.
+    """
+    asked = list_device_queries(name=text("query", name))
+
+    def read(answer: Answer) -> DeviceQuery:
+        for query in asked.read(answer).data:
+            if query.name == name:
+                return query
+        message = f"no filter is saved as {visible_line(repr(name))}; list_device_queries() shows those that are"
+        raise UnknownQuery(404, ErrorBody(code=404, type="not_found", message=message))
+
+    return Operation(asked.method, asked.path, read, params=asked.params)
+
+
+def post_device_query(name: str, query: QueryLike) -> Operation[DeviceQuery]:
+    """Save a filter of the directory. Source: wire.md 9.
+
+    Raises:
+        ValueError: It cannot be sent; the message names what is wrong with it.
+    """
+    body = checked_body(DeviceQueryBody, {"name": name, "query": query_text(query)})
+    return Operation("POST", routes.DEVICE_QUERIES, read_json(DeviceQuery.model_validate_json), json=body)
+
+
+def put_device_query(query_id: str, *, name: str | None, query: QueryLike | None) -> Operation[DeviceQuery]:
+    """Change a saved filter; what is ``None`` stays. Source: wire.md 9.
+
+    Raises:
+        ValueError: It cannot be sent; the message names what is wrong with it.
+    """
+    body = checked_body(DeviceQueryUpdate, {"name": name, "query": None if query is None else query_text(query)})
+    return Operation("PUT", _of_query(query_id), read_json(DeviceQuery.model_validate_json), json=body)
+
+
+def delete_device_query(query_id: str) -> Operation[None]:
+    """Delete a saved filter. Source: wire.md 9."""
+    return Operation("DELETE", _of_query(query_id), nothing)
+
+
+def query_text(query: QueryLike) -> str:
+    """A filter as it is saved, of conditions as :func:`list_devices` takes them, or of its text.
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: A time has no zone, or there are several values where one is compared with.
+    """
+    if isinstance(query, Mapping):
+        return urlencode(filter_texts(query), safe=",:")
+    return text("query", query)
+
+
+def list_device_events(
+    filters: Mapping[str, object], *, limit: int | None, after: str | None = None
+) -> Operation[DeviceEventPage]:
+    """One page of what became of registrations, the newest first. Source: wire.md 9.
+
+    Args:
+        filters: Conditions, as of :func:`list_devices`.
+        limit: How many events are still wanted, ``None`` for all.
+        after: Last id of the page before.
+
+    Raises:
+        ValueError: A time has no zone.
+    """
+    sent = filter_texts(filters)
+    params: dict[str, str | int] = {**sent, "order": "DESC", "limit": _page_size(limit)}
+    if after is not None:
+        params["after"] = after
+
+    def read(answer: Answer) -> DeviceEventPage:
+        page = read_json(DeviceEventPage.model_validate_json)(answer)
+        for field in ("device_id", "event_type"):
+            require_asked(sent, field, [getattr(event, field) for event in page.data])
+        return page
+
+    return Operation("GET", routes.DEVICE_EVENTS, read, params=params)
+
+
+def event_filters(
+    device_ids: Sequence[str] | None,
+    begin: datetime | None,
+    end: datetime | None,
+    event_types: Collection[str] | None,
+) -> list[dict[str, object]]:
+    """The conditions on device events, one set of them for each request: of many devices, some at a time.
+
+    Raises:
+        TypeError: A single text was given where a list of event types belongs.
+    """
+    if isinstance(event_types, str):
+        raise TypeError(f"event_types={event_types!r} is one text; write [{event_types!r}]")
+    # The end is not taken in, as of a history, and the instants of events are whole milliseconds.
+    last = None if end is None else end - timedelta(milliseconds=1)
+    same = conditions(None, date_time__gte=begin, date_time__lte=last, event_type__in=event_types and [*event_types])
+    if device_ids is None:
+        return [same]
+    starts = range(0, len(device_ids), _DEVICES_AT_A_TIME)
+    return [same | {"device_id__in": device_ids[start : start + _DEVICES_AT_A_TIME]} for start in starts]
+
+
+def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent]:
+    """So many of the events at most, the newest of them, in the order in which they happened."""
+    return sorted(events, key=lambda event: event.id, reverse=True)[:limit][::-1]
 
 
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
@@ -454,6 +598,10 @@ def of_device(route: str, device_id: str) -> str:
     if text("device_id", device_id) in {"", ".", ".."}:
         raise ValueError(f"{device_id!r} is not a device id; list_devices() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
+
+
+def _of_query(query_id: str) -> str:
+    return routes.DEVICE_QUERY.format(query_id=quote(query_id, safe=""))
 
 
 def of_resource(route: str, device_id: str, path: str) -> str:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+# Before pandas: who lacks it is told how to get it.
+from mirror_sdk.frames import value_column
+
+# isort: split
 import pandas as pd
 
 from mirror_sdk._visible import shown_names, without_formula
 from mirror_sdk.cli.output import Form, Row
-from mirror_sdk.frames import value_column
 from mirror_sdk.frames.requests import RequestStatus
 from mirror_sdk.frames.state import ValueOf
 from mirror_sdk.object_table import ResourceType, lookup

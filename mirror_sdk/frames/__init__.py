@@ -2,11 +2,12 @@
 
 ``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
 ``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.list_devices()``
-with ``to_frame()`` the directory. With this module imported every frame has the accessor ``mirror``, for what is asked
-of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and
-why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each
-resource. Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``,
-``rates``, ``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
+with ``to_frame()`` the directory, ``client.device_events_frame()`` when its devices came and went. With this module
+imported every frame has the accessor ``mirror``, for what is asked of a table
+(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
+``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.
+Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``, ``rates``,
+``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
 ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
@@ -56,6 +57,7 @@ except ModuleNotFoundError as _error:
 
 from mirror_sdk.frames.accessor import MirrorAccessor, mirror
 from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.device_events import device_events_frame
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
@@ -65,11 +67,13 @@ from mirror_sdk.frames.shown import show_in_notebooks
 from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
 from mirror_sdk.frames.state import directory_frame, state_frame, value_column, wide
 from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
+from mirror_sdk.tables.device_events import DEVICE_EVENTS_SCHEMA
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.history import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
 from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_RAW_SCHEMA, STATE_SCHEMA
 
 __all__ = [
+    "DEVICE_EVENTS_SCHEMA",
     "DIRECTORY_SCHEMA",
     "DRIFT_SCHEMA",
     "EVENTS_RAW_SCHEMA",
@@ -85,6 +89,7 @@ __all__ = [
     "DriftKind",
     "MirrorAccessor",
     "RequestStatus",
+    "device_events_frame",
     "directory_frame",
     "drift_frame",
     "events_frame",

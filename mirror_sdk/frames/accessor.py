@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
+from mirror_sdk._arguments import path_patterns
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
@@ -21,6 +22,7 @@ from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.paths import matches_any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +50,12 @@ class MirrorAccessor(Questions):
     - with ``silence_limit``, a silence of the device: nothing came of it (no value, no registration, no update) for
       longer than the limit; it begins when the limit is over.
 
-    So what was told before such a stretch is known neither in it nor behind it, until the resource is told again. What
-    a device sent later of a time within one holds from there on. Opaque values, NaN and none are not known. Times are
-    the devices' own (``changed_at``; where a device says none, that of the receipt). All rows of a device count, so
-    choose resources by ``paths=``, not by dropping rows.
+    So what was told before such a stretch is known neither in it nor behind it, until the resource is told with a time
+    behind it. What a device sent later of a time within one holds from there on. Opaque values, NaN and none are not
+    known. Times are the devices' own (``changed_at``; where a device says none, that of the receipt). A device that is
+    back, and says that a value has not changed since before it left, makes the value no better known by that; where its
+    word is enough, ask ``frame.assign(changed_at=frame["received_at"])``, which goes by the times of receipt. All rows
+    of a device count, so choose resources by ``paths=``, not by dropping rows.
 
     Raises:
         ValueRefused: The table lacks a column; the message names it.
@@ -323,8 +327,10 @@ class MirrorAccessor(Questions):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
 
+        A line is broken where its device left, and where the service heard nothing.
+
         Args:
-            paths: Only these resources.
+            paths: Only these resources; a ``*`` at the end of one stands for anything.
             ax: Where to draw; a new figure by default.
 
         Returns:
@@ -332,6 +338,7 @@ class MirrorAccessor(Questions):
 
         Raises:
             ImportError: matplotlib is not installed.
+            ValueRefused: ``paths`` is one text, or a pattern is not one.
 
         >>> client.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
@@ -339,11 +346,18 @@ class MirrorAccessor(Questions):
         self._need("device_id", "path", "value_num", "changed_at")
         numbers = self._told_values()
         numbers = numbers[numbers["value_num"].notna() & numbers["changed_at"].notna()]
-        if paths is not None:
-            numbers = numbers[numbers["path"].isin(list(paths))]
+        patterns = path_patterns(paths)
+        if patterns is not None:
+            numbers = numbers[[matches_any(patterns, str(path)) for path in numbers["path"]]]
         axes = axes_for(ax)
+        ends = self._ends_of_lines()
         lines = {
-            (str(device_id), str(path)): rows.sort_values("changed_at")
+            (str(device_id), str(path)): pd.concat(
+                [
+                    rows[["changed_at"]].assign(value_num=rows["value_num"].astype(float)),
+                    ends.loc[ends["device_id"].isna() | (ends["device_id"] == device_id), ["changed_at", "value_num"]],
+                ]
+            ).sort_values("changed_at", kind="stable")
             for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False)
         }
         names = line_names(lines, device_names(self._frame))
@@ -351,7 +365,7 @@ class MirrorAccessor(Questions):
             name = names[line]
             axes.plot(
                 ordered["changed_at"],
-                ordered["value_num"].astype(float),
+                ordered["value_num"],
                 marker=".",
                 drawstyle="steps-post",
                 # A line whose name begins with that is left out of the legend.
@@ -364,6 +378,14 @@ class MirrorAccessor(Questions):
             plain_legend(axes)
         axes.grid(visible=True, alpha=0.3)
         return axes
+
+    def _ends_of_lines(self) -> pd.DataFrame:
+        """When nothing more was known of a device, or of all (no id), of an events or history table; no numbers."""
+        frame = self._frame
+        word = next((name for name in ("event", "what") if name in frame), None)
+        is_end = [False] * len(frame) if word is None else frame[word].isin(["gap", "deregistration", "expired"])
+        found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
+        return found.assign(value_num=float("nan"))
 
     def _told_values(self) -> pd.DataFrame:
         """The rows in which a device told a value, of an events or history table; of any other table all."""

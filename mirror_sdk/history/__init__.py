@@ -15,6 +15,16 @@ late stands at its own time. ``client.as_of(instant)`` is the state table of the
 >>> client.changes(begin, end)[["before_num", "after_num"]].values.tolist()
 [[21.5, 22.5]]
 
+How long something was open, which devices were silent and the like is asked of the table (``mirror help tables``). One
+from ``begin`` on does not tell what held by then: that is not ``known`` until it is told, unless ``state=`` tells it.
+
+>>> later = begin + timedelta(seconds=15)
+>>> history, state = client.history([station], begin=later), client.as_of(later, [station])
+>>> history.mirror.durations("/3303/0/5700", above=21, state=state)["duration"].dt.total_seconds().tolist()
+[45.0]
+>>> client.get_device(station).history("/3303/0/5700")["value_num"].dropna().tolist()  # of one resource
+[21.5, 22.5]
+
 An operator decides whether there is a history, for how long, and where: ``mirror-server run --keep-history 30d``;
 ``mirror-server demo`` and ``mirror lab`` keep seven days. Where there is none that is :class:`~mirror_sdk.NoHistory`,
 and an instant before what is kept is :class:`~mirror_sdk.BeforeHistory`, whose ``oldest_at`` is the oldest there is.

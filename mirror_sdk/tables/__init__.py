@@ -10,4 +10,6 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "pyarrow":
         raise
-    raise ImportError('tables need pyarrow: pip install "device-state-mirror[frames]"') from _error
+    raise ImportError(
+        'tables need pyarrow: pip install "device-state-mirror[frames]"; [arrow] or [polars] for those without pandas'
+    ) from _error

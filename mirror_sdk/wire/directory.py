@@ -51,6 +51,8 @@ NOT_KEPT = (
 """Members that a device of the public API may have, and no device of a mirror has: they are about other services."""
 STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
 """States of the public API; a device of a mirror is in one of the first two."""
+INCLUDED = ("total_count", "totalCount")
+"""What a list may be asked to tell besides, as the public API spells it and as a client of it does."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000

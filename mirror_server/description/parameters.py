@@ -8,7 +8,7 @@ from dataclasses import replace
 from mirror_sdk.wire import device_events, device_queries, directory
 from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
-from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.older_calls import FLAGS, NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
@@ -72,7 +72,7 @@ def _list_of(what: str, one: str, example: str, fields: Sequence[str]) -> tuple[
         query("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
         query("after", f"The id of the last {one} of the page before.", _TEXT),
         query("order", "In which order of their ids.", words("ASC", "DESC", default="ASC")),
-        query("include", f"With the number of all {what} that match.", words("total_count")),
+        query("include", f"With the number of all {what} that match.", words(*INCLUDED)),
         query("filter", f"Filters in one parameter, encoded like a query: `{example}`.", _TEXT),
         *(_filter(field, operator, what) for field in fields for operator in directory.FILTER_OPERATORS),
     )
@@ -230,6 +230,14 @@ PULL = (
         is_extension=True,
     ),
     query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words("true", "false")),
+)
+WEBSOCKET = (
+    query(
+        "after",
+        "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
+        _POSITION,
+        is_extension=True,
+    ),
 )
 EVENTS = (
     query("after", "Behind which number to begin; at the end of the log by default.", _POSITION),

@@ -54,7 +54,8 @@ URL that fsspec opens, as ``s3://bucket/mirror``) days that are over go on to Pa
 
     FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART.parquet
 
-pandas, DuckDB, Dask, Spark and Polars read the folder as it is; the service reads table, pieces and files as one. Each
+pandas, DuckDB, Dask, Spark and Polars read the folder as it is, with values as the device wrote them: as text in
+``value``, and what is no text in ``value_binary``; the service reads table, pieces and files as one. Each
 row is in one of them, also where the server is killed while it moves some: files of its own that the database does not
 name are left over from that, and are removed. Several mirrors may share a folder. Rows of clocks that are far off are
 in ``day=other``. ``backup`` has all that is in the database: copy the folder too, behind it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+import orjson
 from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.device_requests import (
@@ -125,7 +126,7 @@ def write_resource(device_id: str, path: str) -> Response:
     if not payload:
         message = "empty; a write needs the value to write. POST /v2/device-requests/{id} writes an empty one"
         raise Refusal.of_field("body", message)
-    content_type = _read_content_type() or DEFAULT_CONTENT_TYPE
+    payload, content_type = _as_device_takes_it(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
     return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
 
 
@@ -190,6 +191,28 @@ def _read_content_type() -> str | None:
         message = f"{given[:MAX_MEDIA_TYPE]!r} is no content type of {MAX_MEDIA_TYPE} characters at most"
         raise Refusal.of_field("Content-Type", f"{message}; write it like text/plain")
     return given
+
+
+def _as_device_takes_it(payload: bytes, content_type: str) -> tuple[bytes, str]:
+    """A value and its content type; a text, number or boolean in JSON is plain text, since no device has it so.
+
+    Some programs send every value as JSON. What is no such value stays as it is.
+    """
+    if request.mimetype != "application/json":
+        return payload, content_type
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return payload, content_type
+    match value:
+        case bool():
+            return str(int(value)).encode(), DEFAULT_CONTENT_TYPE
+        case str():
+            return value.encode(), DEFAULT_CONTENT_TYPE
+        case int() | float():
+            return payload.strip(), DEFAULT_CONTENT_TYPE
+        case _:
+            return payload, content_type
 
 
 def _waiting(device_id: str | None) -> Response:

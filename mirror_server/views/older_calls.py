@@ -7,12 +7,14 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
   says whether it is in queue mode, and ``status`` is always ``ACTIVE``. ``GET /v3/devices`` has pages and filters.
 - ``GET``, ``PUT`` and ``POST`` of ``/v2/endpoints/{device-id}/3303/0/5700`` read, write and execute: requests like
   those of ``POST /v2/device-requests``, in the same queues, with the same scopes, expiry and answers, under an async-id
-  that the server makes. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without);
-  ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules. ``?cacheOnly=true`` answers a read with
-  what the mirror holds and asks the device for nothing; 205 where there is no value, or none that is fresh by what the
-  device said. With ``?noResp=true`` nobody is told how the request ends: 204, and 409 for a device in queue mode. It
-  waits and is delivered as any other, and what it brings is in the mirror. What cannot be had is refused by its name
-  with 400: ``sync=true`` and ``pri``. So is ``DELETE``, since nothing is deleted of a device.
+  that the server makes. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without).
+  One number, text or boolean in JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``): some programs
+  send every value so, and devices do not know it. ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets
+  notification rules.
+- ``?cacheOnly=true`` answers such a read with what the mirror holds and asks the device for nothing; 205 where there
+  is no value, or none that is fresh by what the device said. With ``?noResp=true`` nobody is told how the request ends:
+  204, and 409 for a device in queue mode. It waits and is delivered as any other, and what it brings is in the mirror.
+  ``sync=true`` and ``pri`` are refused by name with 400, and so is ``DELETE``, since nothing is deleted of a device.
 - ``GET /v2/limits`` has a number that is never reached for both quotas, since there are none. Its counts are the
   entries in the notification log of the key, which goes back a day, and the devices that are registered.
 - ``GET /rest-versions`` lists what may stand in front of a path, the newest last.

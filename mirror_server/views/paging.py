@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
-from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_server.views.answers import json_answer
 from mirror_server.views.requests import query_choice, query_integer, query_text
 
@@ -42,7 +42,7 @@ def query_paging() -> Paging:
     """
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
     order = query_choice("order", ("ASC", "DESC"))
-    include = query_choice("include", ("total_count",))
+    include = query_choice("include", INCLUDED)
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _PARAMETERS]
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
 

@@ -124,7 +124,7 @@ TOLD = {
         "cell-18": r"duration +lasting\s+room\s+office-09 +21.0 [^\n]* 2 days [^\n]* True\s+$",
         "cell-20": r"before .* 11:30.* desired +write +25.0 +success .*after .* 15:00.* failure +REJECTED\s+$",
         "cell-22": r"office-02 .*22.5 +the wheel\n(office-(03|05|08|12) .* 25.0 +a write\s+){4}$",
-        "cell-24": r"(office-\d\d +20\.[05] +21\.0\s+){12}$",
+        "cell-24": r"(office-\d\d +(19\.5|20\.[05]) +21\.0\s+){12}$",
         "cell-26": r"office-02 +21.0 +22.5 .*(office-(03|05|08|12) +21.0 +25.0 [^\n]+\s+){4}$",
         "cell-28": r"(office-(03|05|08|12) +25.0 +21.0 +write\s+){4}$",
         "cell-30": r"sent: 1 failure, 3 success.*office-08 +17.0 +21.0 +refuse +changed\n",

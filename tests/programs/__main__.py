@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -23,6 +25,7 @@ import httpx
 from libraries import LIBRARIES, Installed, Library, LibraryMissing, default_cache, install
 from rich.console import Console
 from rich.table import Table
+from tls_front import tls_front
 from verdict import Verdict, judge
 
 ROOT = Path(__file__).parents[2]
@@ -75,40 +78,45 @@ def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
 
 def _run(installed: Installed) -> Verdict:
     """Run a driver against a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="mirror-programs-") as folder:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirror-programs-")))
         # A library that reads settings of its user from a home or a working folder finds none.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MIRROR_", "MBED_"))}
-        environment = inherited | {"PYTHONPATH": str(ROOT), "HOME": folder}
-        command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--clock=manual", "--stop-with-stdin"]
-        with (
-            (Path(folder) / "server.txt").open("w") as log,
-            subprocess.Popen(
-                command,
-                env=environment,
+        environment = inherited | {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
+        try:
+            exports = stack.enter_context(_server(environment, folder))
+            if installed.by_tls:
+                url, certificate = stack.enter_context(tls_front(httpx.URL(exports["API_HOST"]).port or 0, folder))
+                exports |= {"API_HOST": url, "NODE_EXTRA_CA_CERTS": str(certificate)}
+            done = subprocess.run(
+                installed.command,
+                env=environment | installed.environment | exports,
                 cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
+                capture_output=True,
                 text=True,
-            ) as server,
-        ):
-            try:
-                exports = _exports(server)
-                done = subprocess.run(
-                    installed.command,
-                    env=environment | installed.environment | exports,
-                    cwd=folder,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=_RUN_SECONDS,
-                )
-            except (subprocess.TimeoutExpired, ServerSilent) as error:
-                return judge([], str(error))
-            finally:
-                server.send_signal(signal.SIGTERM)
-                server.communicate(timeout=_STOP_SECONDS)
-        return judge(done.stdout.splitlines(), done.stderr)
+                check=False,
+                timeout=_RUN_SECONDS,
+            )
+        except (subprocess.TimeoutExpired, ServerSilent) as error:
+            return judge([], str(error))
+    return judge(done.stdout.splitlines(), done.stderr)
+
+
+@contextmanager
+def _server(environment: dict[str, str], folder: Path) -> Iterator[dict[str, str]]:
+    """A server with the simulated devices of a demo; gives the variables that lead to it."""
+    command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--clock=manual", "--stop-with-stdin"]
+    with (
+        (folder / "server.txt").open("w") as log,
+        subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as server,
+    ):
+        try:
+            yield _exports(server)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=_STOP_SECONDS)
 
 
 class ServerSilent(Exception):

@@ -53,11 +53,13 @@ class Installed:
     Attributes:
         package: Where it is from, its name and version.
         environment: What its driver needs to find it.
+        by_tls: Whether its driver is to reach the server by https.
     """
 
     package: str
     command: list[str]
     environment: dict[str, str]
+    by_tls: bool = False
 
 
 def install(library: Library, cache: Path) -> Installed:
@@ -73,7 +75,7 @@ def install(library: Library, cache: Path) -> Installed:
         modules = _node_modules(cache) / "node_modules"
         found = json.loads((modules / library.package / "package.json").read_text())["version"]
         command = ["node", "--no-deprecation", str(library.script)]
-        return Installed(f"npm {library.package} {found}", command, {"NODE_PATH": str(modules)})
+        return Installed(f"npm {library.package} {found}", command, {"NODE_PATH": str(modules)}, by_tls=True)
     try:
         found = version(library.package)
     except PackageNotFoundError as error:

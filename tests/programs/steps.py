@@ -57,9 +57,9 @@ def finish():
     os._exit(0)
 
 
-def until(read):
+def until(read, seconds=PATIENCE_SECONDS):
     """What it gives, once that is true."""
-    end_at = time.monotonic() + PATIENCE_SECONDS
+    end_at = time.monotonic() + seconds
     while not (found := read()) and time.monotonic() < end_at:
         time.sleep(0.02)
     return found

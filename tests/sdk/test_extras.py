@@ -1,5 +1,6 @@
 """Without what is an extra, whoever asks for a table is told how to install it, whichever way they asked."""
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ WAYS = [
     "DeviceList([]).to_frame()",
     "client.state_frame(devices=[])",
     "client.requests_frame([])",
+    "client.device_events_frame()",
     "client.snapshot()",
     "client.snapshot_dataset('fleet')",
     "client.refresh(None)",
@@ -30,6 +32,7 @@ WAYS = [
     "client.record('run.parquet')",
     "asyncio.run(other.state_frame(devices=[]))",
     "asyncio.run(other.requests_frame([]))",
+    "asyncio.run(other.device_events_frame())",
     "asyncio.run(other.snapshot())",
     "asyncio.run(other.snapshot_dataset('fleet'))",
     "asyncio.run(other.refresh(None))",
@@ -60,8 +63,10 @@ for way in {ways!r}:
 def test_a_table_says_what_it_needs(missing, tmp_path):
     command = [sys.executable, "-c", PROGRAM.format(missing=missing, ways=WAYS)]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    wanted = f'tables need {missing}: pip install "device-state-mirror[frames]"\n'
-    assert run.stdout == wanted * len(WAYS), run.stdout + run.stderr
+    wanted = f'tables need {missing}: pip install "device-state-mirror[frames]"'
+    told = run.stdout.splitlines()
+    assert len(told) == len(WAYS), run.stdout + run.stderr
+    assert {line.partition(";")[0] for line in told} == {wanted}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +75,25 @@ def test_so_does_one_for_arrow(tmp_path):
     ways = [f"client.{name}(as_={form!r})" for name in ("snapshot", "state_frame") for form in forms]
     command = [sys.executable, "-c", PROGRAM.format(missing="pyarrow", ways=ways)]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert run.stdout == 'tables need pyarrow: pip install "device-state-mirror[frames]"\n' * len(ways), run.stderr
+    wanted = (
+        'tables need pyarrow: pip install "device-state-mirror[frames]"; [arrow] or [polars] for those without pandas'
+    )
+    assert run.stdout.splitlines() == [wanted] * len(ways), run.stderr
+
+
+def test_so_does_a_command_that_shows_one():
+    program = "import sys; sys.modules['pandas'] = None; from mirror_sdk.cli import main; main()"
+    for words in (["history", "light-01"], ["drift"]):
+        command = [sys.executable, "-c", program, *words]
+        env = {**os.environ, "API_HOST": "http://127.0.0.1:9", "API_KEY": "ak_0"}
+        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert run.stderr == 'Error: tables need pandas: pip install "device-state-mirror[frames]"\n'
+
+
+def test_so_does_the_module_for_dask():
+    program = "import sys; sys.modules['dask'] = None; import mirror_sdk.dask"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert run.stderr.splitlines()[-1] == ('ImportError: partitions need dask: pip install "device-state-mirror[dask]"')
 
 
 def test_all_names_of_a_plain_install_can_be_taken_at_once():

@@ -18,6 +18,7 @@ from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.frames import (
+    DEVICE_EVENTS_SCHEMA,
     DIRECTORY_SCHEMA,
     DRIFT_SCHEMA,
     EVENTS_RAW_SCHEMA,
@@ -28,6 +29,7 @@ from mirror_sdk.frames import (
     STATE_RAW_SCHEMA,
     STATE_SCHEMA,
     DriftKind,
+    device_events_frame,
     directory_frame,
     drift_frame,
     events_frame,
@@ -40,6 +42,7 @@ from mirror_sdk.frames import (
 )
 from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
+from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventData
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -358,6 +361,15 @@ def documented_columns(make):
 
 
 LISTED = Device(id="d1", endpoint_name="Hall", state="registered", created_at=NOW, updated_at=NOW)
+REGISTERED = DeviceEvent(
+    id="2",
+    device_id="d1",
+    date_time=NOW,
+    event_type="registration",
+    description="Device registered",
+    state_change=True,
+    data=DeviceEventData(endpoint_name="Hall"),
+)
 OPEN_WRITE = (LEVEL, b"40", 0, at(-60), None, None)
 
 
@@ -379,6 +391,11 @@ TABLES = {
         history_frame,
         HISTORY_RAW_SCHEMA,
         [history_of(raw=True), history_of(observation("1"), raw=True)],
+    ),
+    "device events": (
+        device_events_frame,
+        DEVICE_EVENTS_SCHEMA,
+        [device_events_frame([]), device_events_frame([REGISTERED, DeviceEvent(id="1", date_time=NOW)])],
     ),
     "directory": (directory_frame, DIRECTORY_SCHEMA, [DeviceList([]).to_frame(), DeviceList([LISTED]).to_frame()]),
     "requests": (requests_frame, REQUESTS_SCHEMA, [requests_frame([]), requests_frame([request()])]),
@@ -403,10 +420,11 @@ def test_a_table_is_the_documented_one_also_when_it_is_empty(make, schema, table
         history_of(),
         requests_frame([]),
         requests_frame([request(), request(AsyncResponse(id="a1", status=200, timestamp=1_767_600_000_000))]),
+        device_events_frame([REGISTERED], server="http://x"),
         drift_frame(state_of((LEVEL, b"40", 0, at(-60), None, None))),
         state_of((LEVEL, b"40", 0, at(-60), b"1", at(-60)), raw=True),
     ],
-    ids=["events", "history", "no history", "no requests", "requests", "drift", "state"],
+    ids=["events", "history", "no history", "no requests", "requests", "device events", "drift", "state"],
 )
 def test_a_table_survives_parquet_with_what_it_is_based_on(frame, tmp_path):
     frame.to_parquet(tmp_path / "table.parquet")

@@ -122,6 +122,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "as_of": (now, lambda c, instant, _: c.as_of(instant)),
     "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
     "events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.events_frame(after=0, timeout=0)),
+    "device_events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.device_events_frame()),
     "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
     "plan": (lambda c, _: nothing(c), lambda c, _, __: planned(c)),
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from naive_history import BEGIN, Row, at, frame_of
 
+from mirror_sdk import ValueRefused
+
 TEMPERATURE = "/3303/0/5700"
 
 
@@ -107,6 +109,7 @@ def test_late_values_are_drawn_by_how_much_later_they_came():
     assert axes.get_ylabel() == "came later by (h)"
     assert axes.get_xlabel() == "changed at (UTC)"
     assert axes.get_yscale() == "linear"
+    assert axes.get_ylim()[1] > 1.01 * 2.0  # a point on the edge would be cut
     times[0] = at(61)
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
     assert frame.mirror.plot_late("1min").get_yscale() == "log"
@@ -142,4 +145,16 @@ def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone()
     rows = [*told((0, 1.0), (9, 2.0)), Row("desired", "d1", TEMPERATURE, 5, 99.0)]
     frame = frame_of(rows)
     assert frame.mirror.plot_timeline().lines[0].get_ydata().tolist() == [1.0, 2.0]
+    left = frame_of(
+        [*told((0, 1.0), (9, 2.0)), Row("deregistration", "d1", None, 5), Row("gap", None, None, 12, until=13)]
+    )
+    values = left.mirror.plot_timeline().lines[0].get_ydata().tolist()
+    assert [value if value == value else None for value in values] == [1.0, None, 2.0, None]
+    other = frame_of([*told((0, 1.0), (9, 2.0)), Row("deregistration", "d2", None, 5)])
+    assert other.mirror.plot_timeline().lines[0].get_ydata().tolist() == [1.0, 2.0]
+    object_id = TEMPERATURE.split("/")[1]
+    assert len(frame.mirror.plot_timeline(paths=[f"/{object_id}/*"]).lines) == 1
+    assert not frame.mirror.plot_timeline(paths=["/1/*"]).lines
+    with pytest.raises(ValueRefused, match="is one text; give a list"):
+        frame.mirror.plot_timeline(paths=TEMPERATURE)
     assert frame.mirror.wide()["d1", TEMPERATURE].tolist() == [1.0, 2.0]

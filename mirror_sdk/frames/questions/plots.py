@@ -78,7 +78,9 @@ def draw_late(told: Told, late: pd.DataFrame, ax: Axes | None) -> Axes:
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
-        axes.set_ylim(bottom=min(0.0, delay.min() / size))
+        # The margin of the plot is of the values alone, which may be far from 0.
+        low, high = min(0.0, delay.min() / size), max(0.0, delay.max() / size)
+        axes.set_ylim(low, high + 0.05 * (high - low))
     _time_axis(axes, told, "changed at")
     axes.set_ylabel(f"came later by ({unit})")
     if len(late):

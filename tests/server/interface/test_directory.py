@@ -188,8 +188,12 @@ def test_the_usual_page(server, key, ids):
     assert server.call(key, "GET", f"{DEVICES}?limit=1000").json["limit"] == 1000
 
 
+@pytest.mark.parametrize("include", ["total_count", "totalCount"])
+def test_the_total_is_told_to_who_asks_in_either_spelling(server, key, include):
+    assert server.call(key, "GET", f"{DEVICES}?include={include}&limit=2").json["total_count"] == 3
+
+
 def test_the_total_counts_what_the_filters_leave(server, key):
-    assert server.call(key, "GET", f"{DEVICES}?include=total_count&limit=2").json["total_count"] == 3
     query = "include=total_count&endpoint_type=Lock&state=registered"
     assert server.call(key, "GET", f"{DEVICES}?{query}").json["total_count"] == 1
 

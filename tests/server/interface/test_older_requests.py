@@ -66,6 +66,36 @@ def test_a_write_takes_its_body_as_the_value(server, key, light, headers):
     assert server.resource(key, light, SWITCH)["desired"]["value"] == "MA=="
 
 
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        (b"42", b"42"),
+        (b" -4.50e1\n", b"-4.50e1"),
+        (b"12345678901234567890123", b"12345678901234567890123"),
+        (b'"on"', b"on"),
+        (b'"\\u00e4\\n"', "ä\n".encode()),
+        (b'""', b""),
+        (b"true", b"1"),
+        (b"false", b"0"),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
+def test_one_value_in_json_is_written_as_plain_text(server, key, light, sent, written, content_type):
+    async_id = accepted(ask(server, key, "PUT", light, LABEL, data=sent, headers={"Content-Type": content_type}))
+    assert server.responses(key) == {async_id: (200, None)}
+    desired = server.resource(key, light, LABEL)["desired"]
+    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (written, "text/plain")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"null", b"[1]", b'{"a": 1}', b"abc", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000]
+)
+def test_what_is_not_one_value_in_json_stays_as_it_is(server, key, light, sent):
+    accepted(ask(server, key, "PUT", light, LABEL, data=sent, headers={"Content-Type": "application/json"}))
+    desired = server.resource(key, light, LABEL)["desired"]
+    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (sent, "application/json")
+
+
 def test_a_value_is_written_byte_by_byte(server, key, light):
     payload = bytes(range(256))
     ask(server, key, "PUT", light, LABEL, data=payload, headers={"Content-Type": "application/octet-stream"})
@@ -79,7 +109,7 @@ def test_a_value_is_written_byte_by_byte(server, key, light):
     [
         (TEMPERATURE, b"1", TEXT, 400, "METHOD_NOT_ALLOWED"),
         (SWITCH, b"\xff", TEXT, 400, "BAD_VALUE"),
-        (SWITCH, b'"1"', {"Content-Type": "application/json"}, 415, "UNSUPPORTED_CONTENT_TYPE"),
+        (SWITCH, b"[1]", {"Content-Type": "application/json"}, 415, "UNSUPPORTED_CONTENT_TYPE"),
     ],
 )
 def test_what_a_device_refuses_is_told_as_of_any_request(server, key, light, path, data, headers, status, category):

@@ -1,0 +1,113 @@
+"""Programs that others wrote for the public API run unmodified: every call of theirs, or a reason why not."""
+
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process_server import ROOT, child_environment
+
+import mirror_server.views
+
+pytestmark = pytest.mark.process
+
+PROGRAMS = ROOT / "tests" / "programs"
+STEPS = {
+    "vendor's SDK, Python": 70,
+    "vendor's SDK, JavaScript": 50,
+    "connector library, Python": 35,
+    "connector library, JavaScript": 30,
+}
+"""How many steps a program has at least."""
+MANUAL = " ".join((mirror_server.views.__doc__ or "").split())
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the command that runs them wrote."""
+    folder = tmp_path_factory.mktemp("programs")
+    only = () if shutil.which("npm") else ("python",)
+    command = [sys.executable, str(PROGRAMS), *only, "--cache", str(folder), "--json", str(folder / "result.json")]
+    run = subprocess.run(
+        command, env=child_environment(), capture_output=True, text=True, timeout=600, check=False, cwd=folder
+    )
+    result = folder / "result.json"
+    assert result.exists(), run.stdout + run.stderr
+    return json.loads(result.read_text())
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
+    if name not in report:
+        pytest.skip("installs a library for JavaScript: needs npm")
+    assert report[name]["complaints"] == []
+    steps = sum(steps for steps, _ in report[name]["calls"].values())
+    assert steps >= STEPS[name]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None:
+    if name not in report:
+        pytest.skip("installs a library for JavaScript: needs npm")
+    _, package, version = report[name]["package"].split()
+    assert f"``{package}`` " in MANUAL
+    assert f" {version} of {report[name]['package'].split()[0]}" in MANUAL
+
+
+def test_the_manual_tells_each_reason_why_calls_are_out() -> None:
+    told = MANUAL.partition("Calls that are out")[2]
+    reasons = set(importlib.import_module("outside").REASONS.values())
+    assert [why for why in reasons if why.partition(":")[0] not in told] == []
+
+
+def _judge(*told: dict[str, Any], last_words: str = "") -> Any:
+    return importlib.import_module("verdict").judge([json.dumps(line) for line in told], last_words)
+
+
+def _step(call: str, passed: bool = True) -> dict[str, Any]:
+    return {"call": call, "passed": passed, "outcome": "1", "wanted": "2"}
+
+
+def test_each_call_is_counted_by_its_steps() -> None:
+    verdict = _judge({"calls": ["A.read"]}, _step("A.read"), _step("A.read", passed=False), {"finished": True})
+    assert (verdict.steps, verdict.passed) == (2, 1)
+    assert verdict.complaints == ["A.read: gave 1, where 2 was wanted"]
+
+
+def test_a_call_that_nobody_ran_is_a_fault_unless_it_is_named_as_out() -> None:
+    verdict = _judge(
+        {"calls": ["A.read", "BillingAPI.get_quota_remaining", "A.new"]}, _step("A.read"), {"finished": True}
+    )
+    assert verdict.complaints == ["A.new: neither run nor named as one that is out"]
+    assert list(verdict.out) == ["BillingAPI.get_quota_remaining"]
+
+
+def test_a_call_that_runs_is_not_named_as_out() -> None:
+    verdict = _judge({"calls": ["ConnectAPI.list_metrics"]}, _step("ConnectAPI.list_metrics"), {"finished": True})
+    assert verdict.complaints == ["ConnectAPI.list_metrics: named as one that is out, but it runs"]
+
+
+def test_a_driver_that_ends_early_has_failed_and_its_last_words_are_told() -> None:
+    verdict = _judge({"calls": ["A.read"]}, _step("A.read"), last_words="it fell over")
+    assert verdict.complaints == ["it ended early: it fell over"]
+
+
+def test_a_driver_that_names_no_calls_has_failed() -> None:
+    assert _judge(_step("A.read"), {"finished": True}).complaints == ["it told no calls of its library"]
+
+
+def test_a_library_that_cannot_be_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = importlib.import_module("libraries")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    of_node = next(library for library in libraries.LIBRARIES if library.of_node)
+    with pytest.raises(libraries.LibraryMissing, match="install Node"):
+        libraries.install(of_node, tmp_path)

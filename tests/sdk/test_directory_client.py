@@ -1,0 +1,162 @@
+"""What people say of devices, saved filters and device events, as the clients have them. Source: wire.md 9."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from conftest import URL
+
+from mirror_sdk import AccessDenied, AsyncMirrorClient, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
+from mirror_server.service.keys import Scope
+
+LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
+
+
+@pytest.fixture
+def other(mirror):
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client:
+        yield client
+
+
+def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, other, device_id):
+    said = client.set_device(device_id, **LAMP)
+    assert (said.name, said.description, said.custom_attributes) == tuple(LAMP.values())
+    assert other.get_directory_device(device_id) == said
+    assert other.set_device(said, name="Lantern").custom_attributes == LAMP["attributes"]
+    assert client.set_device(device_id, description="").description is None
+    cleared = client.set_device(said.endpoint_name, name="", attributes={})
+    assert (cleared.name, cleared.custom_attributes) == (cleared.endpoint_name, {})
+    assert client.set_device(device_id) == cleared
+
+
+def test_devices_are_found_by_what_is_said(client, device_id):
+    client.set_device(device_id, **LAMP)
+    for filters in (
+        {"name": "Lamp"},
+        {"custom_attributes__room": "B12"},
+        {"custom_attributes__room__in": ["B12", "x"]},
+    ):
+        assert client.list_devices(filters=filters).ids == [device_id]
+        assert len(client.snapshot(filters=filters)["device_id"].unique()) == 1
+    assert client.list_devices(filters={"custom_attributes__room": "B13"}).ids == []
+
+
+def test_what_cannot_be_said_is_refused(client, mirror, device_id):
+    for said in ({"name": "a" * 129}, {"attributes": {"1a": "x"}}, {"attributes": dict.fromkeys("abcdef", "")}):
+        with pytest.raises(ValueError, match="name" if "name" in said else "custom_attributes"):
+            client.set_device(device_id, **said)
+    with pytest.raises(UnknownDevice, match="nobody"):
+        client.set_device("nobody", name="x")
+    with MirrorClient(URL, mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
+        with pytest.raises(AccessDenied, match="write"):
+            reader.set_device(device_id, name="x")
+        with pytest.raises(AccessDenied, match="write"):
+            reader.create_device_query("x", "")
+
+
+def test_a_query_is_saved_used_changed_and_deleted(client, other, device_id):
+    name = client.get_directory_device(device_id).endpoint_name
+    lights = client.create_device_query("lights", {"endpoint_name__in": [name, "ö & b"], "state": "registered"})
+    assert other.list_device_queries() == [lights]
+    for query in ("lights", lights):
+        assert other.list_devices(query=query).ids == [device_id]
+        assert other.list_devices(query=query, state="deregistered").ids == []
+    assert other.change_device_query("lights", query="state=deregistered").name == "lights"
+    assert client.list_devices(query="lights").ids == []
+    assert client.list_devices(query=lights).ids == [device_id]
+    assert client.change_device_query(lights, name="lamps").query == "state=deregistered"
+    other.delete_device_query("lamps")
+    with pytest.raises(NotFound):
+        client.delete_device_query(lights)
+    for use in (
+        lambda: client.list_devices(query="lamps"),
+        lambda: client.delete_device_query("lamps"),
+        lambda: client.change_device_query("lamps", name="x"),
+    ):
+        with pytest.raises(UnknownQuery, match="no filter is saved as 'lamps'; list_device_queries"):
+            use()
+
+
+def test_what_is_no_query_is_refused(client):
+    client.create_device_query("lights", "")
+    with pytest.raises(BadRequest, match="name: there is a query 'lights' already"):
+        client.create_device_query("lights", "")
+    with pytest.raises(BadRequest, match="query: colour__eq: unknown filter"):
+        client.create_device_query("red", {"colour": "red"})
+    with pytest.raises(ValueError, match="has no zone"):
+        client.create_device_query("new", {"created_at__gte": datetime(2026, 1, 1)})
+    with pytest.raises(ValueError, match="query"):
+        client.create_device_query("long", "a" * 1001)
+    with pytest.raises(TypeError):
+        client.create_device_query("number", 1)
+    with pytest.raises(TypeError):
+        client.list_devices(query=1)
+
+
+def test_all_queries_are_listed(client):
+    saved = [client.create_device_query(f"q{number}", "") for number in range(5)]
+    assert client.list_device_queries() == sorted(saved, key=lambda query: query.id)
+
+
+def test_events_are_listed_and_tabled(client, bench, device_id):
+    begun = bench.get_clock()
+    bench.advance(60)
+    bench.update_registration(device_id)
+    bench.deregister(device_id)
+    types = ["registration", "reg_update", "deregistration"]
+    events = client.list_device_events([device_id])
+    assert [event.event_type for event in events] == types
+    frame = client.device_events_frame([device_id], tz="Europe/Berlin")
+    assert frame["event"].tolist() == types
+    assert frame["state_change"].tolist() == [True, False, True]
+    assert frame["device_id"].tolist() == [device_id] * 3
+    assert frame["event_id"].tolist() == [event.id for event in events]
+    assert str(frame["changed_at"].dtype) == "datetime64[ms, Europe/Berlin]"
+    assert frame.attrs["mirror"]["devices"] == 1
+    assert frame.attrs["mirror"]["complete"]
+    assert frame.attrs["mirror"]["server"] == client.base_url
+    later = begun + timedelta(seconds=60)
+    assert client.list_device_events([device_id], begin=later) == events[1:]
+    assert client.list_device_events([device_id], end=later) == events[:1]
+    assert client.list_device_events(event_types=["deregistration", "expired"]) == events[2:]
+    assert client.list_device_events([device_id], limit=2) == events[1:]
+    assert client.list_device_events(limit=0) == client.list_device_events([]) == []
+    assert len(client.device_events_frame([])) == 0
+    with pytest.raises(UnknownDevice):
+        client.list_device_events(["nobody"])
+    with pytest.raises(TypeError, match="one text"):
+        client.list_device_events(event_types="expired")
+    with pytest.raises(ValueError, match="no zone"):
+        client.list_device_events(begin=datetime(2026, 1, 1))
+
+
+def test_events_of_many_devices_and_pages_are_one_list(client, bench, device_id, monkeypatch):
+    monkeypatch.setattr("mirror_sdk._service.operations._DEVICES_AT_A_TIME", 2)
+    monkeypatch.setattr("mirror_sdk._service.operations.MAX_LIMIT", 3)
+    more = [bench.add_device(f"more-{number}") for number in range(4)]
+    for one in (*more, device_id):
+        bench.update_registration(one)
+    every = client.list_device_events()
+    assert [event.id for event in every] == sorted({event.id for event in every})
+    assert client.list_device_events([*more, device_id]) == [
+        event for event in every if event.device_id in {*more, device_id}
+    ]
+    assert client.list_device_events([*more, device_id], limit=4) == every[-4:]
+
+
+def test_the_asynchronous_client_does_the_same(mirror, bench, device_id):
+    async def scene():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            await client.set_device(device_id, **LAMP)
+            await client.create_device_query("lamps", {"name": "Lamp"})
+            assert (await client.list_devices(query="lamps")).ids == [device_id]
+            assert (await client.change_device_query("lamps", name="lights")).name == "lights"
+            assert [query.name for query in await client.list_device_queries()] == ["lights"]
+            await client.delete_device_query("lights")
+            with pytest.raises(UnknownQuery):
+                await client.list_devices(query="lights")
+            frame = await client.device_events_frame([device_id], begin=datetime(2026, 1, 1, tzinfo=UTC))
+            assert frame["event"].tolist() == ["registration"]
+            assert len(await client.list_device_events([device_id], limit=1)) == 1
+
+    asyncio.run(scene())
