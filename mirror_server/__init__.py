@@ -7,8 +7,8 @@ An access key first, then the server::
 
 ``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
 ``notifications`` (polls, webhooks, websockets, streams), ``older-calls`` (of the public API, for programs that use
-them), ``history`` (what is kept of what happened), ``processes`` (several of them on PostgreSQL, and what they
-bear), ``wsgi`` (gunicorn, waitress).
+them), ``programs`` (of others that run, and which of their calls are out), ``history`` (what is kept of what happened),
+``processes`` (several of them on PostgreSQL, and what they bear), ``wsgi`` (gunicorn, waitress).
 
 Settings
 --------

@@ -252,6 +252,8 @@ def _announce_demo(given_key: str | None, database_url: str | None, url: str, se
     click.echo(f"export API_KEY={key}")
     # Behind the #, so that the browser does not send it.
     click.echo(f"# In a browser: {url}/#key={key}")
+    if services.settings.keep_history_seconds is None:
+        click.echo("# No history is kept: that takes pip install 'device-state-mirror[history]'")
     if note:
         click.echo(f"# {visible(note)}")
     if problem:
