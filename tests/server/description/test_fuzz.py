@@ -142,5 +142,5 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
             if response.status_code < 300:
                 reached.add((case.operation.method, case.operation.path))
 
-    Chains.run(settings=settings(MANY, max_examples=30, stateful_step_count=20))
+    Chains.run(settings=settings(MANY, max_examples=150, stateful_step_count=20))
     assert {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE), ("post", routes.BENCH_DEVICES)} <= reached
