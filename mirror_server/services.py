@@ -315,6 +315,7 @@ class Services:
             expire_commands=self.commands.expire,
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
+            expire_channels=self.websockets.expire,
             keep_log_seconds=self.settings.keep_log_seconds,
             keep_device_events_seconds=self.settings.keep_device_events_seconds,
             max_device_events=self.settings.max_device_events,

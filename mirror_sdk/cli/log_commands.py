@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -36,6 +37,9 @@ _LOOK_SECONDS = 0.2
 def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: Form) -> None:
     """Show events as they come, until Ctrl-C.
 
+    Where the mirror cannot be reached any more, that is told on standard error, and it goes on when the mirror is back:
+    what happened meanwhile is not left out.
+
     \b
       mirror watch --path '/3303/*'
       mirror watch --device light-01 --limit 1 --json
@@ -45,8 +49,10 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     with suppress(KeyboardInterrupt), connect() as client:
         only = [client.get_directory_device(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
-        for event in client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only):
-            show_line(_event_row(event), form)
+        events = client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only)
+        with _absences_told(client):
+            for event in events:
+                show_line(_event_row(event), form)
 
 
 @main.command()
@@ -107,6 +113,31 @@ def _begun(
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     return recorder
+
+
+@contextmanager
+def _absences_told(client: MirrorClient) -> Iterator[None]:
+    """Say when the mirror is out of reach, which events wait out, and when it is back."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        was_away = False
+        while not is_over.wait(_LOOK_SECONDS):
+            status = client.status()
+            is_away = status.failures > 0
+            if is_away and not was_away:
+                click.echo(f"waiting for the mirror: {status.last_failure}", err=True)
+            elif was_away and not is_away:
+                click.echo("the mirror is back", err=True)
+            was_away = is_away
+
+    looking = threading.Thread(target=look, name="mirror-absences", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        looking.join()
 
 
 def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:

@@ -510,6 +510,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Refused: nothing is deleted of a device",
         parameters=parameters.DELETE_RESOURCE,
         answers=(),
+        errors=(404,),
     ),
     ("get", routes.WAITING_REQUESTS): Operation(
         name="list_waiting_requests",
@@ -731,7 +732,12 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " deleted or the server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011"
         " when there is no channel, the client does not answer pings or the server fails. The reason says more."
         " Unlike with other operations a key that may not, or a channel that is not there, is told after the"
-        " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404.",
+        " handshake, as a client of the public API expects it: by 1008 and 1011 instead of 401, 403 and 404."
+        "\n\nWith `after`, an extension, it needs no channel: the reader holds its own position, any number of them"
+        " read with one key, and nothing is removed. Each message has `mirror-cursor`, `mirror-gap` and `mirror-time`"
+        " beside its entries, as the headers of such a poll tell them, and comes without entries at the beginning and"
+        " while nothing happens.",
+        parameters=parameters.WEBSOCKET,
         answers=(Answer(code=101, meaning="It is open: from here on websocket is spoken."),),
         errors=(426, 429),
     ),

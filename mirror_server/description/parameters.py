@@ -231,6 +231,14 @@ PULL = (
     ),
     query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words("true", "false")),
 )
+WEBSOCKET = (
+    query(
+        "after",
+        "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
+        _POSITION,
+        is_extension=True,
+    ),
+)
 EVENTS = (
     query("after", "Behind which number to begin; at the end of the log by default.", _POSITION),
     header("Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)),

@@ -1,8 +1,10 @@
-"""The notification log and its ways out: what an application is told, by polls, webhooks and streams.
+"""The notification log and its ways out: what an application is told, by polls, webhooks, websockets and streams.
 
 Each application has one log. Notifications reach it by long polling, or by a webhook
 (``PUT /v2/notification/callback``): one message at a time, in order, again after 1, 2, 4 ... 120 seconds when the URL
-fails, and for 24 hours of failures at most; ``GET /v2/notification/channel`` shows how it stands.
+fails, and for 24 hours of failures at most; ``GET /v2/notification/channel`` shows how it stands. Or by a websocket,
+which passes where a proxy cuts long polls: ``PUT /v2/notification/websocket`` registers the channel, ``GET
+/v2/notification/websocket-connect`` opens it.
 ``GET /v2/notification/events`` streams the same log as server-sent events; a client that comes back with
 ``Last-Event-ID`` misses nothing.
 
@@ -14,21 +16,43 @@ exception, since a server behind a proxy has other services beside it. Only ``de
 themselves. What a name resolves to is checked at each connection, and redirects are not followed. Why a URL did not
 answer stands in the server's log; an application is not told, so that it cannot explore your network.
 
+Websockets
+----------
+
+The key stands in ``Authorization``, or for browsers among the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
+Each text frame is a message as a poll gives it, or as the ``serialization`` of the ``PUT`` says, with a ping behind it.
+When the client has answered that, which libraries do by themselves, the position moves; what was not answered for is
+sent again to the next websocket, so that nothing is lost, and the last messages may come twice. A websocket counts as
+an open poll; it may be at any of several processes.
+
+It is closed with 1001 when another one of the key is opened, the channel is deleted or the server stops; with 1008
+when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no channel, a ping is not answered
+within ``--websocket-pong-seconds`` or the server fails; with 1009 when the client sends more than 64 KiB at once.
+Smaller messages of a client are ignored. A channel that had no websocket for 24 hours is removed.
+
+A proxy has to pass ``Upgrade`` on (nginx: ``proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection
+"upgrade";``) and to allow more silence than ``--websocket-ping-seconds``.
+
+``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel: as with such a poll the reader
+holds its own position, and any number of them read with one key. ``client.use_websocket()`` of the Python package
+reads so.
+
 A program that changes channels loses nothing
 ---------------------------------------------
 
 - The notifications of a key are kept in its log from its first request on, for a day; a channel is a position in it.
-  Plain polls and webhooks share one position, which the server keeps. A reader with ``after=`` and an event stream have
-  their own, in any number beside any channel, and remove nothing.
-- A new webhook gets what happens from its registration on. Before that comes what is kept and nobody with that key has
-  read: what stands behind the last plain poll or the last webhook, and behind what readers with ``after=`` and event
-  streams were given (``after=latest`` passes over all that is there). So a program that read with ``after=`` until it
-  registers gets each notification once, and a key that never read gets all that was kept for it.
+  Plain polls, webhooks and websockets share one position, which the server keeps. A reader with ``after=`` and an event
+  stream have their own, in any number beside any channel, and remove nothing.
+- A new webhook or websocket channel gets what happens from its registration on. Before that comes what is kept and
+  nobody with that key has read: what stands behind the last plain poll, webhook or websocket, and behind what readers
+  with ``after=`` and event streams were given (``after=latest`` passes over all that is there). So a program that read
+  with ``after=`` until it registers gets each notification once, and a key that never read gets all that was kept for
+  it.
 - A webhook that replaces another goes on where that one was. A plain poll goes on behind what the last webhook took or
   the last plain poll was given; reading with ``after=`` does not move it.
-- A key has one channel of the server at a time: a webhook is refused while there is a poll channel
-  (``DELETE /v2/notification/pull`` ends it), a plain poll while there is a webhook. What was under way when a process
-  was killed may come twice, with the same ``uid``.
+- A key has one channel of the server at a time: a webhook or a websocket channel is refused while there is a poll
+  channel (``DELETE /v2/notification/pull`` ends it), a plain poll while there is one of these. What was under way when
+  a process was killed may come twice, with the same ``uid``.
 
 Source: specification E4, E5; wire.md 4 and 5.
 """

@@ -13,42 +13,21 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import orjson
 
 from mirror_sdk.wire.channel import Serialization, WebsocketRegistration
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.instants import Instant
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.notifications.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, revoked
 from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import SOCKET
 from mirror_server.store.session import Session
 from mirror_server.store.websockets import WebsocketRow
-
-GOING_AWAY = 1001
-POLICY = 1008
-UNEXPECTED = 1011
-
-_CONNECT_AGAIN = "connect again to go on where it was"
-
-
-class Closing(Exception):
-    """The connection is to be closed, with a code of RFC 6455 and a reason for people."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
-class Frame(NamedTuple):
-    """A message to send, and the number of the entry it goes up to."""
-
-    text: bytes
-    cursor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +97,9 @@ class Websockets:
         """Remove the channel, whose connection ends; gives false if there is none."""
 
         def work(session: Session) -> bool:
+            was_there = websockets.delete(session, app_id)
             self._tell(session, app_id)
-            return websockets.delete(session, app_id)
+            return was_there
 
         return self._database.submit(work)
 
@@ -133,19 +113,21 @@ class Websockets:
         return ChannelSocket(self, app_id, is_admitted)
 
     def look_again(self, app_id: str) -> None:
-        """Something about this channel may have changed: end the connections that are not the one it has."""
+        """Another process may have changed this channel: end the connections that are not the one it has."""
         with self._lock:
-            opened = list(self._open.get(app_id, ()))
-        if not opened:
-            return
-        row = self._find(app_id)
-        for socket in opened:
-            if row is None:
-                socket.end(Closing(GOING_AWAY, "the channel was deleted"))
-            elif row.connection == socket.token:
-                socket.take_over(row.registration)
-            elif socket.has_begun:
-                socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))
+            is_open_here = app_id in self._open
+        if is_open_here:
+            self._apply(app_id, self._find(app_id))
+
+    def expire(self, session: Session, unused_since: Instant) -> None:
+        """Remove, in a transaction, the channels that have had no connection since an instant.
+
+        A connection that is stored of a process that is gone ended with it.
+        """
+        for app_id, row in websockets.connected(session):
+            if row.connection is not None and not self._is_connected(app_id, row):
+                websockets.disconnect(session, app_id, row.connection, self._clock.now())
+        websockets.delete_unused(session, unused_since)
 
     def look_at_all(self) -> None:
         """Messages of other processes may have been missed."""
@@ -168,8 +150,20 @@ class Websockets:
             return any(socket.token == row.connection for socket in self._open.get(app_id, ()))
 
     def _tell(self, session: Session, app_id: str) -> None:
-        session.after_commit(partial(self.look_again, app_id))
+        """Have this process and the others act on what is stored of a channel now."""
+        session.after_commit(partial(self._apply, app_id, websockets.find(session, app_id)))
         session.notify(f"{SOCKET} {app_id}")
+
+    def _apply(self, app_id: str, row: WebsocketRow | None) -> None:
+        with self._lock:
+            opened = list(self._open.get(app_id, ()))
+        for socket in opened:
+            if row is not None and row.connection == socket.token:
+                socket.take_over(row.registration)
+            elif socket.has_begun and row is None:
+                socket.end(Closing(GOING_AWAY, "the channel was deleted"))
+            elif socket.has_begun:
+                socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))
 
     def begin(self, socket: ChannelSocket) -> Future[None]:
         """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""
@@ -269,36 +263,25 @@ class ChannelSocket:
         self._wake()
 
     def more(self) -> More:
-        """A future that is done when there is something to take; ask for it before taking."""
+        """See :class:`~mirror_server.notifications.sockets.Socket`."""
         return self._parts.more(self.app_id)
 
     def look(self) -> None:
-        """See whether it is to go on.
-
-        Raises:
-            Closing: It is not.
-        """
+        """See :class:`~mirror_server.notifications.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing
         if not self._is_admitted():
-            raise _revoked()
+            raise revoked()
 
     def take(self, more: More | None) -> Frame | None:
-        """The next message; ``None`` if there is nothing new.
-
-        Args:
-            more: The future that was done before, which may have what was added at hand.
-
-        Raises:
-            Closing: It is to be closed.
-        """
+        """See :class:`~mirror_server.notifications.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing
         try:
             page = self._parts.page(self.app_id, self._position, self._most, more)
         except Refusal as refusal:
             # The log went with the key.
-            raise _revoked() from refusal
+            raise revoked() from refusal
         if not page.entries:
             self._position = page.cursor
             return None
@@ -330,12 +313,3 @@ class ChannelSocket:
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
-
-
-def stopping() -> Closing:
-    """The end of a connection whose server stops."""
-    return Closing(GOING_AWAY, f"the server stops; {_CONNECT_AGAIN}")
-
-
-def _revoked() -> Closing:
-    return Closing(POLICY, "this access key was renewed or revoked; connect with one that is good")

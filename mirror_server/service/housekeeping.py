@@ -14,6 +14,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _ROUND_SECONDS = 3600
+_UNUSED_CHANNEL_SECONDS = 24 * 3600
 _EVENTS_AT_ONCE = 5000
 
 
@@ -57,6 +58,7 @@ class Housekeeping:
         expire_commands: Ends, in a transaction, the commands whose time is over at an instant.
         expire_registrations: Ends, in a transaction, the registrations whose time is over.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
+        expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
         keep_log_seconds: How long log entries are kept.
         keep_device_events_seconds: How long device events are kept.
         max_device_events: How many of them are left by a round at most.
@@ -70,6 +72,7 @@ class Housekeeping:
         expire_commands: Callable[[Session, Instant], None],
         expire_registrations: Callable[[Session], None],
         delete_devices: Callable[[Session, Instant], None],
+        expire_channels: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         keep_device_events_seconds: float,
         max_device_events: int,
@@ -79,6 +82,7 @@ class Housekeeping:
         self._expire_commands = expire_commands
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
+        self._expire_channels = expire_channels
         self._keep_log_seconds = keep_log_seconds
         self._keep_device_events_seconds = keep_device_events_seconds
         self._max_device_events = max_device_events
@@ -127,6 +131,7 @@ class Housekeeping:
             self._delete_devices(session, months_before(now))
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
+            self._expire_channels(session, after_seconds(now, -_UNUSED_CHANNEL_SECONDS))
             processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)

@@ -76,3 +76,17 @@ def confirm(session: Session, app_id: str, connection: str, position: int) -> No
         position=position,
         connection=connection,
     )
+
+
+def connected(session: Session) -> list[tuple[str, WebsocketRow]]:
+    """The channels that have a connection, by application."""
+    rows = session.rows(
+        "SELECT app_id, registration, connection, process_id FROM websockets WHERE connection IS NOT NULL"
+        " ORDER BY app_id"
+    )
+    return [(app_id, WebsocketRow(*row)) for app_id, *row in rows]
+
+
+def delete_unused(session: Session, since: Instant) -> None:
+    """Remove the channels that have had no connection since an instant."""
+    session.run("DELETE FROM websockets WHERE connection IS NULL AND used_at < :since", since=since)

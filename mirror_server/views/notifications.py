@@ -13,6 +13,7 @@ from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.log import NotificationLog, Page, beyond_log
 from mirror_server.notifications.polls import PlainPolls
+from mirror_server.notifications.sockets import ReaderSocket
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -140,17 +141,25 @@ def delete_websocket() -> Response:
 
 
 @routes.get("/v2/notification/websocket-connect")
-@requires(*_ANY_USE)
+@requires(*_ANY_USE, query=("after",))
 @without_head
 def connect_websocket() -> Response:
-    """Open the websocket of the channel; another one that is open is closed."""
+    """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
+    parts, application = services(), app_id()
+    after = _read_after(parts.log)
     if OPEN not in request.environ:
         message = (
             "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
             " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
         )
         raise Refusal(426, message)
-    return OpenedWebsocket(services().websockets.connect(app_id(), g.still_admits))
+    if after is None:
+        return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
+    last_seq = parts.log.last_seq(application)
+    if after > last_seq:
+        raise beyond_log("after", after, last_seq)
+    reader = ReaderSocket(parts.log, application, after, is_admitted=g.still_admits, show_instant=serialize.timestamp)
+    return OpenedWebsocket(reader)
 
 
 @routes.get("/v2/notification/channel")

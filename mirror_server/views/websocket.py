@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response
 
-from mirror_server.notifications.websockets import ChannelSocket
+from mirror_server.notifications.sockets import Socket
 
 OPEN = "mirror.open_websocket"
 """Key of the WSGI environment of a websocket's handshake, under which the server takes an :class:`OpenedWebsocket`.
@@ -20,7 +20,7 @@ class OpenedWebsocket(Response):
         socket: What is sent through it.
     """
 
-    def __init__(self, socket: ChannelSocket) -> None:
+    def __init__(self, socket: Socket) -> None:
         super().__init__(status=101)
         del self.headers["Content-Type"]
         self.socket = socket

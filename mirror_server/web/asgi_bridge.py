@@ -58,6 +58,7 @@ class Bridge:
         poll_share: Which part of these one application may have.
         max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
+        websocket_look_seconds: How often is looked whether a websocket on which nothing happens is to go on.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Bridge:
         poll_share: float = _DEFAULTS.poll_share,
         max_unread_bytes: int = _DEFAULTS.max_unread_bytes,
         body_timeout_seconds: float = _DEFAULTS.request_timeout_seconds,
+        websocket_look_seconds: float = _DEFAULTS.websocket_ping_seconds,
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._slots = Slots.of_polls(max_parked_polls, poll_share)
         self._unread = Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
+        self._websocket_look_seconds = websocket_look_seconds
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
@@ -89,6 +92,7 @@ class Bridge:
             poll_share=settings.poll_share,
             max_unread_bytes=settings.max_unread_bytes,
             body_timeout_seconds=settings.request_timeout_seconds,
+            websocket_look_seconds=settings.websocket_ping_seconds,
         )
 
     @property
@@ -163,7 +167,14 @@ class Bridge:
                 return
             await accept(scope, answer, send)
             reader = self._unread.reader(noted(environ)["application"], send)
-            await serve(scope, unfinished.websocket, reader, send, self._stopping)
+            await serve(
+                scope,
+                unfinished.websocket,
+                reader,
+                send,
+                look_seconds=self._websocket_look_seconds,
+                is_stopping=self._stopping,
+            )
         finally:
             unfinished.release()
 

@@ -146,7 +146,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Whether the head is the handshake of a websocket, where there is one; whether it may be, the app decides."""
         headers = dict(self.headers)
         return (
-            self.parser.get_method() == b"GET"
+            (self.parser.get_method(), self.parser.get_http_version()) == (b"GET", "1.1")
             and self.url.partition(b"?")[0].rstrip(b"/") in _WEBSOCKET_PATHS
             and headers.get(b"upgrade", b"").lower() == b"websocket"
             and headers.get(b"sec-websocket-version") == b"13"
@@ -170,7 +170,9 @@ class BoundedConnection(HttpToolsProtocol):
         websocket.connection_made(self.transport)
         self.transport.set_protocol(websocket)
         head = [b"GET " + self.url + b" HTTP/1.1", *(b"%b: %b" % header for header in self.headers)]
-        websocket.data_received(b"\r\n".join([*head, b"", rest]))
+        websocket.data_received(b"\r\n".join([*head, b"", b""]))
+        if rest:
+            websocket.data_received(rest)
 
     def _begin_again(self) -> None:
         """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).

@@ -56,6 +56,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.on_end: Callable[[], None] = lambda: None
         self.on_confirmed: Callable[[int], None] = lambda _: None
         self._settings = settings
+        self._early = b""
         self._numbers = itertools.count(1)
         self._pings: deque[_Ping] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -81,8 +82,18 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         if self.handshake_initiated and not self.handshake_complete:
             cast("dict[str, Any]", self.scope)[CONNECTION] = self
 
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport; what comes before the handshake is answered waits, or would be answered first."""
+        if self.handshake_initiated and not self.handshake_complete:
+            self._early += data
+            self.transport.pause_reading()
+        else:
+            super().data_received(data)
+
     def start_keepalive(self) -> None:
         """Called by uvicorn when the websocket is open."""
+        if self._early:
+            self.loop.call_soon(self._read_early)
         self._timer = self.loop.call_later(self._settings.websocket_ping_seconds, self._look)
 
     def stop_keepalive(self) -> None:
@@ -102,9 +113,10 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         if confirmed is not None:
             self.on_confirmed(confirmed)
 
-    def send_receive_event_to_app(self) -> None:
-        """What a client sends is of no meaning."""
-        self.frames = []
+    def handle_text(self, event: Frame) -> None:
+        """What a client sends is of no meaning, and is not kept."""
+
+    handle_bytes = handle_cont = handle_text
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""
@@ -121,12 +133,17 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         """Called by the transport when much waits for the client to take it."""
         super().pause_writing()
+        # It may ping, and not take the answers.
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._note_stalled)
 
     def resume_writing(self) -> None:
         """Called by the transport when little waits."""
         super().resume_writing()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
@@ -140,6 +157,11 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops; who is not told yet is told the same as the others."""
         self.on_end()
+
+    def _read_early(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+            self.data_received(self._early)
 
     def _ping(self, confirms: int | None) -> None:
         if self.is_over:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 
 from mirror_server.notifications.log import More
-from mirror_server.notifications.websockets import POLICY, UNEXPECTED, ChannelSocket, Closing, stopping
-from mirror_server.store.failures import StorageFailed
+from mirror_server.notifications.sockets import POLICY, UNEXPECTED, Closing, Frame, Socket, stopping
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.web.unread import Reader
 from mirror_server.web.wsgi_call import Answer, Message, Send, environ_of
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`Connection`."""
 
-_LOOK_SECONDS = 15
 _KEY_PREFIX = "pelion_"
 _PROTOCOL = "wss"
 _MOST_REASON_BYTES = 120
@@ -86,71 +85,87 @@ async def refuse(scope: Message, answer: Answer, send: Send) -> None:
     await _close(Closing(code, orjson.loads(answer.body)["message"]), send)
 
 
-async def serve(scope: Message, socket: ChannelSocket, reader: Reader, send: Send, is_stopping: asyncio.Event) -> None:
-    """Send messages as they come, until one side ends it."""
+async def serve(
+    scope: Message, socket: Socket, reader: Reader, send: Send, *, look_seconds: float, is_stopping: asyncio.Event
+) -> None:
+    """Send messages as they come, until one side ends it.
+
+    Args:
+        scope: That of the handshake.
+        socket: What is sent.
+        reader: Its client, for what waits to be taken.
+        send: Sends to it.
+        look_seconds: How often is looked whether it is to go on where nothing happens.
+        is_stopping: Set when the server stops.
+    """
     connection: Connection = scope[CONNECTION]
     wake = asyncio.Event()
-    wake_soon = _threadsafe(wake)
     connection.on_end = wake.set
     connection.on_confirmed = socket.confirmed
+    sending = _Sending(connection, socket, reader, send, wake)
     try:
-        await asyncio.wrap_future(socket.begin(wake_soon))
-        await _send_all(connection, socket, reader, send, wake, wake_soon, is_stopping)
+        await asyncio.wrap_future(socket.begin(sending.wake_soon))
+        while not connection.is_over:
+            if is_stopping.is_set():
+                raise stopping()
+            await sending.next(look_seconds)
     except Closing as closing:
         await _close(closing, send)
-    except StorageFailed as failure:
+    except (StorageFailed, TooMuchWaiting) as failure:
         await _close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
     finally:
         socket.close()
 
 
-async def _send_all(
-    connection: Connection,
-    socket: ChannelSocket,
-    reader: Reader,
-    send: Send,
-    wake: asyncio.Event,
-    wake_soon: Callable[[], None],
-    is_stopping: asyncio.Event,
-) -> None:
-    loop = asyncio.get_running_loop()
-    before: More | None = None
-    while not connection.is_over:
-        if is_stopping.is_set():
-            raise stopping()
-        await reader.room()
-        wake.clear()
+class _Sending:
+    """Sends what there is, or waits for it."""
+
+    def __init__(self, connection: Connection, socket: Socket, reader: Reader, send: Send, wake: asyncio.Event) -> None:
+        self._connection = connection
+        self._socket = socket
+        self._reader = reader
+        self._send = send
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._before: More | None = None
+
+    def wake_soon(self, _: object = None) -> None:
+        """Have it look again; from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def next(self, look_seconds: float) -> None:
+        """Send the next message; where there is none, wait for one, for the end, or for so long."""
+        await self._reader.room()
+        self._wake.clear()
         # Asked for before looking, so that what is added in between is not waited for.
-        more = socket.more()
-        more.add_done_callback(lambda _: wake_soon())
-        timer = loop.call_later(_LOOK_SECONDS, wake.set)
+        more = self._socket.more()
         try:
-            frame = socket.take(before)
+            frame = self._socket.take(self._before)
+            if frame is None:
+                more.add_done_callback(self.wake_soon)
+                frame = await self._wait(look_seconds)
             if frame is not None:
-                with reader.waiting(len(frame.text)):
-                    await send({"type": "websocket.send", "text": frame.text.decode()})
-                    connection.confirm(frame.cursor)
-                    await connection.drain()
-            else:
-                await wake.wait()
-                socket.look()
+                await self._deliver(frame)
+        finally:
+            self._before = more if more.done() and not more.cancelled() else None
+            more.cancel()
+
+    async def _wait(self, look_seconds: float) -> Frame | None:
+        timer = self._loop.call_later(look_seconds, self._wake.set)
+        try:
+            await self._wake.wait()
         finally:
             timer.cancel()
-            before = more if more.done() and not more.cancelled() else None
-            more.cancel()
+        return self._socket.look() if self._loop.time() >= timer.when() else None
+
+    async def _deliver(self, frame: Frame) -> None:
+        with self._reader.waiting(len(frame.text)):
+            await self._send({"type": "websocket.send", "text": frame.text.decode()})
+            self._connection.confirm(frame.cursor)
+            await self._connection.drain()
 
 
 async def _close(closing: Closing, send: Send) -> None:
     reason = closing.reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
     await send({"type": "websocket.close", "code": closing.code, "reason": reason})
-
-
-def _threadsafe(event: asyncio.Event) -> Callable[[], None]:
-    """Sets the event from any thread."""
-    loop = asyncio.get_running_loop()
-
-    def note() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(event.set)
-
-    return note

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.core.errors import Refusal
-from mirror_server.notifications.websockets import ChannelSocket
+from mirror_server.notifications.sockets import Socket
 from mirror_server.service.slots import Slots
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.download import Download
@@ -41,7 +41,7 @@ class Unfinished:
         self.deferred: Deferred | None = None
         self.stream: EventStream | None = None
         self.download: Download | None = None
-        self.websocket: ChannelSocket | None = None
+        self.websocket: Socket | None = None
         self._environ = environ
         self._slots = slots
         self._held_by: str | None = None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from process_server import CALLS_THIS_MACHINE, Application, Child, ServerProcess, read_exports
+
+if TYPE_CHECKING:
+    from process_websockets import Silent, Sockets
 
 StartServer = Callable[..., ServerProcess]
 
@@ -48,6 +53,31 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory, simulated: int) -> I
 def application(shared_server: ServerProcess) -> Application:
     """A new application of the shared server, with all scopes."""
     return shared_server.application()
+
+
+@pytest.fixture
+def sockets() -> Iterator[Sockets]:
+    """Opens websockets, which are closed at the end."""
+    # Most tests here need no library for them.
+    from process_websockets import Sockets  # noqa: PLC0415
+
+    with ExitStack() as opened:
+        yield Sockets(opened)
+
+
+@pytest.fixture
+def open_silent() -> Iterator[Callable[..., Silent]]:
+    """Opens websockets by hand, which are closed at the end."""
+    from process_websockets import Silent  # noqa: PLC0415 - as above
+
+    with ExitStack() as opened:
+
+        def open_one(*arguments: Any, **options: Any) -> Silent:
+            one = Silent(*arguments, **options)
+            opened.callback(one.close)
+            return one
+
+        yield open_one
 
 
 @pytest.fixture

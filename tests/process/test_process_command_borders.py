@@ -18,6 +18,8 @@ from process_server import Application, ServerProcess, child_environment
 
 pytestmark = pytest.mark.process
 
+StartServer = Callable[..., ServerProcess]
+
 TEMPERATURE, NAME = "/3303/0/5601", "/3/0/15"
 OFFSET = "/3308/0/5900"
 TEXT = "Grüße, 日本 €"
@@ -130,6 +132,28 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     with shell.running("watch", "--path", OFFSET, *form) as watching:
         first_line(watching, application, device)
         watching.send_signal(how)
+        _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert (watching.returncode, complaint) == (0, "")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: StartServer, how: signal.Signals) -> None:
+    server = start_server("--simulate", "0", "--clock", "manual")
+    application = server.application()
+    device = "sensor"
+    application.add_device(device, {"path": OFFSET, "value": "1", "writable": True, "observable": True})
+    subscribe(application, device)
+    shell = Shell(server, application)
+    with shell.running("watch", "--path", OFFSET) as watching:
+        first_line(watching, application, device)
+        server.stop(how)
+        server.child.close()
+        assert watching.stderr is not None
+        assert watching.stderr.readline().startswith("waiting for the mirror: ")
+        server.start()
+        assert watching.stderr.readline() == "the mirror is back\n"
+        assert OFFSET in first_line(watching, application, device)
+        watching.send_signal(signal.SIGINT)
         _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
     assert (watching.returncode, complaint) == (0, "")
 

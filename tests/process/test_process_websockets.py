@@ -2,75 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
-from functools import partial
+import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from process_server import (
+    Application,
+    ServerProcess,
+    run_command,
+    wait_until,
+    wait_until_quick,
+)
+from process_websockets import (
+    CHANNEL,
+    CONNECT,
+    SWITCH,
+    Silent,
+    Sockets,
+    closed,
+    device,
+    message,
+    observed,
+    register,
+    responses,
+    rest,
+    state,
+)
+from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.typing import Subprotocol
+
+from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.process
 
-SWITCH = "/3311/0/5850"
-CHANNEL = "/v2/notification/websocket"
-
-
-class Sockets:
-    """Opens websockets, which are closed at the end."""
-
-    def __init__(self, opened: ExitStack) -> None:
-        self._opened = opened
-
-    def open(self, server: ServerProcess, key: str, **options: Any) -> ClientConnection:
-        headers = {"Authorization": f"Bearer {key}"}
-        url = f"ws://127.0.0.1:{server.port}/v2/notification/websocket-connect"
-        options = {"additional_headers": headers, "proxy": None, "compression": None, **options}
-        return self._opened.enter_context(connect(url, open_timeout=PATIENCE_SECONDS, **options))
-
-
-@pytest.fixture
-def sockets() -> Iterator[Sockets]:
-    with ExitStack() as opened:
-        yield Sockets(opened)
-
-
-def register(application: Application, **body: Any) -> int:
-    answer = application.http.put(CHANNEL, **({"json": body} if body else {}))
-    assert answer.is_success, answer.text
-    return answer.status_code
-
-
-def message(socket: ClientConnection) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(socket.recv(timeout=PATIENCE_SECONDS))
-    return found
-
-
-def responses(socket: ClientConnection, *async_ids: str) -> list[str]:
-    """The ids of async responses in the order they came, up to the last of these."""
-    found: list[str] = []
-    while not set(async_ids) <= set(found):
-        found += [entry["id"] for entry in message(socket).get("async-responses", [])]
-    return found
-
-
-def closed(socket: ClientConnection) -> tuple[int, str]:
-    """Code and reason with which the server closed it."""
-    with pytest.raises(ConnectionClosed) as caught:
-        list(iter(partial(socket.recv, timeout=PATIENCE_SECONDS), None))
-    assert caught.value.rcvd is not None
-    return caught.value.rcvd.code, caught.value.rcvd.reason
-
-
-def state(application: Application) -> Any:
-    return application.json("GET", CHANNEL)
-
-
-def device(application: Application, name: str) -> str:
-    return application.add_device(name, {"path": SWITCH, "value": "0", "writable": True})
+OpenSilent = Callable[..., Silent]
+SOCKETS = 200
+BEFORE_THE_END_SECONDS = 30
+"""Less than the default limits on silence: what happens in this time is not their doing."""
 
 
 def test_event_arrives_by_a_websocket(shared_server: ServerProcess, application: Application, sockets: Sockets) -> None:
@@ -83,6 +56,526 @@ def test_event_arrives_by_a_websocket(shared_server: ServerProcess, application:
 
     assert responses(socket, "by-websocket") == ["by-websocket"]
     wait_until(lambda: state(application) == {"status": "connected", "queue_size": 0}, "the answer of its ping")
+    assert application.json("GET", "/v2/notification/channel") == {"delivery_mechanism": "WEBSOCKET", "backlog": 0}
     socket.close()
     wait_until(lambda: state(application)["status"] == "disconnected", "its end")
+
+
+def test_what_happens_while_no_socket_is_open_comes_in_order_by_the_next(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    assert [register(application), register(application)] == [201, 200]
+    device_id = device(application, "while-away")
+    for round_of in ("first", "second"):
+        ids = [f"{round_of}-{number}" for number in range(5)]
+        for async_id in ids:
+            application.write(device_id, SWITCH, async_id, async_id)
+            application.response(async_id)
+        assert state(application)["queue_size"] >= len(ids)
+
+        socket = sockets.open(shared_server, application.key)
+        assert responses(socket, *ids) == ids
+        wait_until(lambda: state(application)["queue_size"] == 0, "the answer of its ping")
+        socket.close()
+
+
+def test_message_whose_ping_was_not_answered_comes_again(
+    shared_server: ServerProcess, application: Application, sockets: Sockets, open_silent: OpenSilent
+) -> None:
+    register(application)
+    device_id = device(application, "unanswered")
+    silent = open_silent(shared_server, application.key)
+    assert silent.head().startswith(b"HTTP/1.1 101 ")
+    application.write(device_id, SWITCH, "1", "twice")
+    application.response("twice")
+    seen: list[str] = []
+    while "twice" not in seen:
+        opcode, content = silent.frame()
+        if opcode == Opcode.TEXT:
+            seen += [entry["id"] for entry in json.loads(content).get("async-responses", [])]
+    waiting = state(application)["queue_size"]
+    silent.close()
+
+    assert waiting > 0
+    assert responses(sockets.open(shared_server, application.key), "twice") == ["twice"]
+
+
+def test_answer_to_the_last_ping_stands_for_those_before(
+    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
+) -> None:
+    register(application)
+    device_id = device(application, "one-for-all")
+    silent = open_silent(shared_server, application.key)
+    silent.head()
+    for number in range(3):
+        application.write(device_id, SWITCH, str(number), f"of-{number}")
+        application.response(f"of-{number}")
+    ping = b""
+    seen: list[str] = []
+    while "of-2" not in seen:
+        opcode, content = silent.frame()
+        if opcode == Opcode.TEXT:
+            seen += [entry["id"] for entry in json.loads(content).get("async-responses", [])]
+    while (found := silent.frame())[0] != Opcode.PING:
+        pass
+    ping = found[1]
+
+    silent.send(Opcode.PONG, b"not a number")
+    silent.send(Opcode.PONG, (2**63).to_bytes(8))
+    silent.send(Opcode.PONG, ping)
+
+    wait_until(lambda: state(application)["queue_size"] == 0, "the position to move")
+    silent.close()
+
+
+def test_another_socket_of_the_channel_takes_the_place_of_the_first(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    register(application)
+    device_id = device(application, "replaced")
+    first = sockets.open(shared_server, application.key)
+    second = sockets.open(shared_server, application.key)
+
+    assert closed(first) == (1001, "another connection of this channel was opened")
+    application.write(device_id, SWITCH, "1", "to-the-second")
+    assert responses(second, "to-the-second") == ["to-the-second"]
+    assert state(application)["status"] == "connected"
+
+
+def test_deleting_the_channel_closes_its_socket_and_a_later_one(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    register(application)
+    socket = sockets.open(shared_server, application.key)
+    answers = [application.http.delete(CHANNEL).status_code for _ in range(2)]
+
+    assert answers == [204, 404]
+    assert application.http.get(CHANNEL).status_code == 404
+    assert closed(socket) == (1001, "the channel was deleted")
+    code, reason = closed(sockets.open(shared_server, application.key))
+    assert code == 1011
+    assert "PUT /v2/notification/websocket" in reason
+
+
+@pytest.mark.parametrize("key", ["", "no-key", f"ak_{'0' * 16}_{'a' * 43}"])
+def test_wrong_key_is_told_after_the_handshake(shared_server: ServerProcess, sockets: Sockets, key: str) -> None:
+    code, reason = closed(sockets.open(shared_server, key))
+
+    assert code == 1008
+    assert "access key" in reason
+
+
+def test_key_that_may_only_operate_is_told_after_the_handshake(shared_server: ServerProcess, sockets: Sockets) -> None:
+    code, reason = closed(sockets.open(shared_server, shared_server.key(Scope.ADMIN)))
+
+    assert code == 1008
+    assert "lacks the scope" in reason
+
+
+def test_key_may_stand_among_the_protocols(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    register(application)
+    protocols = [Subprotocol("wss"), Subprotocol(f"pelion_{application.key}")]
+    socket = sockets.open(shared_server, "", subprotocols=protocols)
+    assert socket.subprotocol == "wss"
+    wait_until(lambda: state(application)["status"] == "connected", "the socket to be open")
+    wrong = [Subprotocol("wss"), Subprotocol("pelion_ak_wrong")]
+    assert closed(sockets.open(shared_server, "", subprotocols=wrong))[0] == 1008
+    assert application.key not in shared_server.stderr
+
+
+def test_key_has_one_type_of_channel(shared_server: ServerProcess) -> None:
+    application = shared_server.application()
+    register(application)
+    plain = application.poll(hold=0)
+    webhook = application.http.put("/v2/notification/callback", json={"url": "http://127.0.0.1:9/"})
+    assert [(answer.status_code, answer.json()["reason"]) for answer in (plain, webhook)] == [
+        (400, "OTHER_CHANNEL"),
+        (400, "OTHER_CHANNEL"),
+    ]
+    assert application.poll(after=0, hold=0).status_code in {200, 204}
+
+    application.json("DELETE", CHANNEL)
+    assert application.poll(hold=0).is_success
+    refused = application.http.put(CHANNEL)
+    assert (refused.status_code, refused.json()["reason"]) == (400, "OTHER_CHANNEL")
+    application.json("DELETE", "/v2/notification/pull")
+    assert register(application) == 201
+
+
+def test_others_get_nothing_of_what_is_not_theirs(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    other = shared_server.application()
+    register(application)
+    register(other)
+    device_id = device(application, "of-one")
+    socket, other_socket = (sockets.open(shared_server, one.key) for one in (application, other))
+    application.write(device_id, SWITCH, "1", "mine")
+    other.write(device_id, SWITCH, "2", "theirs")
+
+    assert responses(socket, "mine") == ["mine"]
+    assert responses(other_socket, "theirs") == ["theirs"]
+    other.json("DELETE", CHANNEL)
+    assert state(application)["status"] == "connected"
+
+
+def test_messages_are_written_as_the_registration_says(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    cfg = {"include_timestamp": True, "include_uid": True, "include_original_ep": True}
+    register(application, serialization={"type": "v2", "max_chunk_size": 1, "cfg": cfg})
+    device_id = device(application, "written")
+    application.json("PUT", f"/v2/subscriptions/{device_id}{SWITCH}")
+    socket = sockets.open(shared_server, application.key)
+    application.write(device_id, SWITCH, "7", "to-observe")
+    extras = {"timestamp", "uid", "original-ep"}
+    assert extras <= observed(socket, "7").keys()
+
+    # A later registration holds for the open socket too.
+    register(application)
+    application.write(device_id, SWITCH, "8", "again")
+    assert not extras & observed(socket, "8").keys()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"serialization":{"type":"v1"}}', "serialization.type"),
+        (b'{"serialization":{"max_chunk_size":0}}', "serialization.max_chunk_size"),
+        (b'{"url":"http://127.0.0.1:9/"}', "url"),
+        (b"[]", "body"),
+    ],
+)
+def test_registration_that_cannot_be_read_is_refused(application: Application, body: bytes, field: str) -> None:
+    answer = application.http.put(CHANNEL, content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == 400
+    assert [one["name"] for one in answer.json()["fields"]] == [field]
+    assert application.http.get(CHANNEL).status_code == 404
+
+
+UPGRADE = ("Upgrade: websocket", "Connection: Upgrade")
+GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((f"GET {CONNECT} HTTP/1.1",), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, GOOD[0]), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, GOOD[0], "Sec-WebSocket-Key: short"), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, "Sec-WebSocket-Version: 12", GOOD[1]), 426),
+        ((f"GET {CONNECT} HTTP/1.1", "Upgrade: h2c", "Connection: Upgrade", *GOOD), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *GOOD), 426),
+        ((f"GET {CONNECT} HTTP/1.0", *UPGRADE, *GOOD), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, "Content-Length: 0"), 101),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, "Content-Length: 5"), 426),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, "Transfer-Encoding: chunked"), 426),
+        ((f"GET {CONNECT}?after=x HTTP/1.1", *UPGRADE, *GOOD), 400),
+        ((f"GET {CONNECT}?after=999999 HTTP/1.1", *UPGRADE, *GOOD), 400),
+        ((f"GET {CONNECT}?nothing=1 HTTP/1.1", *UPGRADE, *GOOD), 400),
+        ((f"HEAD {CONNECT} HTTP/1.1", *UPGRADE, *GOOD), 405),
+        ((f"POST {CONNECT} HTTP/1.1", *UPGRADE, *GOOD), 405),
+        ((f"GET {CHANNEL} HTTP/1.1", *UPGRADE, *GOOD), 405),
+        (("GET /v3/devices HTTP/1.1", *UPGRADE, *GOOD), 400),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD), 101),
+        ((f"GET {CONNECT}/ HTTP/1.1", *UPGRADE, *GOOD), 101),
+        (("GET /notification/websocket-connect HTTP/1.1", *UPGRADE, *GOOD), 101),
+    ],
+)
+def test_handshake_is_a_websocket_s_or_refused(
+    shared_server: ServerProcess, application: Application, lines: tuple[str, ...], status: int, open_silent: OpenSilent
+) -> None:
+    register(application)
+    silent = open_silent(shared_server, application.key, *lines, behind=b"0\r\n\r\n" * (status == 426))
+
+    head = silent.head()
+    assert head.split()[1] == b"%d" % status
+    assert (b"sec-websocket-accept" in head.lower()) == (status == 101)
+    assert (b"upgrade: websocket" in head.lower()) == (status in {101, 426})
+    silent.close()
+    assert application.json("GET", "/v3/devices")["object"] == "list"
+
+
+def test_what_comes_behind_the_handshake_is_of_the_websocket(
+    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
+) -> None:
+    register(application)
+    silent = open_silent(shared_server, application.key, behind=Frame(Opcode.PING, b"early").serialize(mask=True))
+
+    assert silent.head().startswith(b"HTTP/1.1 101 ")
+    assert silent.frame() == (Opcode.PONG, b"early")
+    silent.close()
+
+
+def test_what_a_client_sends_is_ignored_and_bounded(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    register(application)
+    device_id = device(application, "talker")
+    socket = sockets.open(shared_server, application.key)
+    for content in ("hello", b"\x00" * 1000, "x" * 60_000) * 20:
+        socket.send(content)
+    application.write(device_id, SWITCH, "1", "after-talking")
+    assert responses(socket, "after-talking") == ["after-talking"]
+
+    socket.send("x" * 70_000)
+    assert closed(socket)[0] == 1009
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x83\x80\x00\x00\x00\x00",
+        b"\x81\x05hello",
+        Frame(Opcode.CONT, b"of nothing").serialize(mask=True),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\xff" * 1000,
+    ],
+    ids=["unknown opcode", "not masked", "continues nothing", "HTTP", "bytes"],
+)
+def test_what_is_no_frame_ends_its_own_connection_only(
+    shared_server: ServerProcess, application: Application, sent: bytes, open_silent: OpenSilent
+) -> None:
+    register(application)
+    silent = open_silent(shared_server, application.key)
+    silent.head()
+    silent.socket.sendall(sent)
+
+    assert silent.is_ended()
+    silent.close()
+    wait_until(lambda: state(application)["status"] == "disconnected", "its end")
+
+
+def test_pieces_of_a_message_that_never_ends_are_not_kept(
+    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
+) -> None:
+    register(application)
+    silent = open_silent(shared_server, application.key)
+    silent.head()
+    silent.send(Opcode.TEXT, b"", fin=False)
+    for _ in range(100):
+        silent.socket.sendall(Frame(Opcode.CONT, b"", fin=False).serialize(mask=True) * 100)
+    silent.send(Opcode.PING, b"still there")
+    while silent.frame() != (Opcode.PONG, b"still there"):
+        pass
+    silent.close()
+
+
+def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server: Any, open_silent: OpenSilent) -> None:
+    server: ServerProcess = start_server("--simulate", "0", "--write-timeout-seconds", "1")
+    application = server.application()
+    register(application)
+    device_id = device(application, "unread")
+    deaf = open_silent(server, application.key, receive_bytes=2048)
+    wait_until(lambda: state(application)["status"] == "connected", "the socket to be open")
+    application.json("PUT", f"/v2/subscriptions/{device_id}{SWITCH}")
+    numbers = itertools.count()
+
+    def is_cut_off() -> bool:
+        application.write(device_id, SWITCH, f"{next(numbers)}".zfill(60_000), f"unread-{next(numbers)}")
+        wait_until_quick(lambda: application.json("GET", "/v3/devices"), 2)
+        return bool(state(application)["status"] == "disconnected")
+
+    wait_until(is_cut_off, "the end of the client that never reads")
+    assert "its client did not take what was sent" in server.stderr
+    # All of it is there for a client that reads.
+    assert state(application)["queue_size"] > 0
+    deaf.close()
+
+
+def test_client_that_pings_and_never_reads_is_bounded(
+    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
+) -> None:
+    register(application)
+    deaf = open_silent(shared_server, application.key, receive_bytes=2048)
+    wait_until(lambda: state(application)["status"] == "connected", "the socket to be open")
+    deaf.socket.setblocking(False)
+    pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 1000
+    sent = 0
+    try:
+        while sent < 200_000_000:
+            sent += deaf.socket.send(pings)
+    except BlockingIOError:
+        pass
+    wait_until_quick(lambda: application.json("GET", "/v3/devices"), 2)
+    assert sent < 200_000_000
+    deaf.close()
+
+
+def test_client_that_does_not_answer_pings_is_closed(start_server: Any, open_silent: OpenSilent) -> None:
+    server: ServerProcess = start_server("--websocket-ping-seconds", "0.2", "--websocket-pong-seconds", "0.2")
+    application = server.application()
+    register(application)
+    silent = open_silent(server, application.key)
+    silent.head()
+
+    assert silent.frame()[0] == Opcode.PING
+    while (frame := silent.frame())[0] == Opcode.PING:
+        pass
+    assert int.from_bytes(frame[1][:2]) == 1011
+    assert b"ping" in frame[1]
+    assert silent.is_ended()
+    silent.close()
+
+
+def test_client_that_answers_pings_stays(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server("--websocket-ping-seconds", "0.1", "--websocket-pong-seconds", "20")
+    application = server.application()
+    register(application)
+    sockets.open(server, application.key, ping_interval=None)
+    end_at = time.monotonic() + 2
+    while time.monotonic() < end_at:
+        wait_until(lambda: state(application)["status"] == "connected", "the socket to be open")
+
+
+def test_key_that_is_revoked_in_mid_connection_ends_it(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server("--simulate", "0", "--websocket-ping-seconds", "0.2")
+    application, other = server.application(), server.application()
+    register(application)
+    device_id = device(other, "revoked")
+    socket = sockets.open(server, application.key)
+    application.write(device_id, SWITCH, "1", "before")
+    assert responses(socket, "before") == ["before"]
+    key_id = application.key.split("_")[1]
+
+    assert run_command("keys", "revoke", key_id, "--database", server.database_url).returncode == 0
+
+    code, reason = closed(socket)
+    assert code == 1008
+    assert "revoked" in reason
+    assert closed(sockets.open(server, application.key))[0] == 1008
+
+
+def test_stopping_closes_websockets_with_1001(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server()
+    applications = [server.application() for _ in range(5)]
+    opened = []
+    for application in applications:
+        register(application)
+        opened.append(sockets.open(server, application.key))
+
+    assert server.stop(signal.SIGTERM) == 0
+    for socket in opened:
+        code, reason = closed(socket)
+        assert code == 1001
+        assert "the server stops" in reason
+    assert "graceful shutdown exceeded" not in server.stderr
+    assert "Traceback" not in server.stderr
+
+
+def test_kill_in_mid_message_loses_nothing(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    register(application)
+    device_id = device(application, "killed")
+    accepted: list[str] = []
+    seen: list[str] = []
+    for number in range(3):
+        socket = sockets.open(server, application.key)
+        for count in range(20):
+            async_id = f"{number}-{count}"
+            assert application.write(device_id, SWITCH, async_id, async_id).status_code == 202
+            accepted.append(async_id)
+            if count == 10:
+                seen += responses(socket, async_id)
+        server.kill()
+        seen += rest(socket)
+        server.start()
+        application = server.client(application.key)
+        assert state(application)["status"] == "disconnected"
+    last = sockets.open(server, application.key)
+    seen += responses(last, *(set(accepted) - set(seen)))
+
+    assert set(seen) == set(accepted)
+    # In order; after a kill it goes on from what was answered for, so that the last of it may come again.
+    first_seen = list(dict.fromkeys(seen))
+    assert first_seen == accepted
+    wait_until(lambda: state(application)["queue_size"] == 0, "the answer of its ping")
+
+
+def test_websockets_count_as_held_polls(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server("--max-parked-polls", "4", "--poll-share", "0.5")
+    application, other = server.application(), server.application()
+    held = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
+    with pytest.raises(InvalidStatus) as caught:
+        sockets.open(server, application.key, path=f"{CONNECT}?after=0")
+    assert caught.value.response.status_code == 429
+    assert json.loads(caught.value.response.body)["reason"] == "TOO_MANY_POLLS"
+    assert int(caught.value.response.headers["Retry-After"]) > 0
+    assert application.poll(after=0).status_code == 429
+    register(other)
+    sockets.open(server, other.key)
+    wait_until(lambda: "mirror_open_polls 3.0" in application.http.get("/metrics").text, "all to be counted")
+    opened = 'route="/v2/notification/websocket-connect",status="101"} 3.0'
+    assert opened in application.http.get("/metrics").text
+
+    held[0].close()
+    wait_until(lambda: application.poll(after=0, hold=0).is_success, "the place to be free")
+    assert application.poll(after="latest", hold=1).status_code == 204
+
+
+def test_reader_with_a_position_of_its_own_takes_nothing_from_others(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    device_id = device(application, "own-position")
+    application.write(device_id, SWITCH, "1", "before")
+    application.response("before")
+    last = len(list(application.entries()))
+    readers = [sockets.open(shared_server, application.key, path=f"{CONNECT}?after={after}") for after in (0, 0, last)]
+    late = sockets.open(shared_server, application.key, path=f"{CONNECT}?after=latest")
+    assert message(late)["mirror-cursor"] == last
+    register(application)
+    channel = sockets.open(shared_server, application.key)
+    application.write(device_id, SWITCH, "2", "after")
+
+    assert [responses(one, "before", "after") for one in readers[:2]] == [["before", "after"]] * 2
+    assert responses(readers[2], "after") == ["after"]
+    found = message(late)
+    while "async-responses" not in found:
+        found = message(late)
+    (entry,) = found["async-responses"]
+    assert entry["id"] == "after"
+    assert entry["seq"] <= found["mirror-cursor"]
+    assert {"uid", "timestamp"} <= entry.keys()
+    assert "mirror-time" in found
+    assert responses(channel, "after") == ["after"]
+
+
+def test_gap_is_told_to_a_reader(start_server: Any, sockets: Sockets) -> None:
+    server: ServerProcess = start_server("--simulate", "0", "--keep-log-bytes", "10000")
+    application = server.application()
+    device_id = device(application, "gap")
+    for number in range(80):
+        application.write(device_id, SWITCH, "x" * 300, f"gap-{number}")
+        wait_until(lambda number=number: application.simulated_values(device_id)[SWITCH], "the write")
+    wait_until(lambda: "Mirror-Gap" in application.poll(after=0, hold=0).headers, "a gap")
+    answer = application.poll(after=0, hold=0)
+
+    found = message(sockets.open(server, application.key, path=f"{CONNECT}?after=0"))
+    assert found["mirror-gap"].split("-")[0] == answer.headers["Mirror-Gap"].split("-")[0] == "1"
+
+
+def test_200_websockets_of_one_key_get_one_event_together(
+    shared_server: ServerProcess, application: Application, sockets: Sockets
+) -> None:
+    device_id = device(application, "many")
+    path = f"{CONNECT}?after=latest"
+    opened = [sockets.open(shared_server, application.key, path=path, ping_interval=None) for _ in range(SOCKETS)]
+    for socket in opened:
+        message(socket)
+    wait_until_quick(lambda: application.json("GET", f"/v3/devices/{device_id}/echo"), 1)
+
+    application.write(device_id, SWITCH, "1", "to-all")
+    assert {tuple(responses(socket, "to-all")) for socket in opened} == {("to-all",)}
+
+
+def test_nothing_of_this_made_the_server_fail(shared_server: ServerProcess, application: Application) -> None:
+    assert shared_server.child.running
+    wait_until_quick(lambda: application.json("GET", "/v3/devices"), 2)
     assert "Traceback" not in shared_server.stderr
+    assert " 500 " not in shared_server.stderr
+    assert "mirror_unread_bytes 0.0" in application.http.get("/metrics").text

@@ -18,6 +18,7 @@ from mirror_server.devices.simulator.kinds import KINDS_BY_NAME
 from mirror_server.standard_input import stop_with_stdin
 
 if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
     from mirror_server.devices.lwm2m_client.fleet import DeviceFleet, DeviceOptions
 
 _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
@@ -132,37 +133,7 @@ def main(
       export MIRROR_DEVICE_PSK=...
       mirror-device --server coaps://mirror.example:5684 --name my-sensor
     """  # noqa: D301 - click wants the character, not its escape
-    if find_spec("aiocoap") is None:
-        raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
-    from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, ServerAddress  # noqa: PLC0415 - an extra
-    from mirror_server.devices.lwm2m_client.fleet import DeviceOptions  # noqa: PLC0415
-
-    try:
-        address = ServerAddress.parse(server)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--server") from None
-    _check(name, psk, count=count, is_secure=address.is_secure)
-    is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
-    if is_key_named and not address.is_secure:
-        raise click.UsageError(
-            "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
-        )
-    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
-    if wrong:
-        raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
-    try:
-        key = PreSharedKey((identity or name).encode(), psk) if psk is not None and address.is_secure else None
-    except ValueError as error:
-        raise click.UsageError(f"--psk, --identity: {error}") from None
-    options = DeviceOptions(
-        server=str(address),
-        version=lwm2m_version,  # type: ignore[arg-type]
-        lifetime_seconds=lifetime,
-        queue_mode=queue,
-        key=key,
-        formats=frozenset(_FORMATS[each] for each in formats) or None,
-        seed=seed,
-    )
+    options = _options(server, name, psk, identity, count, lifetime, lwm2m_version, formats, seed, queue=queue)
     _allow_sockets(count)
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
@@ -171,8 +142,50 @@ def main(
     else:
         # For people: a program behind it, such as a notebook, would show it among what it prints itself.
         told = name if count == 1 else f"{names[0]} to {names[-1]}"
-        click.echo(f"{told}: registering with {address}", err=True)
+        click.echo(f"{told}: registering with {options.server}", err=True)
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
+
+
+def _options(
+    server: str,
+    name: str,
+    psk: bytes | None,
+    identity: str | None,
+    count: int,
+    lifetime: int,
+    lwm2m_version: str,
+    formats: tuple[str, ...],
+    seed: int,
+    *,
+    queue: bool,
+) -> DeviceOptions:
+    """What all devices of the command have in common.
+
+    Raises:
+        click.ClickException: What it needs is not installed, or two options do not go together.
+    """
+    if find_spec("aiocoap") is None:
+        raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
+    from mirror_server.devices.lwm2m_client.coap_socket import ServerAddress  # noqa: PLC0415 - an extra
+    from mirror_server.devices.lwm2m_client.fleet import DeviceOptions  # noqa: PLC0415
+
+    try:
+        address = ServerAddress.parse(server)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--server") from None
+    _check(name, psk, count=count, is_secure=address.is_secure)
+    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
+    return DeviceOptions(
+        server=str(address),
+        version=lwm2m_version,  # type: ignore[arg-type]
+        lifetime_seconds=lifetime,
+        queue_mode=queue,
+        key=_key(psk, identity or name) if address.is_secure else None,
+        formats=frozenset(_FORMATS[each] for each in formats) or None,
+        seed=seed,
+    )
 
 
 def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None:
@@ -185,6 +198,20 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
         )
     if is_secure and count > 1:
         raise click.UsageError("--count is for coap:// alone: with DTLS each device has a key of its own")
+    is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
+    if is_key_named and not is_secure:
+        raise click.UsageError(
+            "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
+        )
+
+
+def _key(psk: bytes | None, identity: str) -> PreSharedKey | None:
+    from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey  # noqa: PLC0415 - an extra
+
+    try:
+        return None if psk is None else PreSharedKey(identity.encode(), psk)
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
 
 
 def _allow_sockets(count: int) -> None:

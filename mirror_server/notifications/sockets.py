@@ -1,0 +1,168 @@
+"""What is sent through one websocket, and the websockets of readers with positions of their own [an extension].
+
+A reader that names a position gets what follows it, as by a poll that names one: any number of them may read with one
+key, and nothing is removed. What the headers of such a poll tell stands beside the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
+
+import orjson
+
+from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.notifications.log import More, NotificationLog, Page
+
+GOING_AWAY = 1001
+POLICY = 1008
+UNEXPECTED = 1011
+
+
+class Closing(Exception):
+    """The websocket is to be closed, with a code of RFC 6455 and a reason for people."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Frame(NamedTuple):
+    """A message to send, and the number of the entry it goes up to."""
+
+    text: bytes
+    cursor: int
+
+
+class Socket(Protocol):
+    """What is sent through one websocket."""
+
+    def begin(self, wake: Callable[[], None]) -> Future[None]:
+        """Begin; ``wake`` is called, from any thread, when it is to end. The future raises :class:`Closing`."""
+        ...
+
+    def more(self) -> More:
+        """A future that is done when there is something to take; ask for it before taking."""
+        ...
+
+    def take(self, more: More | None) -> Frame | None:
+        """The next message; ``None`` if there is nothing new.
+
+        Args:
+            more: The future that was done before, which may have what was added at hand.
+
+        Raises:
+            Closing: It is to be closed.
+        """
+        ...
+
+    def look(self) -> Frame | None:
+        """See whether it is to go on, now and then; gives what there is to tell where nothing happens.
+
+        Raises:
+            Closing: It is not.
+        """
+        ...
+
+    def confirmed(self, seq: int) -> None:
+        """The client has all up to this number."""
+        ...
+
+    def close(self) -> None:
+        """It is open no more."""
+        ...
+
+
+class ReaderSocket:
+    """The websocket of a reader with a position of its own.
+
+    Args:
+        log: What is read.
+        app_id: Whose log it is.
+        after: The number behind which it begins.
+        is_admitted: Whether the key it was opened with is good still.
+        show_instant: Writes an instant.
+    """
+
+    def __init__(
+        self,
+        log: NotificationLog,
+        app_id: str,
+        after: int,
+        *,
+        is_admitted: Callable[[], bool],
+        show_instant: Callable[[Instant], str],
+    ) -> None:
+        self._log = log
+        self._app_id = app_id
+        self._position = after
+        self._is_admitted = is_admitted
+        self._show_instant = show_instant
+        self._has_told = False
+
+    def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
+        """See :class:`Socket`."""
+        begun: Future[None] = Future()
+        begun.set_result(None)
+        return begun
+
+    def more(self) -> More:
+        """See :class:`Socket`."""
+        return self._log.more(self._app_id)
+
+    def take(self, more: More | None) -> Frame | None:
+        """See :class:`Socket`; the first one tells the position, also where nothing is new."""
+        page = self._page(more)
+        if not (page.entries or page.gap) and self._has_told:
+            return None
+        if not self._is_admitted():
+            raise revoked()
+        return self._frame(page)
+
+    def look(self) -> Frame:
+        """See :class:`Socket`; it tells up to which instant all has been read."""
+        if not self._is_admitted():
+            raise revoked()
+        return self._frame(self._page(None))
+
+    def confirmed(self, seq: int) -> None:
+        """See :class:`Socket`."""
+        self._log.note_read(self._app_id, seq)
+
+    def close(self) -> None:
+        """See :class:`Socket`; there is nothing to give back."""
+
+    def _page(self, more: More | None) -> Page:
+        try:
+            if more is None:
+                return self._log.read(self._app_id, self._position)
+            return self._log.read_more(self._app_id, self._position, more)
+        except Refusal as refusal:
+            # The log went with the key.
+            raise revoked() from refusal
+
+    def _frame(self, page: Page) -> Frame:
+        self._position = page.cursor
+        self._has_told = True
+        told: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
+        if page.gap is not None:
+            told[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
+        if page.settled_at is not None:
+            told[TIME_HEADER.lower()] = self._show_instant(page.settled_at)
+        text = orjson.dumps(told)
+        # The message is encoded once for all readers of the page.
+        return Frame(text[:-1] + b"," + page.message[1:] if page.entries else text, page.cursor)
+
+
+def stopping() -> Closing:
+    """The end of a websocket whose server stops."""
+    return Closing(GOING_AWAY, "the server stops; connect again to go on where it was")
+
+
+def revoked() -> Closing:
+    """The end of a websocket whose key is good no more."""
+    return Closing(POLICY, "this access key was renewed or revoked; connect with one that is good")
