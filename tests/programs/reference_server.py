@@ -16,6 +16,12 @@ import trustme
 
 _HOST = "127.0.0.1"
 _COMMAND = (sys.executable, "-m", "mirror_server")
+# It ends with this program, however that ends.
+_SERVE = (
+    *(sys.executable, "-c"),
+    "from mirror_server.standard_input import stop_with_stdin; stop_with_stdin();"
+    " from mirror_server.cli import main; main()",
+)
 _SCOPES = ("read", "write", "subscribe", "admin")
 _START_SECONDS = 60
 _STOP_SECONDS = 15
@@ -41,7 +47,7 @@ def reference_server(folder: Path, environment: dict[str, str], by_tls: bool) ->
     scopes = [f"--scope={scope}" for scope in _SCOPES]
     made = [*_COMMAND, "keys", "create", "program", *scopes, database]
     key = subprocess.run(made, env=environment, capture_output=True, text=True, check=True).stdout.strip()
-    command = [*_COMMAND, "run", "--port=0", database, "--simulate=12", "--clock=manual"]
+    command = [*_SERVE, "run", "--port=0", database, "--simulate=12", "--clock=manual"]
     command.append(f"--allow-callbacks-to={_HOST}/32")
     if by_tls:
         authority = trustme.CA()
@@ -52,7 +58,9 @@ def reference_server(folder: Path, environment: dict[str, str], by_tls: bool) ->
         command += [f"--tls-cert={folder / 'certificate.pem'}", f"--tls-key={folder / 'key.pem'}"]
     with (
         (folder / "server.txt").open("w+") as log,
-        subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True) as server,
+        subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as server,
     ):
         try:
             url = _address(server, folder)
