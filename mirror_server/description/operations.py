@@ -510,6 +510,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Refused: nothing is deleted of a device",
         parameters=parameters.DELETE_RESOURCE,
         answers=(),
+        errors=(404,),
     ),
     ("get", routes.WAITING_REQUESTS): Operation(
         name="list_waiting_requests",

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from process_server import ROOT, child_environment
 
+import mirror_server.views
+
 pytestmark = pytest.mark.process
 
 PROGRAMS = ROOT / "tests" / "programs"
@@ -21,6 +23,7 @@ STEPS = {
     "connector library, JavaScript": 30,
 }
 """How many steps a program has at least."""
+MANUAL = " ".join((mirror_server.views.__doc__ or "").split())
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,21 @@ def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
     assert report[name]["complaints"] == []
     steps = sum(steps for steps, _ in report[name]["calls"].values())
     assert steps >= STEPS[name]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None:
+    if name not in report:
+        pytest.skip("installs a library for JavaScript: needs npm")
+    _, package, version = report[name]["package"].split()
+    assert f"``{package}`` " in MANUAL
+    assert f" {version} of {report[name]['package'].split()[0]}" in MANUAL
+
+
+def test_the_manual_tells_each_reason_why_calls_are_out() -> None:
+    told = MANUAL.partition("Calls that are out")[2]
+    reasons = set(importlib.import_module("outside").REASONS.values())
+    assert [why for why in reasons if why.partition(":")[0] not in told] == []
 
 
 def _judge(*told: dict[str, Any], last_words: str = "") -> Any:
@@ -93,3 +111,16 @@ def test_a_library_that_cannot_be_installed_is_told(tmp_path: Path, monkeypatch:
     of_node = next(library for library in libraries.LIBRARIES if library.of_node)
     with pytest.raises(libraries.LibraryMissing, match="install Node"):
         libraries.install(of_node, tmp_path)
+
+
+def test_a_program_that_is_not_there_is_told_with_those_that_are() -> None:
+    told = subprocess.run(
+        [sys.executable, str(PROGRAMS), "nonsense"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert all(name in told.stderr for name in STEPS)

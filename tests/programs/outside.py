@@ -15,7 +15,7 @@ GROUPS = "device groups: custom attributes and saved filters select devices"
 DEVICES = "devices made and deleted: they come by registering, and what they reported stays"
 PORTAL = "the service's own version: / is a page for people"
 
-_REASONS = {
+REASONS = {
     ("AccountManagementAPI.*", "AccountManagementApi.*"): ACCOUNTS,
     ("CertificatesAPI.*", "CertificatesApi.*", "BootstrapAPI.*", "BootstrapApi.*"): CERTIFICATES,
     ("UpdateAPI.*", "UpdateApi.*"): FIRMWARE,
@@ -70,11 +70,12 @@ _REASONS = {
     ): ACCOUNTS,
     ("connector.getConnectorVersion",): PORTAL,
 }
+"""Patterns of calls, and the reason why those are out; the manual tells the reasons too."""
 
 
 def reason(call: str) -> str | None:
     """Why a call is out; None for one that has to run."""
-    for patterns, why in _REASONS.items():
+    for patterns, why in REASONS.items():
         if any(fnmatchcase(call, pattern) for pattern in patterns):
             return why
     return None

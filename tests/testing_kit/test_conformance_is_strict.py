@@ -18,9 +18,17 @@ from werkzeug.serving import make_server
 from mirror_sdk.testing.in_process import InProcessServer
 
 ROOT = Path(__file__).parents[2]
-RULES, OBJECT, REQUESTS, SUBSCRIPTIONS, NOTIFICATIONS, DIRECTORY = (
+RULES, OBJECT, REQUESTS, SUBSCRIPTIONS, NOTIFICATIONS, DIRECTORY, OLDER = (
     f"mirror_sdk.testing.conformance.test_conforms_{part}"
-    for part in ("rules", "device_object", "device_requests", "subscriptions", "notifications", "directory")
+    for part in (
+        "rules",
+        "device_object",
+        "device_requests",
+        "subscriptions",
+        "notifications",
+        "directory",
+        "older_calls",
+    )
 )
 
 
@@ -113,6 +121,11 @@ def never_have_more(exchange: Exchange) -> None:
         exchange.edit(lambda content: content.update(has_more=False))
 
 
+def wake_all_endpoints(exchange: Exchange) -> None:
+    if exchange.path == "/v2/endpoints":
+        exchange.edit(lambda content: [endpoint.update(q=False) for endpoint in content])
+
+
 def leave_all_as_it_is(exchange: Exchange) -> None:
     pass
 
@@ -132,6 +145,8 @@ SPOILT = [
     (forget_rules, SUBSCRIPTIONS, "test_rules_are_replaced_as_a_whole_and_read_as_they_were_put"),
     (count_cursors_wrong, NOTIFICATIONS, "test_the_entries_are_numbered_without_a_gap"),
     (never_have_more, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
+    (wake_all_endpoints, OLDER, "test_an_endpoint_in_queue_mode_says_so"),
+    (replace_status(205, 200), OLDER, "test_the_cache_is_the_mirror"),
 ]
 
 

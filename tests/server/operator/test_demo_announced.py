@@ -1,0 +1,23 @@
+"""What a demo server says when it is there."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror_server.cli import serve_commands
+from mirror_server.config import Settings
+
+
+@pytest.mark.parametrize("kept_seconds", [None, 7 * 86_400.0])
+def test_it_says_what_a_history_takes_where_none_is_kept(
+    kept_seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve_commands, "_demo_key", lambda *_: ("ak_1", None, None))
+    settings = Settings(keep_history_seconds=kept_seconds)
+    services: Any = SimpleNamespace(device_urls=list, settings=settings, database=None)
+    serve_commands._announce_demo(None, None, "http://127.0.0.1:8080", services)
+    told = capsys.readouterr().out.splitlines()
+    assert told[:2] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]
+    notes = ["# No history is kept: that takes pip install 'device-state-mirror[history]'"]
+    assert told[3:] == ([] if kept_seconds else notes)
