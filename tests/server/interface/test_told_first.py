@@ -99,10 +99,18 @@ def test_a_client_that_never_gets_its_202_finds_the_answer_in_its_log(
     assert list(server.responses(key).values()) == [(200, None)]
 
 
-@pytest.mark.parametrize("query", ["", "?retry=2"])
-def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light, query):
-    place(server, bridge, key, "GET", f"/v2/endpoints/{light}/1/2/3", query.encode())
-    place(server, bridge, key, "GET", f"/v2/endpoints/{'0' * 32}{TEMPERATURE}", query.encode())
+def test_a_client_has_a_moment_to_read_its_202(server, key, light):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
+    place(server, bridge, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}")
+    assert waits(server, key) == 1
+    assert server.responses(key) == {}
+    server.advance(key, 1)
+    assert list(server.responses(key).values()) == [(200, None)]
+
+
+def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
+    place(server, bridge, key, "GET", f"/v2/endpoints/{light}/1/2/3")
+    place(server, bridge, key, "GET", f"/v2/endpoints/{'0' * 32}{TEMPERATURE}")
     assert not server.services._untold._held
     assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
