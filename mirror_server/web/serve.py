@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 
 import uvicorn
 
+from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
@@ -188,6 +189,7 @@ def _server_of(services: Services) -> _Server:
     watch = services.metrics.watch
     watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
     watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
+    watch("mirror_lost_log_lines", "Lines of the log that could not be written.", lost_lines)
     return server
 
 
