@@ -70,6 +70,9 @@ rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``c
 became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
 event names (``event.content.ended_subscriptions``); rules hold for the next one too.
 
+When devices registered and left, ``client.device_events_frame()`` tells whoever did not listen then, for a month where
+the operator chose nothing else.
+
 Limits and failures
 -------------------
 
@@ -103,8 +106,9 @@ A key is an application. Two analysts, two notebooks or two cells with one key s
 - limits: the size of the log, polls and streams, snapshots under way, answers not read
   (``mirror-server help operate``).
 
-Each has alone its positions, snapshots, tables, plans and recordings. Values, and the 20 requests that may wait for a
-device, are those of all keys.
+Each has alone its positions, snapshots, tables, plans and recordings. Values, the 20 requests that may wait for a
+device, what is said of devices (``client.set_device``) and the saved filters of the directory
+(``client.create_device_query``) are those of all keys.
 
 Several processes
 -----------------

@@ -29,7 +29,7 @@ from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._service.rules import add_rules, remove_rules
-from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._service.status import Channel, ClientStatus, status_of
 from mirror_sdk._service.steps import Pause, Steps, Work
 from mirror_sdk._tables import DeviceTable, is_table, raise_first, warn_if_empty
 from mirror_sdk._tables import places as places_in
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from mirror_sdk._service.sockets import Sockets
     from mirror_sdk.cassette import Cassette, Mode
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.history.reading import Told
@@ -178,6 +179,7 @@ class MirrorClient:
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
+        self._sockets: Sockets | None = None
         self._names = KnownNames()
         self._pump = AnswerPump(LogReader(self._send), Inbox())
         self._watches: WeakSet[Watch | Recorder] = WeakSet()
@@ -299,7 +301,7 @@ class MirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             FileNotFoundError: It is to be played, and is not there.
             NotRecorded: Within the block: something is asked that was not asked in the recording.
-            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook.
+            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
         ...     with client.cassette(folder / "read.zip") as cassette:
@@ -310,8 +312,8 @@ class MirrorClient:
         import_whole("mirror_sdk.cassette")
         from mirror_sdk.cassette import Cassette
 
-        if self._callbacks is not None:
-            raise ValueRefused("a webhook brings notifications past a cassette; use_long_polling() first")
+        if self._channel != "long polling":
+            raise ValueRefused(f"a {self._channel} brings notifications past a cassette; use_long_polling() first")
         return Cassette(path, mode, self._sender, self._begin_anew)
 
     def close(self) -> None:
@@ -326,6 +328,7 @@ class MirrorClient:
             watch.stop()
         if self._cassette is not None:
             self._cassette.end(is_kept=is_kept)
+        self._close_sockets()
         self._sender.close()
 
     def __enter__(self) -> Self:
@@ -368,7 +371,7 @@ class MirrorClient:
             self._sender.contact,
             self._pump.reader,
             self._pump.inbox,
-            is_pushed=self._callbacks is not None,
+            channel=self._channel,
             watches=sum(watch.is_running for watch in self._watches),
         )
 
@@ -1694,7 +1697,7 @@ class MirrorClient:
         >>> again.result().python
         21.5
         """
-        pump = self._new_pump(LogReader(self._send, after=0))
+        pump = self._new_pump(self._new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,
             device_id=self._run(id_of(self._names, device_id, anew=True), timeout),
@@ -1903,7 +1906,7 @@ class MirrorClient:
             placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
-            write=partial(self._write_again, cache(lambda: self._new_pump(LogReader(self._send, after=0)))),
+            write=partial(self._write_again, cache(lambda: self._new_pump(self._new_log_reader(0)))),
             see=self._see,
             make_plan=self._plan_of,
         )
@@ -2373,7 +2376,7 @@ class MirrorClient:
         )
         recorder = begin_recording(
             make_tape,
-            lambda after: LogReader(self._send, after=after),
+            self._new_log_reader,
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
             self._run,
             Subscribing(chosen, paths, adds_rules=subscribe),
@@ -2414,19 +2417,72 @@ class MirrorClient:
 
         reader = CallbackReader(receiver)
         self._run(registered(address, receiver.headers), timeout)
+        self._close_sockets()
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
 
+    def use_websocket(self, *, timeout: float | None = None) -> None:
+        """Have notifications come by websockets from now on: to be chosen where a proxy cuts long polls.
+
+        To be called before requests are made and events are waited for; what was begun before goes on by long polling.
+        Events, answers, watches and recordings come as they do by long polling, in the same order and with the same
+        word on what was lost: each reader has a websocket and its own position, so that it takes nothing from other
+        programs with this key, and needs no channel of its own. A websocket that ends is made again, with growing
+        pauses, and goes on behind what was read; nothing falls back to long polling by itself.
+
+        Where the environment names a proxy, the websocket goes through it.
+
+        Args:
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            MirrorError: There is no websocket to be had: the service has none or does not answer, or the key is wrong.
+            ValueRefused: There is a cassette in the client, or it sends over a transport of its own.
+
+        Source: wire.md 4.
+
+        >>> client.use_websocket()
+        >>> client.status().channel
+        'websocket'
+        >>> client.use_long_polling()
+        """
+        if not self._sender.is_on_network:
+            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
+        deadline = self._sender.deadline(timeout)
+        import_whole("mirror_sdk._service.socket_reader")
+        from mirror_sdk._service.socket_messages import Way
+        from mirror_sdk._service.socket_reader import SocketReader
+        from mirror_sdk._service.sockets import Sockets
+
+        way = Way(self._sender.base_url, self._sender.api_key)
+        sockets = Sockets(way, self._sender.contact, self._sender.timeout_seconds)
+        reader = SocketReader(self._send, sockets)
+        try:
+            reader.open(deadline)
+        except BaseException:
+            sockets.close()
+            raise
+        self._close_sockets()
+        self._callbacks = None
+        self._sockets = sockets
+        self._pump = self._new_pump(reader)
+
     def use_long_polling(self, *, timeout: float | None = None) -> None:
-        """Remove the webhook of this application, and read by long polling again, as a new client does.
+        """Remove the webhook of this application, or close its websockets, and read by long polling, as at first.
 
         Source: specification E4; wire.md 4.
 
         >>> client.use_long_polling()
         """
         self._send(_operations.delete_callback(), timeout)
+        self._close_sockets()
         self._callbacks = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
+
+    def _close_sockets(self) -> None:
+        sockets, self._sockets = self._sockets, None
+        if sockets is not None:
+            sockets.close()
 
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
@@ -2668,6 +2724,12 @@ class MirrorClient:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
         return self._send(asking, timeout)
 
+    @property
+    def _channel(self) -> Channel:
+        if self._callbacks is not None:
+            return "webhook"
+        return "long polling" if self._sockets is None else "websocket"
+
     def _begin_anew(self) -> None:
         """Know no names and no position in the log, as a client that was just made."""
         self._names = KnownNames()
@@ -2678,9 +2740,17 @@ class MirrorClient:
         inbox = Inbox(now=moments.now, clock=moments.received_seconds)
         return AnswerPump(reader, inbox, moments.waiting_seconds)
 
+    def _new_log_reader(self, after: int | None) -> LogReader:
+        """A reader of the service's log, over a websocket where those are used."""
+        if self._sockets is None:
+            return LogReader(self._send, after=after)
+        from mirror_sdk._service.socket_reader import SocketReader
+
+        return SocketReader(self._send, self._sockets, after=after)
+
     def _new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
         if self._callbacks is None:
-            return LogReader(self._send, after=after)
+            return self._new_log_reader(after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         from mirror_sdk.webhook import CallbackReader

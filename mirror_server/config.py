@@ -71,6 +71,8 @@ class Settings:
         write_timeout_seconds: How long a client may take to read what is on its way to it.
         websocket_ping_seconds: How often an idle websocket is pinged.
         websocket_pong_seconds: How long a client may take to answer a ping.
+        tls_cert: The file of the certificate with which TLS is spoken; ``None`` for plain HTTP.
+        tls_key: The file of its key.
         coap: Where real devices come by CoAP in plain text; ``None`` for nowhere.
         coaps: Where they come by CoAP over DTLS, with a pre-shared key each; ``None`` for nowhere.
         coap_insecure: Whether plain CoAP may be spoken beyond this machine.
@@ -109,6 +111,8 @@ class Settings:
     write_timeout_seconds: float = 30
     websocket_ping_seconds: float = 20
     websocket_pong_seconds: float = 20
+    tls_cert: str | None = None
+    tls_key: str | None = None
     coap: ListenAddress | None = None
     coaps: ListenAddress | None = None
     coap_insecure: bool = False

@@ -11,6 +11,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from mirror_server.config import ACCESS_LOG, LogFormat
+from mirror_server.log_lines import LineHandler
 
 
 def configure(
@@ -23,7 +24,7 @@ def configure(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.ExtraAdder(),
     ]
-    handler = logging.StreamHandler(stream)
+    handler = LineHandler(stream, log_format)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=for_all,

@@ -336,6 +336,14 @@ _ALL = (
 )
 
 
+tls_cert_option = _option(
+    "--tls-cert",
+    "tls_cert",
+    metavar="FILE",
+    help="Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
+    " it. SIGHUP loads it again.",
+)
+tls_key_option = _option("--tls-key", "tls_key", metavar="FILE", help="The certificate's key in PEM, not encrypted.")
 blocking_polls_option = _option(
     "--max-blocking-polls",
     "max_blocking_polls",

@@ -12,6 +12,7 @@ from typing import Protocol, Self, TypeVar
 from mirror_sdk._service.backoff import Backoff
 from mirror_sdk._service.cursor import LogCursor
 from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.operations import Poll
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.wire.entries import NOTHING, Batch
 
@@ -112,7 +113,7 @@ class AsyncLogReader:
             await self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         try:
-            poll = await self._send(self._cursor.next_poll(hold_seconds, within_seconds))
+            poll = await self._ask(hold_seconds, within_seconds)
         except MirrorError as error:
             batch, delay_seconds = self._cursor.failed(error)
             self._resume_at = self._clock() + delay_seconds
@@ -122,3 +123,6 @@ class AsyncLogReader:
     def beside(self, position: int | None) -> Self:
         """Another reader of the same log, from this position."""
         return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
+
+    async def _ask(self, hold_seconds: float, within_seconds: float) -> Poll:
+        return await self._send(self._cursor.next_poll(hold_seconds, within_seconds))

@@ -740,8 +740,8 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
     if named != async_id:
         raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
     return Accepted(
-        at=_read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
-        expires_at=_read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
+        at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
+        expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
     )
 
 
@@ -760,7 +760,7 @@ def _read_current(answer: Answer) -> Resource | None:
     return resources_of([state])[state.resource_path]
 
 
-def _read_instant(header: str | None) -> datetime | None:
+def read_instant(header: str | None) -> datetime | None:
     try:
         return _INSTANT.validate_python(header).astimezone(UTC)
     except (ValidationError, OverflowError):  # a service that does not tell; what was asked for is done in any case
@@ -781,8 +781,8 @@ def _read_poll(after: int | None, answer: Answer) -> Poll:
     return Poll(
         int(cursor),
         message,
-        _read_gap(answer.headers.get(routes.GAP_HEADER)),
-        served_at=_read_instant(answer.headers.get(routes.TIME_HEADER)),
+        read_gap(answer.headers.get(routes.GAP_HEADER)),
+        served_at=read_instant(answer.headers.get(routes.TIME_HEADER)),
     )
 
 
@@ -796,7 +796,7 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     return message
 
 
-def _read_gap(header: str | None) -> Gap | None:
+def read_gap(header: str | None) -> Gap | None:
     if header is None:
         return None
     number = rf"\s*(\d{{1,{routes.MAX_SEQ_DIGITS}}})\s*"

@@ -103,6 +103,16 @@ class Sender:
         self._http.close()
 
     @property
+    def is_on_network(self) -> bool:
+        """Whether requests are carried by the network, and by no transport that was given or inserted."""
+        return self._transport is None
+
+    @property
+    def timeout_seconds(self) -> float:
+        """How long a call may take that is given no limit of its own."""
+        return self._timeout_seconds
+
+    @property
     def base_url(self) -> str:
         """Address of the service."""
         return self._base_url

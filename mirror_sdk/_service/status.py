@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk.errors import ConnectionFailed, MirrorError
 from mirror_sdk.wire.model import JsonForm
+
+Channel: TypeAlias = Literal["long polling", "webhook", "websocket"]
+"""Which channel brings notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class ClientStatus(JsonForm):
     """
 
     base_url: str
-    channel: Literal["long polling", "webhook"]
+    channel: Channel
     last_answer_at: datetime | None
     failures: int
     last_failure: MirrorError | None
@@ -98,12 +101,12 @@ class Position(Protocol):
 
 
 def status_of(
-    base_url: str, contact: Contact, reader: Position, inbox: Inbox, *, is_pushed: bool, watches: int
+    base_url: str, contact: Contact, reader: Position, inbox: Inbox, *, channel: Channel, watches: int
 ) -> ClientStatus:
     """How a client with these parts stands."""
     return ClientStatus(
         base_url=base_url,
-        channel="webhook" if is_pushed else "long polling",
+        channel=channel,
         last_answer_at=contact.last_answer_at,
         failures=contact.failures,
         last_failure=contact.last_failure or reader.last_failure,

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from zipfile import BadZipFile, ZipFile
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mirror_sdk._service.operation import first_fault
 from mirror_sdk.errors import CassetteDamaged
@@ -35,6 +35,10 @@ class Ids:
     def new(self) -> str:
         """The next one."""
         return uuid.UUID(int=self._chance.getrandbits(128), version=4).hex
+
+
+_Header = Annotated[str, Field(pattern=r"^[\x00-\xff]*$")]
+"""Of a header, each character is a byte."""
 
 
 class _Part(BaseModel):
@@ -81,7 +85,7 @@ class Exchange(_Part):
     answered_seconds: float
     answered_at: Timestamp
     status: int | None = None
-    headers: dict[str, str] = {}
+    headers: dict[_Header, _Header] = {}
     body: str | None = None
     failure: tuple[str, str] | None = None
 

@@ -28,6 +28,7 @@ _AT_ONCE = frozenset({"latest"})
 _LONGEST_TURN_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
 """For how long a poll waits for a request that was answered before it, and that may never be made this time."""
+_CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
 
@@ -185,7 +186,7 @@ class Player(Moments):
             self._async_ids[exchange.async_id.encode()] = async_id.encode()
             self._recorded_ids[async_id] = exchange.async_id
         if is_poll(exchange.asked):
-            self._cursor = max(self._cursor, exchange.headers.get(CURSOR_HEADER.lower(), "0"), key=int)
+            self._cursor = max(self._cursor, _cursor_of(exchange), key=int)
         return Played(exchange.status, exchange.headers, lambda: self._pieces(exchange), exchange.failure)
 
     def _move(self, exchange: Exchange, begun: float | None) -> None:
@@ -220,6 +221,12 @@ class Player(Moments):
             f"{visible_line(str(asked))} {which} in {self.path}{near}. What depends on the time of day or on chance is"
             f" another request each time. Record it anew with client.cassette({str(self.path)!r}, mode='record')"
         )
+
+
+def _cursor_of(exchange: Exchange) -> str:
+    """The number of the last entry that a poll brought; 0 where something else than a mirror answered."""
+    cursor = exchange.headers.get(CURSOR_HEADER.lower(), "")
+    return cursor if _CURSOR.fullmatch(cursor) else "0"
 
 
 def _is_json(exchange: Exchange) -> bool:

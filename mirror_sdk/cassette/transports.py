@@ -183,7 +183,8 @@ def _response(request: httpx.Request, played: Played) -> httpx.Response:
     if played.status is None:
         _fail(played)
         raise httpx.ReadError("the recording has no answer", request=request)
-    return httpx.Response(played.status, headers=played.headers, stream=_Body(played))
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in played.headers.items()]
+    return httpx.Response(played.status, headers=headers, stream=_Body(played))
 
 
 def _fail(played: Played) -> None:

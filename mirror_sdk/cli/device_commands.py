@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import click
 
 from mirror_sdk.cli.arguments import (
+    DeviceName,
     ValueCommand,
     connect,
     device_argument,
@@ -21,30 +22,60 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value
+from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
 from mirror_sdk.wire.paths import matches
 
 
 @main.command()
 @click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only those in this state.")
 @click.option("--type", "endpoint_type", help="Only those of this endpoint type.")
+@click.option("--query", metavar="NAME", help="Only those that the filter saved under this name selects.")
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
 @click.option("--connections", is_flag=True, help="Also how each is connected: a request for each device.")
 @form_options
-def devices(state: str | None, endpoint_type: str | None, limit: int | None, connections: bool, form: Form) -> None:
+def devices(
+    state: str | None, endpoint_type: str | None, query: str | None, limit: int | None, connections: bool, form: Form
+) -> None:
     """List the devices.
 
     \b
       mirror devices --state registered --type Light --csv
+      mirror devices --query lights
       mirror devices --connections --limit 20
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        found = client.list_devices(state=state, endpoint_type=endpoint_type, limit=limit)
+        found = client.list_devices(state=state, endpoint_type=endpoint_type, query=query, limit=limit)
         rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
         if connections:
             for row, device in zip(rows, found, strict=True):
                 connection = client.get_connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
     show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form)
+
+
+@main.command("device-events")
+@click.option(
+    "--device", "names", type=DeviceName(), multiple=True, help="Only of this one; may be given several times."
+)
+@click.option(
+    "--type",
+    "event_types",
+    type=click.Choice(EVENT_TYPES),
+    multiple=True,
+    help="Only these; may be given several times.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="How many at most, the newest.")
+@form_options
+def device_events(names: Sequence[str], event_types: Sequence[str], limit: int | None, form: Form) -> None:
+    """List when devices registered and left, the oldest first, as far back as the service keeps it.
+
+    \b
+      mirror device-events --device light-01 --limit 20
+      mirror device-events --type deregistration --type expired --csv
+    """  # noqa: D301 - click wants the character, not its escape
+    with connect() as client:
+        found = client.list_device_events(names or None, event_types=event_types or None, limit=limit)
+    show((_event_row(event) for event in found), _EVENT, form)
 
 
 @main.command()
@@ -208,6 +239,17 @@ def requests(form: Form) -> None:
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
 
 
+def _event_row(event: DeviceEvent) -> Row:
+    return {
+        "changed_at": event.date_time,
+        "device_id": event.device_id,
+        "endpoint_name": None if event.data is None else event.data.endpoint_name,
+        "event": event.event_type,
+        "state_change": event.state_change,
+    }
+
+
+_EVENT = ["changed_at", "device_id", "endpoint_name", "event", "state_change"]
 _DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
 _CONNECTION = ["protocol", "lwm2m_version", "binding", "reachable", "lifetime_seconds", "last_contact_at", "address"]
 

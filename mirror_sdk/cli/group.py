@@ -11,7 +11,17 @@ import click
 from mirror_sdk._lazy_group import LazyGroup
 
 _MODULES = {
-    "mirror_sdk.cli.device_commands": ["devices", "execute", "get", "read", "requests", "rules", "subscribe", "write"],
+    "mirror_sdk.cli.device_commands": [
+        "device-events",
+        "devices",
+        "execute",
+        "get",
+        "read",
+        "requests",
+        "rules",
+        "subscribe",
+        "write",
+    ],
     "mirror_sdk.cli.fleet_commands": ["drift", "plan", "snapshot"],
     "mirror_sdk.cli.help_command": ["help"],
     "mirror_sdk.cli.lab_command": ["lab"],
@@ -31,6 +41,7 @@ _OF_THE_SHELL = [
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
     (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
+    (r"\blist_device_queries\(\) shows", "in Python list_device_queries() shows"),
     (r"\blist_resources\(device_id\) shows", "'mirror get DEVICE' shows"),
 ]
 """What errors name for programs, and what it is here."""

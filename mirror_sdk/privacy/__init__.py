@@ -89,7 +89,8 @@ goes, so that the table cannot be refreshed. The report of what was replaced sta
 **What is looked for elsewhere.** A text that stays, such as the value of another resource, the reason of a plan or a
 column of your own, is replaced as a whole where an id, a name or another text occurs in it that was replaced in this
 table; names of less than four characters are found as
-whole texts alone. ``also=`` gives other texts to look for, such as the names of devices that are not in it.
+whole texts alone. So is the name of a column or an index in which one occurs. A column with lists or structures in its
+cells is refused. ``also=`` gives other texts to look for, such as the names of devices that are not in it.
 
 **What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Columns
 of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of the table

@@ -27,6 +27,11 @@ class ArrowCells:
         self.is_changed: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """Whether each is one value, and not a list, a structure or something else with values within."""
+        return is_plain(self.column.type)
+
+    @property
     def has_words(self) -> bool:
         """Whether some may be texts or bytes."""
         kind = self.column.type.value_type if pa.types.is_dictionary(self.column.type) else self.column.type
@@ -72,6 +77,18 @@ _WORDS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
 )
+
+
+_WITHOUT_WORDS = (
+    *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    pa.types.is_temporal,
+)
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether cells of a type are one value each, and of a type that pseudonyms can have."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_one(kind) for is_one in (*_WORDS, *_WITHOUT_WORDS))
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mirror_sdk.object_table import labelled
+from mirror_sdk.privacy.arrow_cells import is_plain
 from mirror_sdk.privacy.personal import word_of_column
 from mirror_sdk.privacy.replacing import Column, Replace, Replacing, Rows
 
@@ -27,6 +28,15 @@ class PandasCells:
     def __init__(self, series: pd.Series) -> None:
         self.series: pd.Series = series
         self.is_changed: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each is one value, and not a list, a structure or something else with values within."""
+        dtype = self.series.dtype
+        if isinstance(dtype, pd.ArrowDtype):
+            return is_plain(dtype.pyarrow_dtype)
+        values = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else self.series
+        return not (values.dtype == object and any(map(pd.api.types.is_list_like, values)))
 
     @property
     def has_words(self) -> bool:
@@ -77,6 +87,8 @@ def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     result = pd.DataFrame({place: one.series for place, one in enumerate(cells)}, index=frame.index)
     result.columns = _renamed(frame.columns, replacing)
     result.index = _index(frame.index, levels)
+    result.index.names = [replacing.within(name) for name in frame.index.names]
+    result.columns.names = [replacing.within(name) for name in frame.columns.names]
     result.attrs = {"mirror": replacing.about(about)}
     if "units" in frame.attrs:
         names = dict(zip(map(str, frame.columns), map(str, result.columns), strict=True))

@@ -78,7 +78,8 @@ def _of_arrow(table: pa.Table, replacing: Replacing) -> ArrowTable:
     about = basis_of_table(table)
     replacing.expect(about)
     columns = [one.column if one.is_changed else _own(one.column) for one in _cells_of(table, replacing)]
-    schema = table.schema.remove_metadata()
+    # What anybody wrote beside the table and its columns goes.
+    schema = pa.schema([field.remove_metadata().with_name(replacing.within(field.name)) for field in table.schema])
     told: ArrowTable = with_basis(pa.Table.from_arrays(columns, schema=schema), replacing.about(about))
     return told
 
@@ -89,7 +90,8 @@ def _of_polars(frame: pl.DataFrame, replacing: Replacing) -> pl.DataFrame:
     table = frame.to_arrow()
     cells = _cells_of(table, replacing)
     changed = {name: one.column for name, one in zip(table.column_names, cells, strict=True) if one.is_changed}
-    return frame.with_columns(pl.Series(name, column) for name, column in changed.items())
+    told = frame.with_columns(pl.Series(name, column) for name, column in changed.items())
+    return told.rename({name: replacing.within(name) for name in told.columns})
 
 
 def _cells_of(table: pa.Table, replacing: Replacing) -> list[ArrowCells]:

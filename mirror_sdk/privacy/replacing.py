@@ -41,6 +41,10 @@ class Cells(Protocol):
     """The cells of a column."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether each is one value, and not a list, a structure or something else with values within."""
+
+    @property
     def has_words(self) -> bool:
         """Whether some may be texts or bytes."""
 
@@ -100,8 +104,14 @@ class Replacing:
         """Replace what is personal in all columns of a table.
 
         Raises:
-            ValueRefused: There are values, and no column says of which resource they are.
+            ValueRefused: There are values, and no column says of which resource they are; or a column has lists.
         """
+        for column in columns:
+            if not column.cells.is_plain:
+                raise ValueRefused(
+                    f"the column {column.told} has lists, structures or other values within its cells, in which nobody"
+                    " looks for names; have a row for each of them (explode), or leave the column out"
+                )
         paths = next((column.cells for column in columns if column.name == "path"), None)
         kept: list[tuple[Column, Rows | None]] = []
         for column in columns:
@@ -114,6 +124,9 @@ class Replacing:
                 kept.append((column, self._values(column, paths)))
             elif column.cells.has_words and column.name not in _OWN_WORDS:
                 kept.append((column, None))
+            elif column.cells.has_words and column.name not in _FIXED:
+                # They stay; what was cut away from the column may still be behind it.
+                column.cells.replace(_same)
         self._look_within(kept)
 
     def word(self, word: str) -> Replace:
@@ -238,6 +251,10 @@ def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, Abstrac
         for begin in range(len(text) - _LEAST_WITHIN + 1)
         for length in lengths.get(text[begin : begin + _LEAST_WITHIN], ())
     )
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _replaced(found: Mapping[Any, Any], value: Any) -> Any:

@@ -22,7 +22,14 @@ from mirror_server.config import ListenAddress, LogFormat, Settings
 from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
-from mirror_server.options import clock_option, coap_option, seed_option, settings_options
+from mirror_server.options import (
+    clock_option,
+    coap_option,
+    seed_option,
+    settings_options,
+    tls_cert_option,
+    tls_key_option,
+)
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.standard_input import stop_with_stdin
@@ -85,6 +92,8 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
 @main.command()
 @host_option
 @port_option
+@tls_cert_option
+@tls_key_option
 @settings_options
 @log_format_option
 @access_log_option
@@ -94,6 +103,8 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
     configure(log_format, access_log=access_log)
+    if (settings["tls_cert"] is None) != (settings["tls_key"] is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
     _serve(Settings(**settings), host, port, announce=_announce)
 
 
@@ -201,16 +212,20 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     # Flask and uvicorn, which no other command needs.
     from mirror_server.services import Services  # noqa: PLC0415
     from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
+    from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
 
     try:
+        certificate = (
+            Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
+        )
         listener = listen(host, port)
-    except ListenError as error:
-        raise click.ClickException(str(error)) from error
-    url = f"http://{ListenAddress(host, listener.getsockname()[1])}"
+    except (ListenError, TlsError) as error:
+        raise click.ClickException(visible(str(error))) from error
+    url = f"{'http' if certificate is None else 'https'}://{ListenAddress(host, listener.getsockname()[1])}"
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, announce=partial(announce, url, services))
+            serve(services, listener, announce=partial(announce, url, services), certificate=certificate)
         except CannotListen as error:
             raise click.ClickException(visible(str(error))) from error
 

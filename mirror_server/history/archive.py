@@ -21,6 +21,8 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
+from mirror_server.store.url import shown
+
 OTHER_DAY = "other"
 """What stands for a day that has no folder of its own; null, as data sets have it, is not read by pandas."""
 
@@ -48,7 +50,7 @@ class Archive:
         try:
             self._files, self._root = fsspec.core.url_to_fs(location)
         except (ImportError, ValueError) as error:
-            raise ValueError(f"cannot open the archive {location}: {error}") from error
+            raise ValueError(f"cannot open the archive {shown(location)}: {error}") from error
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:

@@ -152,7 +152,11 @@ class Trimming:
             The names of files that do not count any more; ``None`` where nothing was to be deleted.
         """
         base_at = self.base_at(now)
-        if base_at < (segments.oldest_state_at(reading.session) or now) + self._step:
+        begun_at = segments.oldest_state_at(reading.session)
+        if begun_at is None:
+            return None
+        # Where the clock was ahead when the history was begun, rows are not kept until it is that late.
+        if begun_at <= now and base_at < begun_at + self._step:
             return None
         runs = runs_by_segment(segments.blocks(reading.session, ROWS))
         files = segments.files(reading.session)

@@ -8,14 +8,16 @@ unmodified from the package indexes, every call is run against a server by a tes
 
 - ``mbed-cloud-sdk`` 2.2.0 of PyPI and 2.6.10 of npm, the vendor's: devices, saved queries, device events, resources,
   values, subscriptions, presubscriptions, polls and webhooks. ``ConnectAPI({"host": URL, "api_key": KEY})`` in Python,
-  ``new ConnectApi({host: URL, apiKey: KEY})`` in JavaScript, where ``SDK`` speaks ``https`` whatever it is told.
+  ``new ConnectApi({host: URL, apiKey: KEY})`` in JavaScript, where ``SDK`` speaks ``https`` whatever it is told:
+  ``--tls-cert`` and ``--tls-key``, or a proxy; Node takes a certificate of your own by ``NODE_EXTRA_CA_CERTS``.
 - ``mbed-connector-api`` 1.0.4 of PyPI and 3.0.0 of npm, for the first versions of that API: ``connector(KEY, URL)``,
   ``new MbedConnectorApi({accessKey: KEY, host: URL})``. The one of PyPI is written for Python 2. What they ask tells
   ``mirror-server help older-calls``.
 
 They name a device by its id, which the lists of devices have. What they do by themselves:
 
-- The older ones learn the id of a request from its answer, and do not hear of a device that was faster: ask again.
+- The older ones learn the id of a request from its answer, and do not hear of a device that was faster, as a simulated
+  one may be without ``latency_seconds``: ask again.
 - Their ``deleteAllSubscriptions`` takes the presubscription rules away, as the later API has it, and leaves
   subscriptions to resources; ``deleteEndpointSubscriptions`` ends those.
 - The vendor's ``ConnectApi`` for JavaScript begins another poll with each subscription. It is told 409 for it and gives

@@ -185,7 +185,9 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
     if named in fields.columns:
         read = fields.readers.get(named)
         values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
-        return Condition(fields.columns[named], comparison, values)
+        column = fields.columns[named]
+        is_name = column == descriptions.NAME and comparison == "IN"
+        return Condition(column, comparison, values, among=descriptions.AMONG_NAMES if is_name else None)
     if named in fields.not_kept:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
         return Condition(nothing, comparison, tuple(texts))

@@ -6,7 +6,6 @@ thread (:mod:`mirror_server.web.asgi_bridge`) takes it by the WSGI environment; 
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
@@ -20,8 +19,8 @@ from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, WEBSOCKET_CONNECT, is_unversioned
-from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
+from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
     from mirror_server.services import Services
-
-_access_log = logging.getLogger(ACCESS_LOG)
 
 _PARKED = "mirror.parked"
 _BEGAN = "mirror.began"
@@ -253,8 +250,8 @@ class MirrorApp(Flask):
         response.headers.add("X-Content-Type-Options", "nosniff")
         seconds = time.perf_counter() - environ[_BEGAN]
         self._metrics.answered(*route, response.status_code, seconds)
-        if _access_log.isEnabledFor(logging.INFO):
-            _access_log.info("request", extra=_line(response, environ, seconds))
+        if tells_requests():
+            tell_request(_line(response, environ, seconds))
         return response
 
     def _answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:

@@ -16,11 +16,13 @@ from typing import Any, Self, cast
 
 import uvicorn
 
+from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection
 from mirror_server.web.forwarded_requests import answer_forwarded
+from mirror_server.web.tls import Certificate
 
 if sys.platform != "win32":
     import resource
@@ -77,6 +79,13 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._bridge = bridge
 
+    def speak_tls(self, certificate: Certificate) -> None:
+        """Speak TLS; SIGHUP has the certificate loaded again, and connections that are open stay."""
+        self.config.load()
+        self.config.ssl = certificate.context
+        if sys.platform != "win32":
+            signal.signal(signal.SIGHUP, lambda *_: certificate.reload())
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
         """Begin to stop, or at a second Ctrl-C stop at once.
 
@@ -108,7 +117,12 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(services: Services, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:
+def serve(
+    services: Services,
+    listener: socket.socket,
+    announce: Callable[[], None] = lambda: None,
+    certificate: Certificate | None = None,
+) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk.
 
     Args:
@@ -116,6 +130,7 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[], No
         listener: Where clients connect.
         announce: Called when all listens, and a signal would stop the server in order: who reads what it tells may
             send one.
+        certificate: That of TLS, loaded again at SIGHUP; ``None`` for plain HTTP.
 
     Raises:
         DatabaseError: The database does not answer any more.
@@ -124,6 +139,8 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[], No
     with _StopSignals() as signals:
         try:
             server = _server_of(services)
+            if certificate is not None:
+                server.speak_tls(certificate)
             signals.act_by(server.handle_exit)
             services.start()
             announce()
@@ -172,6 +189,7 @@ def _server_of(services: Services) -> _Server:
     watch = services.metrics.watch
     watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
     watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
+    watch("mirror_lost_log_lines", "Lines of the log that could not be written.", lost_lines)
     return server
 
 

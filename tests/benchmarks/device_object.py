@@ -17,8 +17,11 @@ statements instead of a transaction each; the tag held with the encoded object; 
 What was tried without gain worth its price: metrics found in a table of our own, request ids without a call of the
 system (both below what can be measured), a frozen or switched-off garbage collector. Flask's own loops over the
 functions around a request cost 8 us; they had been replaced, which the next Flask would not have stood. Nearly as much
-came back by looking up once what stands behind the proxies of the request. A line for each request costs 66 us, nearly
-all of it in structlog.
+came back by looking up once what stands behind the proxies of the request.
+
+A line for each request cost 83 us (53 us in JSON), most of it in structlog, and in what logging does for any line: it
+looks where it was called from (12 us), makes a record (9 us) and hands it on (8 us). Made and written past all that it
+costs 17 us (13 us), of which the call of the system is a fourth.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "device-object.db", device_count=run.scale.devices, resource_count=run.scale.resources)
     samples = on_one_core(run, filled)
     yield ratio(NAME, "E1 / hello", samples, "mirror", "hello", "/s", at_least(0.70))
-    yield ratio(NAME, "E1 with a line for each request / hello", samples, "logged", "hello", "/s")
+    yield ratio(NAME, "E1 with a line for each request / without", samples, "logged", "mirror", "/s", at_least(0.85))
     if run.peers is not None:
         yield ratio(NAME, "E1 / moto get_thing_shadow", samples, "mirror", "moto", "/s", at_least(8))
         yield ratio(NAME, "E1 / Express + better-sqlite3", samples, "mirror", "express", "/s", at_least(1.5))

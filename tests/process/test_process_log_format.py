@@ -1,8 +1,11 @@
-"""What the server writes to stderr with ``--log-format json``."""
+"""What the server writes to stderr: each line at once, whatever ends the process or the pipe."""
 
 import json
+import os
+import signal
 
 import pytest
+from process_server import ServerProcess
 
 pytestmark = pytest.mark.process
 
@@ -22,3 +25,33 @@ def test_the_format_can_be_set_in_the_environment(start_server):
     server = start_server(MIRROR_LOG_FORMAT="json")
     assert server.stop() == 0
     assert all(json.loads(line)["event"] for line in server.stderr.splitlines())
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_each_request_that_was_answered_has_its_line_whatever_stops_the_server(start_server, signal_number):
+    server = start_server("--log-format", "json")
+    http = server.application().http
+    asked = [f"{number:032x}" for number in range(50)]
+    for request_id in asked:
+        assert http.get("/v3/devices", headers={"X-Request-ID": request_id}).status_code == 200
+    server.stop(signal_number)
+    lines = map(json.loads, server.stderr.splitlines())
+    assert [line["request_id"] for line in lines if line.get("path") == "/v3/devices"] == asked
+
+
+def test_a_pipe_that_nobody_reads_any_more_holds_nobody_up_and_is_told_by_a_metric(tmp_path):
+    server = ServerProcess(tmp_path)
+    server.stderr_path = tmp_path / "pipe"
+    os.mkfifo(server.stderr_path)
+    reader = os.open(server.stderr_path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        server.begin()
+        http = server.application().http
+        assert "mirror_lost_log_lines 0.0" in http.get("/metrics").text
+        os.close(reader)
+        for _ in range(20):
+            assert http.get("/v3/devices").status_code == 200
+        assert "mirror_lost_log_lines 20.0" in http.get("/metrics").text
+        assert server.stop() == 0
+    finally:
+        server.close()

@@ -111,3 +111,16 @@ def test_a_library_that_cannot_be_installed_is_told(tmp_path: Path, monkeypatch:
     of_node = next(library for library in libraries.LIBRARIES if library.of_node)
     with pytest.raises(libraries.LibraryMissing, match="install Node"):
         libraries.install(of_node, tmp_path)
+
+
+def test_a_program_that_is_not_there_is_told_with_those_that_are() -> None:
+    told = subprocess.run(
+        [sys.executable, str(PROGRAMS), "nonsense"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert all(name in told.stderr for name in STEPS)

@@ -1,36 +1,30 @@
 """Runs programs that others wrote for the public API against a mirror, and prints which of their calls pass.
 
 Run it as ``python tests/programs``. The libraries are those of the package indexes, unmodified; a driver calls every
-public function of each, and compares what that really gives. Each has a server of its own with the simulated devices
-of a demo, on a clock that stands still.
+public function of each, and compares what that really gives. Each has a server of its own with simulated devices, on a
+clock that stands still.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
-import httpx
 from libraries import LIBRARIES, Installed, Library, LibraryMissing, default_cache, install
+from reference_server import ServerSilent, reference_server
 from rich.console import Console
 from rich.table import Table
-from tls_front import tls_front
 from verdict import Verdict, judge
 
 ROOT = Path(__file__).parents[2]
-_START_SECONDS = 60
-_STOP_SECONDS = 15
 _RUN_SECONDS = 300
 
 
@@ -84,13 +78,10 @@ def _run(installed: Installed) -> Verdict:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MIRROR_", "MBED_"))}
         environment = inherited | {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
         try:
-            exports = stack.enter_context(_server(environment, folder))
-            if installed.by_tls:
-                url, certificate = stack.enter_context(tls_front(httpx.URL(exports["API_HOST"]).port or 0, folder))
-                exports |= {"API_HOST": url, "NODE_EXTRA_CA_CERTS": str(certificate)}
+            leading = stack.enter_context(reference_server(folder, environment, installed.by_tls))
             done = subprocess.run(
                 installed.command,
-                env=environment | installed.environment | exports,
+                env=environment | installed.environment | leading,
                 cwd=folder,
                 capture_output=True,
                 text=True,
@@ -100,47 +91,6 @@ def _run(installed: Installed) -> Verdict:
         except (subprocess.TimeoutExpired, ServerSilent) as error:
             return judge([], str(error))
     return judge(done.stdout.splitlines(), done.stderr)
-
-
-@contextmanager
-def _server(environment: dict[str, str], folder: Path) -> Iterator[dict[str, str]]:
-    """A server with the simulated devices of a demo; gives the variables that lead to it."""
-    command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--clock=manual", "--stop-with-stdin"]
-    with (
-        (folder / "server.txt").open("w") as log,
-        subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as server,
-    ):
-        try:
-            yield _exports(server)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            server.communicate(timeout=_STOP_SECONDS)
-
-
-class ServerSilent(Exception):
-    """The server of a program does not answer."""
-
-
-def _exports(server: subprocess.Popen[str]) -> dict[str, str]:
-    """The environment that leads to a demo, once that answers."""
-    assert server.stdout is not None
-    exports: dict[str, str] = {}
-    for line in server.stdout:
-        name, _, value = line.strip().removeprefix("export ").partition("=")
-        exports[name] = value
-        if {"API_HOST", "API_KEY"} <= exports.keys():
-            break
-    end_at = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end_at and server.poll() is None:
-        try:
-            httpx.get(f"{exports['API_HOST']}/healthz", trust_env=False).raise_for_status()
-        except httpx.HTTPError:
-            time.sleep(0.05)
-        else:
-            return {name: exports[name] for name in ("API_HOST", "API_KEY")}
-    raise ServerSilent("the server did not answer")
 
 
 def _calls(verdicts: dict[Library, Verdict]) -> Table:

@@ -7,7 +7,7 @@ import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import httpx
 import pandas as pd
@@ -19,6 +19,7 @@ from mirror_sdk import (
     ConfigError,
     ConnectionFailed,
     MirrorClient,
+    MirrorError,
     NotFound,
     NotRecorded,
     PreconditionFailed,
@@ -458,6 +459,7 @@ def changed(file, change):
         (lambda manifest, _: manifest.update(version=2), "version 2"),
         (lambda manifest, _: manifest.update(more=1), "more"),
         (lambda manifest, _: manifest.update(exchanges=7), "exchanges"),
+        (lambda manifest, _: manifest["exchanges"][0]["headers"].update(date="\u4e00"), "date"),
         (lambda _, contents: contents.pop("cassette.json"), "cassette.json"),
         (lambda _, contents: contents.pop("bodies/000001"), "bodies/000001 is missing"),
     ],
@@ -471,6 +473,22 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file, c
             open_it()
         assert str(file) in str(caught.value)
         assert "record it anew" in str(caught.value)
+
+
+@pytest.mark.parametrize("told", ["", "\n", "gzip", "9" * 5000, "nan", "-1", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
+@pytest.mark.parametrize("header", ["mirror-cursor", "mirror-time", "date", "etag"])
+def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, alone, lights, file, header, told):
+    with client.cassette(file):
+        client.read_value("light-0", TEMPERATURE)
+
+    def change(manifest, _):
+        for exchange in manifest["exchanges"]:
+            exchange["headers"][header] = told
+
+    changed(file, change)
+    other = alone()
+    with other.cassette(file), suppress(MirrorError):
+        other.read_value("light-0", TEMPERATURE)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 300, -30])

@@ -333,3 +333,64 @@ def test_the_manual_lists_what_the_code_does():
     becomes = re.findall(r"^(\S+-…|tenths of a degree|nothing)  ", resources, re.MULTILINE)
     shown = {Personal.IDENTIFIER: "{}-…", Personal.PLACE: "tenths of a degree", Personal.HIDDEN: "nothing"}
     assert becomes == [shown[group.how].format(group.word) for group in PERSONAL_RESOURCES]
+
+
+NAME = "kitchen-of-anna"
+PLAIN = {"device_id": ["d1", "d2"], "endpoint_name": [NAME, "other-name"], "path": ["/3303/0/5700"] * 2}
+
+
+def bytes_of(table):
+    """All that goes with a table where it is stored."""
+    if isinstance(table, pd.DataFrame):
+        return pickle.dumps(table)
+    sink = BytesIO()
+    if isinstance(table, pl.DataFrame):
+        table.write_ipc(sink)
+    else:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+def words(*values):
+    """A column of words, of which the first one was cut away and is behind it still."""
+    return pd.Categorical(values, categories=[NAME, *dict.fromkeys(values)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.rename_axis(NAME),
+        lambda frame: frame.rename_axis(NAME, axis=1),
+        lambda frame: frame.assign(state=words("a", "b")),
+        lambda frame: frame.set_index(pd.CategoricalIndex(words("a", "b"), name="kind")),
+        lambda frame: frame.set_index(["endpoint_name", "path"])[1:],
+        lambda frame: pa.table(PLAIN).append_column(NAME, pa.array([1, 2])),
+        lambda frame: pa.table(PLAIN).append_column("state", pa.array([NAME, "b"]).dictionary_encode()).slice(1),
+        lambda frame: pa.table(PLAIN).append_column(pa.field("x", pa.int64(), metadata={"of": NAME}), pa.array([1, 2])),
+        lambda frame: pl.DataFrame(PLAIN).with_columns(pl.lit(1).alias(NAME)),
+    ],
+)
+def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
+    table = change(pd.DataFrame(PLAIN))
+    assert NAME.encode() in bytes_of(table)
+    assert NAME.encode() not in bytes_of(pseudonymise(table, KEY))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        *(pd.DataFrame(PLAIN).assign(more=[one, None]) for one in ([NAME], (NAME,), {NAME}, {"of": NAME})),
+        pd.DataFrame(PLAIN).assign(more=pd.Series([[NAME], []], dtype=pd.ArrowDtype(pa.list_(pa.string())))),
+        pd.DataFrame(PLAIN).groupby("path").agg(list),
+        pa.table({**PLAIN, "more": [[NAME], []]}),
+        pa.table({**PLAIN, "more": [{"of": NAME}, None]}),
+        pa.table({**PLAIN, "more": pa.array([NAME.encode()] * 2, pa.binary(len(NAME)))}),
+        pl.DataFrame({**PLAIN, "more": [[NAME], []]}),
+        pl.DataFrame(PLAIN).group_by("path").agg("endpoint_name"),
+    ],
+    ids=lambda table: type(table).__module__,
+)
+def test_cells_in_which_nobody_looks_are_refused(table):
+    with pytest.raises(ValueRefused, match="has lists, structures or other values within its cells"):
+        pseudonymise(table, KEY)

@@ -275,6 +275,7 @@ OF_EACH_CALL = {
     "watch": (print,),
     "record": ("FOLDER",),
     "use_webhook": ("RECEIVER",),
+    "use_websocket": (),
     "use_long_polling": (),
     "delete_poll_channel": (),
 }

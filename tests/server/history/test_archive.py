@@ -300,6 +300,12 @@ def test_erased_devices_are_in_no_file(kept: Kept) -> None:
     assert [row.value for row in found(kept.service)] == [None, b"21.5"]
 
 
+def test_a_place_that_nothing_opens_is_named_without_its_password() -> None:
+    with pytest.raises(ValueError, match="cannot open the archive nothing://user@bucket/mirror") as caught:
+        Archive("nothing://user:very-secret@bucket/mirror")
+    assert "very-secret" not in str(caught.value)
+
+
 def test_any_place_that_fsspec_opens(new_history: Callable[..., Kept]) -> None:
     kept = new_history(location=f"memory://history-{id(new_history)}")
     kept.tell(TEXT, BYTES, WRITE, GAP)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 
+from mirror_server.clock import ManualClock
 from mirror_server.history import parquet, writing
 from mirror_server.history.columns import SCHEMA, of_rows
 from mirror_server.history.merging import Source, merged
@@ -74,6 +75,40 @@ def test_a_device_that_is_deleted_takes_its_history_with_it(new_history: Callabl
     assert found(kept.service) == expected(kept.told.rows)
     kept.round()
     assert found(kept.service) == expected(kept.told.rows)
+    assert kept.violations() == []
+
+
+def test_a_clock_that_was_ahead_at_the_begin_keeps_nothing_longer(new_history: Callable[..., Kept]) -> None:
+    """It is set right: what was received since is trimmed in time, and can be asked for then."""
+    kept = new_history(keep_seconds=4 * DAY // 1000)
+    kept.now = NOW - 365 * DAY
+    kept.clock = ManualClock(kept.now)
+    kept.open()
+    for number in range(10):
+        kept.tell(*(TEXT._replace(changed_at=kept.now, value=b"%d" % number) for _ in range(6)))
+        kept.pass_time(DAY)
+        kept.round()
+    oldest_at = min(row.received_at for row in found(kept.service))
+    assert kept.now - 6 * DAY < oldest_at
+    assert found(kept.service, begin=kept.now - 2 * DAY) != []
+    assert [row[3] for row in found_at(kept.service, kept.now) if row[1]] == [b"9"]
+    assert kept.violations() == []
+
+
+def test_a_clock_that_is_set_back_loses_nothing(new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.pass_time(10 * DAY)
+    for back in (0, 2 * DAY, 1, 3 * DAY):
+        kept.now -= back
+        kept.clock = ManualClock(kept.now)
+        kept.open()
+        kept.tell(*(TEXT._replace(changed_at=kept.now, value=b"%d" % number) for number in range(6)))
+        kept.round()
+        assert found(kept.service) == expected(kept.told.rows)
+        kept.pass_time(DAY)
+        kept.round()
+    assert found(kept.service) == expected(kept.told.rows)
+    assert found_at(kept.service, kept.now) == kept.state(kept.now)
     assert kept.violations() == []
 
 

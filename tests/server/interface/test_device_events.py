@@ -1,8 +1,10 @@
 """What became of registrations, as a list. Source: wire.md 9."""
 
 import pytest
+from click.testing import CliRunner
 
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
+from mirror_server.cli import main
 from mirror_server.store import device_events
 
 EVENTS = "/v3/device-events"
@@ -164,6 +166,21 @@ def test_how_long_they_are_kept_is_a_setting(new_server):
     server.registration(key, device, "DELETE")
     server.advance(key, 3 * 3600)
     assert server.call(key, "GET", EVENTS).json["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--keep-device-events", "59s"], "59s is too short"),
+        (["--keep-device-events", "0"], "0 is too short"),
+        (["--keep-device-events", "a month"], "is no time"),
+        (["--max-device-events", "999"], "not in the range"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(words, told):
+    refused = CliRunner().invoke(main, ["run", *words])
+    assert refused.exit_code == 2
+    assert told in " ".join(refused.output.split())
 
 
 def test_of_too_many_the_newest_stay(server, device):

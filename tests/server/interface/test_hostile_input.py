@@ -86,6 +86,27 @@ def test_a_trick_in_the_query_finds_nothing(server, key, refused, unchanged, nam
         refused(answer, 400)
 
 
+@pytest.mark.parametrize("text", ["%00", "%FF", "x" * 5000, "1 OR 1=1", "%F0%9F%92%A9", "%0a"])
+@pytest.mark.parametrize("name", ["after", "name", "id__in", "date_time__gte", "state_change", "filter", "%00"])
+@pytest.mark.parametrize("path", ["/v3/device-queries", "/v3/device-events"])
+def test_a_trick_in_the_query_of_a_list_finds_nothing(server, key, refused, unchanged, path, name, text):
+    answer = server.call(key, "GET", f"{path}?{name}={text}")
+    if answer.status_code == 200:
+        assert answer.json["data"] == []
+    else:
+        refused(answer, 400)
+
+
+@pytest.mark.parametrize("name", ["name", "description", "custom_attributes__a", "custom_attributes__%00", "etag__gte"])
+@pytest.mark.parametrize("text", ["%00", "%FF", "x" * 5000, "';DROP TABLE devices;--", "%F0%9F%92%A9", "%0a"])
+def test_a_trick_in_what_is_said_of_devices_finds_nothing(server, key, refused, unchanged, name, text):
+    answer = server.call(key, "GET", f"/v3/devices?{name}={text}")
+    if answer.status_code == 200:
+        assert answer.json["data"] == []
+    else:
+        refused(answer, 400)
+
+
 def test_a_position_beyond_the_log_is_named_as_it_was_given(server, key, refused):
     headers = {"Last-Event-ID": "999999"}
     answer = server.call(key, "GET", "/v2/notification/events", headers=headers)

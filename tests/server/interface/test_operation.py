@@ -219,7 +219,7 @@ def test_a_failure_is_logged_with_the_id_the_client_was_told(server, key, log_li
         planted = "-".join(["planted", device_id])  # noqa: F841 - a traceback that shows variables would show it
         raise RuntimeError("inside")
 
-    monkeypatch.setattr(server.services.devices, "device", fail)
+    monkeypatch.setattr(server.services.devices, "described", fail)
     answer = server.call(key, "GET", "/v3/devices/x")
     (failure,) = [line for line in log_lines.read() if line["level"] == "error"]
     assert failure["request_id"] == answer.json["request_id"]

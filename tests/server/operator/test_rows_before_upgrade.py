@@ -5,8 +5,9 @@ from contextlib import closing, contextmanager
 import databases
 
 from mirror_server.store import commands as stored_commands
+from mirror_server.store import descriptions, device_events, device_queries, devices, revisions
 from mirror_server.store import resources as stored_resources
-from mirror_server.store import revisions
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 
 EARLIER, BOTH, LATER = 1_000, 2_000, 3_000
@@ -98,3 +99,14 @@ def test_of_what_waited_before_somebody_is_told(tmp_path):
     with upgraded_from(tmp_path, "0018", waiting) as session:
         (command,) = stored_commands.waiting(session, "d")
     assert not command.is_silent
+
+
+def test_of_a_device_that_was_there_nothing_is_said_and_nothing_is_listed(tmp_path):
+    with upgraded_from(tmp_path, "0017") as session:
+        assert descriptions.of_device(session, "d") == descriptions.NO_DESCRIPTION
+        (found,) = devices.page(
+            session, [Condition(descriptions.NAME, "IN", ("d",))], after=None, descending=False, limit=9
+        )
+        assert (found.device_id, found.updated_at) == ("d", 1)
+        assert device_events.page(session, (), after=None, descending=False, limit=9) == []
+        assert device_queries.count(session) == 0

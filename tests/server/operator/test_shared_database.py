@@ -15,6 +15,7 @@ import pytest
 
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Registration
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.service import keys
@@ -24,6 +25,7 @@ from mirror_server.services import Services
 from mirror_server.store import devices, history, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
+from mirror_server.store.descriptions import Description
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.history import HistoryRow
@@ -325,6 +327,38 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     second.bench.simulator.set_value(device_id, PATH, value="2")
     assert second.database.settle(10)
     assert len(seen()[-1]) == len(before[-1]) + 1
+
+
+def test_what_any_process_stores_of_the_directory_all_tell(open_services, device):
+    first, _, device_id = device
+    second = open_services()
+    told = Description("Lamp", attributes={"room": "B12"})
+    second.devices.describe(device_id, lambda _: told).result(60)
+    saved = second.directory.save_query("lamps", "name=Lamp").result(60)
+    assert first.directory.query(saved.query_id) == saved
+    found = first.devices.described(device_id).description
+    assert (found.name, found.attributes) == ("Lamp", {"room": "B12"})
+    with pytest.raises(Refusal, match="already"):
+        first.directory.save_query("lamps", "").result(60)
+    events = [
+        each.directory.events((), after=None, descending=False, limit=100, count=True) for each in (first, second)
+    ]
+    assert events[0] == events[1]
+    assert [row.device_id for row in events[0][0]] == [device_id]
+    first.close()
+    wait_for(lambda: second.is_leader() and second.bench.simulator.list_states())
+    assert second.database.settle(10)
+    assert second.directory.events((), after=None, descending=False, limit=100, count=True) == events[1]
+
+
+def test_of_processes_that_save_under_one_name_one_does(open_services):
+    processes = [open_services(), open_services()]
+    saves = [process.directory.save_query("lamps", f"id={number}") for number, process in enumerate(processes)]
+    refused = [future.exception(60) for future in saves]
+    assert refused.count(None) == 1
+    assert sum("already" in str(error) for error in refused) == 1
+    _, count = processes[0].directory.queries((), after=None, descending=False, limit=10, count=True)
+    assert count == 1
 
 
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):

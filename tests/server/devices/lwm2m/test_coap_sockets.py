@@ -202,16 +202,18 @@ async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(mo
 async def test_the_more_comes_the_sooner_the_socket_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what comes meanwhile fits in a small buffer."""
     monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    monkeypatch.setattr(sockets, "_DATAGRAMS_AT_ONCE", 50)
+    monkeypatch.setattr(sockets, "_MANY", 10)
     registry = Registry()
     registry.known_tokens = {b"mine"}
     async with speaking(registry) as (endpoint, device):
         interface = endpoint._ways[False].transport._interface
         loop = asyncio.get_running_loop()
-        await tell(registry, device, MUCH)
+        await tell(registry, device, 20)
         assert interface._resting.when() - loop.time() == pytest.approx(3600, rel=0.01)
-        for number in range(MUCH, 4 * sockets._DATAGRAMS_AT_ONCE):
+        for number in range(20, 200):
             device.send(notification(number, b"mine", number, b"21.5"))
-        while len(registry.notifications) < 4 * sockets._DATAGRAMS_AT_ONCE:
+        while len(registry.notifications) < 200:
             interface.look()
         assert interface._resting.when() - loop.time() == pytest.approx(3600 / 4, rel=0.01)
 

@@ -1,0 +1,270 @@
+"""TLS of the server's own: HTTPS and secure websockets, another certificate without an interruption, and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from databases import new_database_url, new_postgresql_url
+from process_server import PATIENCE_SECONDS, Child, run_command, wait_until
+from websockets.sync.client import connect
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_server.service import keys as access_keys
+from mirror_server.service.keys import Scope
+from mirror_server.store.database import Database
+
+pytestmark = pytest.mark.process
+
+KEY_MADE_AT = 1_700_000_000_000
+
+
+class Files:
+    """A certificate and its key, as the server reads them."""
+
+    def __init__(self, folder: Path, authority: trustme.CA) -> None:
+        self.authority = authority
+        self.cert, self.key = folder / "cert.pem", folder / "key.pem"
+        self.renew()
+
+    def renew(self) -> int:
+        """Write another certificate; gives its number."""
+        made = self.authority.issue_cert("localhost", "127.0.0.1")
+        self.cert.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        self.key.write_bytes(made.private_key_pem.bytes())
+        return x509.load_pem_x509_certificate(self.cert.read_bytes()).serial_number
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--tls-cert", str(self.cert), "--tls-key", str(self.key))
+
+    def context(self) -> ssl.SSLContext:
+        """What a client trusts."""
+        made = ssl.create_default_context()
+        self.authority.configure_trust(made)
+        return made
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path, trustme.CA())
+
+
+class Server:
+    """``mirror-server run`` with TLS."""
+
+    def __init__(self, folder: Path, *options: str, database_url: str | None = None, **variables: str) -> None:
+        self.database_url = database_url or new_database_url(folder)
+        arguments = ["run", "--port", "0", "--database", self.database_url, "--simulate", "2", *options]
+        self.child = Child(*arguments, stderr_path=folder / "stderr.txt", **variables)
+        self.url = self.child.read_line().rpartition(" on ")[2]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def key(self) -> str:
+        database = Database(self.database_url)
+        try:
+            return access_keys.create(database, "test", tuple(Scope), KEY_MADE_AT)
+        finally:
+            database.close()
+
+    def serial_number(self, context: ssl.SSLContext) -> int:
+        """That of the certificate it shows."""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            shown = connection.getpeercert(binary_form=True)
+        assert shown is not None
+        return x509.load_der_x509_certificate(shown).serial_number
+
+    def close(self) -> None:
+        self.child.send(signal.SIGTERM)
+        assert self.child.wait() == 0
+        self.child.close()
+        assert "Traceback" not in self.child.stderr
+
+
+@pytest.fixture
+def server(files: Files, tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path, *files.options)
+    yield made
+    made.close()
+
+
+def test_https_and_wss_are_spoken_with_the_certificate(files: Files, server: Server) -> None:
+    assert server.url.startswith("https://")
+    context = files.context()
+    assert httpx.get(f"{server.url}/healthz", verify=context, trust_env=False).status_code == 200
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(f"{server.url}/healthz", trust_env=False)
+    key = server.key()
+    headers = {"Authorization": f"Bearer {key}"}
+    httpx.put(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
+    url = server.url.replace("https:", "wss:") + "/v2/notification/websocket-connect"
+    with connect(url, ssl=context, additional_headers=headers, proxy=None):
+        answer = httpx.get(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
+        assert answer.json()["status"] == "connected"
+
+
+def test_plain_http_and_old_tls_are_not_spoken_beside_it(files: Files, server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200" not in plain.recv(100)
+    old = files.context()
+    old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(OSError, match=r"(?i)ssl|reset|version|protocol"):
+        server.serial_number(old)
+    assert httpx.get(f"{server.url}/healthz", verify=files.context(), trust_env=False).status_code == 200
+
+
+async def devices_of(url: str, key: str) -> int:
+    async with AsyncMirrorClient(url, key) as client:
+        return len(await client.list_devices())
+
+
+def test_sdk_trusts_what_the_environment_names(
+    files: Files, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = tmp_path / "authority.pem"
+    files.authority.cert_pem.write_to_path(str(authority))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    key = server.key()
+    with MirrorClient(server.url, key) as client:
+        assert len(client.list_devices()) == 2
+    assert asyncio.run(devices_of(server.url, key)) == 2
+
+
+def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files: Files, server: Server) -> None:
+    context = files.context()
+    first = server.serial_number(context)
+    headers = {"Authorization": f"Bearer {server.key()}"}
+    url = server.url.replace("https:", "wss:") + "/v2/notification/websocket-connect?after=0"
+    with (
+        httpx.Client(base_url=server.url, headers=headers, verify=context, trust_env=False) as client,
+        connect(url, ssl=context, additional_headers=headers, proxy=None) as websocket,
+    ):
+        client.get("/healthz")
+        for _ in range(2):
+            wanted = files.renew()
+            assert server.serial_number(context) == first
+            server.child.send(signal.SIGHUP)
+            wait_until(lambda wanted=wanted: server.serial_number(context) == wanted, "the new certificate")
+            first = wanted
+        assert client.get("/healthz").status_code == 200
+        assert websocket.recv(timeout=PATIENCE_SECONDS)
+        websocket.ping().wait(PATIENCE_SECONDS)
+    assert server.child.stderr.count("the certificate was reloaded") == 2
+
+
+def test_certificate_that_cannot_be_used_leaves_the_one_before(files: Files, server: Server) -> None:
+    context = files.context()
+    first = server.serial_number(context)
+    other = files.authority.issue_cert("localhost")
+    good_cert, good_key = files.cert.read_bytes(), files.key.read_bytes()
+    faults = [
+        (b"", good_key, "has no certificate"),
+        (good_cert, other.private_key_pem.bytes(), "is not that of the certificate"),
+        (good_cert, b"nonsense", "has no private key"),
+    ]
+    for number, (cert, key, told) in enumerate(faults, 1):
+        files.cert.write_bytes(cert)
+        files.key.write_bytes(key)
+        server.child.send(signal.SIGHUP)
+        wait_until(lambda number=number: server.child.stderr.count("was not reloaded") == number, told)
+        assert told in server.child.stderr
+        assert server.serial_number(context) == first
+
+
+def test_two_processes_have_their_own_certificates(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    url = new_postgresql_url()
+    servers: list[Server] = []
+    try:
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            files = Files(folder, authority)
+            servers.append(Server(folder, *files.options, database_url=url))
+        numbers = {server.serial_number(files.context()) for server in servers}
+        assert len(numbers) == 2
+        wanted = files.renew()
+        for server in servers:
+            server.child.send(signal.SIGHUP)
+        wait_until(lambda: servers[1].serial_number(files.context()) == wanted, "the new certificate")
+        assert servers[0].serial_number(files.context()) in numbers
+    finally:
+        for server in servers:
+            server.close()
+
+
+def test_variables_of_the_environment_name_it_too(files: Files, tmp_path: Path) -> None:
+    server = Server(tmp_path, MIRROR_TLS_CERT=str(files.cert), MIRROR_TLS_KEY=str(files.key))
+    assert server.url.startswith("https://")
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("no certificate", "--tls-cert {cert} cannot be read: No such file"),
+        ("no key", "--tls-key {key} cannot be read: No such file"),
+        ("folder", "--tls-key {key} cannot be read: Is a directory"),
+        ("other key", "the key {key} is not that of the certificate {cert}"),
+        ("encrypted", "the key {key} is encrypted; decrypt it with 'openssl pkey"),
+        ("swapped", "--tls-cert {cert} has no certificate in PEM"),
+        ("nonsense", "--tls-key {key} has no private key in PEM"),
+        ("cut", "cannot be used"),
+    ],
+)
+def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, fault: str, told: str) -> None:
+    good_key = files.key.read_bytes()
+    if fault == "no certificate":
+        files.cert.unlink()
+    elif fault == "no key":
+        files.key.unlink()
+    elif fault == "folder":
+        files.key.unlink()
+        files.key.mkdir()
+    elif fault == "other key":
+        files.key.write_bytes(files.authority.issue_cert("localhost").private_key_pem.bytes())
+    elif fault == "encrypted":
+        key = load_pem_private_key(good_key, None)
+        files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    elif fault == "swapped":
+        files.cert, files.key = files.key, files.cert
+    elif fault == "nonsense":
+        files.key.write_bytes(b"nonsense")
+    else:
+        files.cert.write_bytes(files.cert.read_bytes()[:200] + b"\n-----END CERTIFICATE-----\n")
+
+    ended = run_command("run", "--port", "0", "--database", f"sqlite:///{tmp_path}/mirror.db", *files.options)
+
+    assert ended.returncode == 1
+    assert told.format(cert=files.cert, key=files.key) in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+    assert "secret" not in ended.stderr
+    assert not (tmp_path / "mirror.db").exists()
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_certificate_and_key_are_given_together(files: Files, index: int) -> None:
+    ended = run_command("run", *files.options[index : index + 2])
+
+    assert ended.returncode == 2
+    assert "belong together" in ended.stderr

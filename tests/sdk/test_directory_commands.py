@@ -1,0 +1,56 @@
+"""mirror device-events and mirror devices --query, of a real server. Source: wire.md 9."""
+
+import csv
+import io
+import json
+import threading
+
+import pytest
+from click.testing import CliRunner
+from werkzeug.serving import make_server
+
+from mirror_sdk.cli import main
+
+
+@pytest.fixture
+def run(mirror, monkeypatch):
+    """Runs the command against the server, on a port."""
+    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    yield lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+    server.shutdown()
+    thread.join(60)
+    server.server_close()
+
+
+def test_device_events_are_listed(run, bench, device_id):
+    other = bench.add_device("other")
+    bench.deregister(device_id)
+    rows = json.loads(run("device-events", "--json").stdout)
+    assert [(row["device_id"], row["event"], row["state_change"]) for row in rows] == [
+        (device_id, "registration", True),
+        (other, "registration", True),
+        (device_id, "deregistration", True),
+    ]
+    assert rows[1]["endpoint_name"] == "other"
+    (row,) = csv.DictReader(io.StringIO(run("device-events", "--device", "other", "--csv").stdout))
+    assert row["device_id"] == other
+    (row,) = json.loads(run("device-events", "--limit", 1, "--json").stdout)
+    assert row == rows[-1]
+    assert json.loads(run("device-events", "--type", "expired", "--type", "deregistration", "--json").stdout) == [row]
+    assert "deregistration" in run("device-events").stdout
+    assert run("device-events", "--type", "nothing").exit_code == 2
+    assert "nobody" in run("device-events", "--device", "nobody").stderr
+
+
+def test_a_saved_filter_selects_devices(run, plain, bench, device_id):
+    bench.add_device("lamp", endpoint_type="Lamp")
+    plain.create_device_query("lamps", {"endpoint_type": "Lamp"})
+    (row,) = json.loads(run("devices", "--query", "lamps", "--json").stdout)
+    assert row["endpoint_name"] == "lamp"
+    refused = run("devices", "--query", "lights")
+    assert refused.exit_code == 1
+    assert "no filter is saved as 'lights'" in refused.stderr

@@ -1,0 +1,65 @@
+"""What a message of a reader's websocket means to a reader that may have read some of it by a poll."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirror_sdk._service.socket_messages import read_message
+from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.wire.entries import Gap
+
+THREE = {"async-responses": [{"id": "a", "seq": 5}, {"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
+
+
+def told(after: int, **message: object):
+    return read_message(after, json.dumps({name.replace("_", "-"): one for name, one in message.items()}))
+
+
+def test_message_that_follows_is_read_whole():
+    poll = told(4, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **THREE)
+    assert poll is not None
+    assert (poll.cursor, poll.message, poll.gap) == (7, THREE, None)
+    assert poll.served_at is not None
+
+
+def test_position_alone_is_told_again_and_what_was_read_before_is_not():
+    poll = told(7, mirror_cursor=7)
+    assert poll is not None
+    assert (poll.cursor, poll.message) == (7, {})
+    assert told(7, mirror_cursor=7, **THREE) is None
+    assert told(9, mirror_cursor=7, **THREE) is None
+    assert told(9, mirror_cursor=7) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        (5, {"async-responses": [{"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}),
+        (6, {"async-responses": [{"id": "c", "seq": 7}]}),
+    ],
+)
+def test_of_a_message_that_overlaps_the_rest_is_read(after, left):
+    poll = told(after, mirror_cursor=7, **THREE)
+    assert poll is not None
+    assert poll.message == left
+
+
+@pytest.mark.parametrize(("after", "gap"), [(0, Gap(1, 4)), (2, Gap(3, 4)), (4, None), (6, None)])
+def test_gap_is_told_as_far_as_it_was_not_read(after, gap):
+    poll = told(after, mirror_cursor=7, mirror_gap="1-4", **THREE)
+    assert poll is not None
+    assert poll.gap == gap
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "1", "null", "[" * 100_000, "{}", '{"mirror-cursor":"7"}', '{"mirror-cursor":-1}'),
+        *('{"mirror-cursor":true}', '{"mirror-cursor":1e3}', '{"mirror-cursor":10000000000000000000}', b"\xff"),
+    ],
+)
+def test_what_is_no_message_is_refused(text):
+    with pytest.raises(UnexpectedAnswer, match="message of the websocket"):
+        read_message(0, text)

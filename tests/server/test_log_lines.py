@@ -1,0 +1,166 @@
+"""The lines of the server's log: those of requests look like all others, and what cannot be written is told."""
+
+import json
+import logging
+import os
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from mirror_server.config import ACCESS_LOG
+from mirror_server.log_lines import lost_lines, tell_request
+from mirror_server.logging_format import configure
+
+DETAILS = {
+    "method": "GET",
+    "path": "/v3/devices/ä'\"\n\x1b[31m/echo",
+    "status": 200,
+    "duration_ms": 0.31,
+    "request_id": "0123456789abcdef" * 2,
+    "application": "0123abcd",
+    "async_id": "my own",
+}
+FORMATS = pytest.mark.parametrize("log_format", ["console", "json"])
+
+
+@pytest.fixture
+def log_to():
+    """Has the whole log of this process written to a stream, as the command does, until the test ends."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+
+    def begin(log_format, stream):
+        # pytest's own handlers, which listen too, are not closed by this.
+        root.handlers.clear()
+        configure(log_format, stream=stream)
+
+    yield begin
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+@pytest.fixture
+def log_file(tmp_path):
+    with (tmp_path / "log.txt").open("w") as file:
+        yield file
+
+
+class _Records(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+def without_instant(line, log_format):
+    if log_format == "json":
+        told = json.loads(line)
+        assert told.pop("timestamp").endswith("Z")
+        return list(told.items())
+    instant, _, rest = line.partition(" ")
+    assert instant.endswith("Z")
+    return rest
+
+
+@FORMATS
+def test_the_line_of_a_request_looks_like_any_other(log_to, log_format):
+    stream = StringIO()
+    log_to(log_format, stream)
+    tell_request(DETAILS)
+    logging.getLogger(ACCESS_LOG).info("request", extra=DETAILS)
+    made, formatted = stream.getvalue().splitlines()
+    assert without_instant(made, log_format) == without_instant(formatted, log_format)
+
+
+@FORMATS
+def test_lines_are_in_the_file_at_once_and_in_order(log_to, log_format, log_file):
+    log_to(log_format, log_file)
+    for number in range(3):
+        tell_request({**DETAILS, "status": 200 + number})
+        logging.getLogger("mirror_server").warning("number %d", number)
+        lines = Path(log_file.name).read_text().splitlines()
+        assert len(lines) == 2 * (number + 1)
+        assert str(200 + number) in lines[-2]
+        assert f"number {number}" in lines[-1]
+
+
+@FORMATS
+def test_no_record_is_made_for_a_request_where_nobody_else_listens(log_to, log_format, monkeypatch):
+    stream = StringIO()
+    log_to(log_format, stream)
+    monkeypatch.setattr(logging.getLogger(ACCESS_LOG), "makeRecord", None)
+    tell_request(DETAILS)
+    assert DETAILS["request_id"] in stream.getvalue()
+
+
+def test_a_record_is_made_where_others_listen(log_to):
+    stream, others = StringIO(), _Records()
+    log_to("json", stream)
+    logging.getLogger().addHandler(others)
+    tell_request(DETAILS)
+    assert [record.path for record in others.records] == [DETAILS["path"]]
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+@FORMATS
+def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
+    stream = StringIO()
+    stream.isatty = lambda: True
+    log_to(log_format, stream)
+    tell_request(DETAILS)
+    assert ("\x1b[" in stream.getvalue()) == (log_format == "console")
+
+
+@FORMATS
+def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format, log_file):
+    log_to(log_format, log_file)
+    tell_request(DETAILS)
+    file = os.dup(log_file.fileno())
+    for already_lost in (0, 3):
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, log_file.fileno())
+        os.close(full)
+        tell_request(DETAILS)
+        logging.getLogger("mirror_server").error("something else")
+        tell_request(DETAILS)
+        assert lost_lines() == already_lost + 3
+        os.dup2(file, log_file.fileno())
+        tell_request(DETAILS)
+        tell_request(DETAILS)
+    os.close(file)
+    lines = Path(log_file.name).read_text().splitlines()
+    assert len(lines) == 1 + 2 * 3
+    for line in (lines[1], lines[4]):
+        assert "lines of this log were lost" in line
+        assert ('"lost_lines":3' if log_format == "json" else "lost_lines=3") in line
+
+
+def test_a_line_that_is_cut_off_does_not_run_into_the_next(log_to, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with path.open("w") as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        log_to("json", pipe)
+        tell_request(DETAILS)
+        long = "x" * 4096 * 32
+        tell_request({**DETAILS, "path": long})
+        assert lost_lines() == 1
+        read = b"".join(iter(lambda: _available(reader), b""))
+        tell_request(DETAILS)
+        read += _available(reader)
+    os.close(reader)
+    first, cut, told, last = read.decode().splitlines()
+    assert long.startswith(cut.partition("xxx")[2])
+    assert json.loads(told)["lost_lines"] == 1
+    assert json.loads(first).items() >= DETAILS.items() <= json.loads(last).items()
+
+
+def _available(reader):
+    try:
+        return os.read(reader, 65536)
+    except BlockingIOError:
+        return b""
