@@ -37,6 +37,12 @@ def test_a_topic_of_the_manual_is_printed_without_what_it_is_about(package: str,
     assert loaded & HEAVY == set()
 
 
+def test_a_client_is_made_without_what_few_programs_use() -> None:
+    loaded = loaded_by("from mirror_sdk import MirrorClient; MirrorClient('http://localhost', 'a-key').close()")
+    assert {"httpx", "pydantic"} <= loaded
+    assert loaded & {"IPython", "ipywidgets", "numpy", "pandas", "polars", "pyarrow", "websockets"} == set()
+
+
 def test_a_server_loads_neither_the_client_nor_what_few_requests_need() -> None:
     loaded = loaded_by("import mirror_server.cli.serve_commands, mirror_server.web.serve")
     assert "flask" in loaded

@@ -50,12 +50,22 @@ class MirrorAccessor(Questions):
     - with ``silence_limit``, a silence of the device: nothing came of it (no value, no registration, no update) for
       longer than the limit; it begins when the limit is over.
 
-    So what was told before such a stretch is known neither in it nor behind it, until the resource is told with a time
-    behind it. What a device sent later of a time within one holds from there on. Opaque values, NaN and none are not
-    known. Times are the devices' own (``changed_at``; where a device says none, that of the receipt). A device that is
-    back, and says that a value has not changed since before it left, makes the value no better known by that; where its
-    word is enough, ask ``frame.assign(changed_at=frame["received_at"])``, which goes by the times of receipt. All rows
-    of a device count, so choose resources by ``paths=``, not by dropping rows.
+    So what was told before such a stretch is known neither in it nor behind it, until the resource is told again: with
+    a time behind its begin, of which it holds from there on, or by a device that is back and says that nothing has
+    changed since before it left. A row with ``changed_at`` s that came at r is told at s, and again at r, from which on
+    the value is known, if
+
+    - a stretch began in [s, r], and all that began until r ended at or before it;
+    - the row came, in the order of the table, behind the ``gap`` row or the registration that ended each;
+    - no row of the resource has a time in (s, r].
+
+    What comes from a device on its way out, or again without a stretch between, is not told again by that. In a history
+    of the service r is ``received_at``. The ``received_at`` of recordings and events tables is by the clock of the
+    client, and of all that it read at once; there r is the newest registration, end of one or end of a gap that came
+    before, so what is known again is known from the return of its device on.
+
+    Opaque values, NaN and none are not known. Times are the devices' own (``changed_at``; where a device says none,
+    that of the receipt). All rows of a device count, so choose resources by ``paths=``, not by dropping rows.
 
     Raises:
         ValueRefused: The table lacks a column; the message names it.

@@ -39,10 +39,15 @@ def plain_legend(axes: Axes, *, beside: bool = False) -> None:
         text.set_parse_math(False)
 
 
-def device_names(frame: pd.DataFrame) -> dict[str, str]:
-    """What the devices are called that a table has an endpoint name of."""
-    if "endpoint_name" not in frame:
+def device_names(*frames: pd.DataFrame) -> dict[str, str]:
+    """What the devices are called that tables have an endpoint name of."""
+    named = [
+        frame[["device_id", "endpoint_name"]].drop_duplicates().astype(object).dropna()
+        for frame in frames
+        if "endpoint_name" in frame
+    ]
+    if not named:
         return {}
-    known = frame[["device_id", "endpoint_name"]].astype(object).dropna().drop_duplicates("device_id")
+    known = pd.concat(named).drop_duplicates("device_id")
     short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in known["endpoint_name"]]
     return shown_names(dict(zip(known["device_id"], short, strict=True)))

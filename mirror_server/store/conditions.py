@@ -11,13 +11,15 @@ from typing import Any
 class Condition:
     """A filter of a list: a column of its table, an SQL comparison and its values.
 
-    ``of`` is what the parameter ``:of`` stands for in a column that is an expression.
+    ``of`` is what the parameter ``:of`` stands for in a column that is an expression. ``among`` is SQL that holds of
+    all it may select, and is found by an index where the column is not; ``{}`` stands for the values.
     """
 
     column: str
     comparison: str
     values: tuple[str | int, ...]
     of: str | None = None
+    among: str | None = None
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
@@ -33,6 +35,8 @@ def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]
             column = column.replace(":of", f":of{index}")
             parameters[f"of{index}"] = condition.of
         clauses.append(f"{column} {condition.comparison} ({placeholders})")
+        if condition.among is not None:
+            clauses.append(condition.among.replace("{}", placeholders))
     return clauses, parameters
 
 

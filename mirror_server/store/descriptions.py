@@ -13,6 +13,11 @@ NAME = (
     "coalesce((SELECT d.name FROM device_descriptions d WHERE d.device_id = devices.device_id), devices.endpoint_name)"
 )
 """SQL for a device's name, which is its endpoint name where nobody gave it another."""
+AMONG_NAMES = (
+    "(devices.endpoint_name IN ({}) OR devices.device_id IN"
+    " (SELECT d.device_id FROM device_descriptions d WHERE d.name IN ({})))"
+)
+"""SQL for the devices of which one may have one of these names."""
 DESCRIPTION = "coalesce((SELECT d.description FROM device_descriptions d WHERE d.device_id = devices.device_id), '')"
 """SQL for its description, empty where there is none."""
 CHANGED_AT = (

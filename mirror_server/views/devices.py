@@ -15,7 +15,7 @@ from mirror_server.store.descriptions import Description
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.filters import read_filters
-from mirror_server.views.paging import page_answer, query_paging
+from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
 from mirror_server.views.sent_back import require_unchanged
 
@@ -51,7 +51,7 @@ def get_device_object(device_id: str) -> Response:
 def list_devices() -> Response:
     """A page of the directory."""
     paging = query_paging()
-    conditions = read_filters(paging.filters)
+    conditions = read_filters(paging.filters, own=PARAMETERS)
     rows, total = services().devices.page(
         conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
     )

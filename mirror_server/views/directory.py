@@ -18,7 +18,7 @@ from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
-from mirror_server.views.paging import page_answer, query_paging
+from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
 from mirror_server.views.requests import read_body, requires, services
 from mirror_server.views.sent_back import require_unchanged
 
@@ -78,7 +78,7 @@ routes = Blueprint("directory", __name__)
 def list_device_queries() -> Response:
     """A page of the saved queries."""
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_QUERIES)
+    conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
     rows, total = services().directory.queries(
         conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
     )
@@ -153,7 +153,7 @@ def get_device_log_entry(event_id: str) -> Response:
 
 def _events() -> Response:
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_EVENTS)
+    conditions = read_filters(paging.filters, _OF_EVENTS, own=PARAMETERS)
     after = None if paging.after is None else _event_number("after", paging.after)
     rows, total = services().directory.events(
         conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count

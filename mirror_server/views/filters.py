@@ -114,7 +114,8 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     Raises:
         Refusal: See :func:`read_filters`.
     """
-    return tuple(read_filters((name, value) for name, value in request.args.items(multi=True) if name not in own))
+    given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
+    return tuple(read_filters(given, own=own))
 
 
 def query_patterns() -> tuple[str, ...]:
@@ -144,8 +145,15 @@ def query_devices() -> tuple[Condition, ...]:
     return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
 
 
-def read_filters(parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY) -> list[Condition]:
+def read_filters(
+    parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY, *, own: Collection[str] = ()
+) -> list[Condition]:
     """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
+
+    Args:
+        parameters: The parameters that are taken for filters.
+        fields: By what can be filtered.
+        own: The other parameters that can stand in the query, to name them to who wrote one that is not known.
 
     Raises:
         Refusal: A filter is unknown, its value cannot be one, or there are too many (400).
@@ -153,7 +161,7 @@ def read_filters(parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTO
     unfolded = list(_unfolded(parameters))
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
-    conditions = [_condition(name, value, fields) for name, value in unfolded]
+    conditions = [_condition(name, value, fields, own) for name, value in unfolded]
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:
         raise Refusal(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
@@ -168,7 +176,7 @@ def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]
             yield name, value
 
 
-def _condition(name: str, text: str, fields: Fields) -> Condition:
+def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Condition:
     named, mark, operator = name.rpartition("__")
     if operator not in FILTER_OPERATORS or not mark:
         named, operator = name, "eq"
@@ -177,7 +185,9 @@ def _condition(name: str, text: str, fields: Fields) -> Condition:
     if named in fields.columns:
         read = fields.readers.get(named)
         values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
-        return Condition(fields.columns[named], comparison, values)
+        column = fields.columns[named]
+        is_name = column == descriptions.NAME and comparison == "IN"
+        return Condition(column, comparison, values, among=descriptions.AMONG_NAMES if is_name else None)
     if named in fields.not_kept:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
         return Condition(nothing, comparison, tuple(texts))
@@ -189,4 +199,6 @@ def _condition(name: str, text: str, fields: Fields) -> Condition:
         f"unknown filter; known are {', '.join(known)}, each alone or with"
         f" {', '.join(f'__{known}' for known in FILTER_OPERATORS)}"
     )
+    if own:
+        message += f"; what is no filter is {', '.join(own)}"
     raise Refusal.of_field(name, message)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirror_server.arrow.history import HistoryPage
 
 _CHUNK_BYTES = 256 * 1024
-_OWN = {"path", "device_id", "from", "to", "order", "limit", "after", "compression"}
+_OWN = ("from", "to", "path", "device_id", "order", "limit", "after", "compression")
 
 routes = Blueprint("history", __name__)
 

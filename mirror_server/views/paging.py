@@ -12,7 +12,8 @@ from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LI
 from mirror_server.views.answers import json_answer
 from mirror_server.views.requests import query_choice, query_integer, query_text
 
-_PARAMETERS = {"limit", "after", "order", "include"}
+PARAMETERS = ("limit", "after", "order", "include")
+"""Of every list; the others are filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def query_paging() -> Paging:
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
     order = query_choice("order", ("ASC", "DESC"))
     include = query_choice("include", INCLUDED)
-    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _PARAMETERS]
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PARAMETERS]
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
 
 

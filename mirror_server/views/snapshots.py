@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
-_OWN = {"path", "compression", "changed_after", "as_of"}
+_OWN = ("path", "as_of", "changed_after", "compression")
 _OWN_OF_RANGES = "devices_per_range"
 
 routes = Blueprint("snapshots", __name__)
@@ -71,7 +71,7 @@ def get_device_ranges() -> Response:
     if request.method == "HEAD":
         raise Refusal(405, "ranges have no head to show; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
-    snapshot = services().snapshots.open(app_id(), Selection(conditions=query_conditions({_OWN_OF_RANGES})))
+    snapshot = services().snapshots.open(app_id(), Selection(conditions=query_conditions((_OWN_OF_RANGES,))))
     if snapshot.device_count > size * MAX_RANGES:
         snapshot.close()
         least = -(-snapshot.device_count // MAX_RANGES)

@@ -52,7 +52,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, settings: Settings
     ) -> None:
         super().__init__(config, server_state, app_state)
-        self.logger = _quiet
+        self.logger = self.conn.logger = _quiet
         self.on_end: Callable[[], None] = lambda: None
         self.on_confirmed: Callable[[int], None] = lambda _: None
         self._settings = settings

@@ -578,4 +578,7 @@ def test_nothing_of_this_made_the_server_fail(shared_server: ServerProcess, appl
     wait_until_quick(lambda: application.json("GET", "/v3/devices"), 2)
     assert "Traceback" not in shared_server.stderr
     assert " 500 " not in shared_server.stderr
+    # Each has one line, that of its request.
+    assert "connection open" not in shared_server.stderr
+    assert "[accepted]" not in shared_server.stderr
     assert "mirror_unread_bytes 0.0" in application.http.get("/metrics").text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,7 @@ class Row:
     value: float | bool | str | None = None
     until: int | None = None
     order: int = 0
+    received: int | None = None
 
 
 def at(second: float) -> datetime:
@@ -42,11 +43,21 @@ def numbers() -> st.SearchStrategy[float | None]:
 
 
 def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[list[Row]]:
-    """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order."""
+    """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order.
+
+    Some values come with a time that lies before their receipt, and some of these with that of another one.
+    """
     instant = st.integers(0, SECONDS)
     device = st.sampled_from(DEVICES)
     told = st.builds(
-        Row, st.just("reported"), device, st.sampled_from(PATHS), instant, values if values is not None else numbers()
+        lambda whom, path, second, value, delay: Row(
+            "reported", whom, path, second, value, received=None if delay is None else second + delay
+        ),
+        device,
+        st.sampled_from(PATHS),
+        st.one_of(instant, st.sampled_from([3, 10])),
+        values if values is not None else numbers(),
+        st.one_of(st.sampled_from([None, 0]), st.integers(-3, 25)),
     )
     seen = st.builds(Row, st.sampled_from([*UP, *DOWN, "desired"]), device, st.none(), instant)
     gap = st.builds(
@@ -85,6 +96,8 @@ def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
             "until": times([row.until for row in rows]),
         }
     )
+    if any(row.received is not None for row in rows):
+        frame["received_at"] = times([row.received for row in rows])
     if about:
         frame.attrs["mirror"] = about
     return frame
@@ -102,7 +115,9 @@ class Naive:
     def __init__(self, rows: list[Row], limit: int | None = None, known_until: int | None = None) -> None:
         self.rows = sorted(rows, key=lambda row: (row.at, row.order))
         self.known_until = max((row.at for row in rows), default=0) if known_until is None else known_until
-        self.stretches = [stretch for stretch in self._stretches(limit) if stretch[2] > stretch[1]]
+        found = [stretch for stretch in self._stretches(limit) if stretch[2] > stretch[1]]
+        self.stretches = [stretch[:4] for stretch in found]
+        self._told_again = self._all_told_again(found)
 
     @property
     def resources(self) -> list[tuple[str, str]]:
@@ -111,9 +126,14 @@ class Naive:
     def values(self, device: str, path: str) -> list[Row]:
         return [row for row in self.rows if row.what == "reported" and (row.device, row.path) == (device, path)]
 
+    def steps(self, device: str, path: str) -> list[Row]:
+        """The values of a resource, also as they are known again when they came."""
+        again = [row for row in self._told_again if (row.device, row.path) == (device, path)]
+        return sorted([*self.values(device, path), *again], key=lambda row: (row.at, row.order))
+
     def known(self, device: str, path: str, second: int) -> float | bool | str | None:
         """What is known of a resource from this second to the next; ``None`` for nothing."""
-        told = [row for row in self.values(device, path) if row.at <= second]
+        told = [row for row in self.steps(device, path) if row.at <= second]
         if not told or second >= self.known_until:
             return None
         last = told[-1]
@@ -129,19 +149,35 @@ class Naive:
             for whom, begin, end, reason in self.stretches
         )
 
-    def _stretches(self, limit: int | None) -> list[tuple[str | None, int, float, str]]:
+    def _all_told_again(self, stretches: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
+        """The values that came when something had been unknown since their time, each as if it were told then."""
+        again = []
+        for row in self.rows:
+            if row.what != "reported" or row.received is None:
+                continue
+            others = [one.at for one in self.values(row.device, row.path)]
+            own = [one for one in stretches if one[0] in (None, row.device) and one[1] <= row.received]
+            if any(row.at < other <= row.received for other in others) or all(one[1] < row.at for one in own):
+                continue
+            if all(end <= row.received and order < row.order for *_, end, _, order in own):
+                again.append(replace(row, at=row.received))
+        return again
+
+    def _stretches(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
+        """Whose each is, its begin and end, why, and as which row its end came."""
         found = []
         for place, row in enumerate(self.rows):
             if row.what == "gap":
-                found.append((row.device, row.at, math.inf if row.until is None else row.until, "gap"))
+                found.append((row.device, row.at, math.inf if row.until is None else row.until, "gap", row.order))
             if row.what in DOWN:
-                behind = [one.at for one in self.rows[place:] if one.device == row.device and one.what in UP]
-                found.append((row.device, row.at, min(behind, default=math.inf), row.what))
+                behind = [one for one in self.rows[place:] if one.device == row.device and one.what in UP]
+                end, order = (behind[0].at, behind[0].order) if behind else (math.inf, row.order)
+                found.append((row.device, row.at, end, row.what, order))
         for device in DEVICES if limit is not None else ():
             heard = [row.at for row in self.rows if row.device == device and row.what in ("reported", *UP)]
             for one, following in pairwise([*heard, math.inf]):
                 if following - one > limit:
-                    found.append((device, one + limit, following, "silent"))
+                    found.append((device, one + limit, following, "silent", -math.inf))
         return found
 
 

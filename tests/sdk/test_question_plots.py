@@ -69,7 +69,7 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     assert labels(axes) == [f"d{number:02}" for number in range(39, 9, -1)]
     assert axes.get_title(loc="left") == "what is not known: the 30 of 40 devices with most of it"
     axes = frame.mirror.plot_availability(end=at(200))
-    assert labels(axes)[0] == "d39"
+    assert labels(axes) == [f"d{number:02}" for number in range(10, 40)]
     assert axes.get_title(loc="left").endswith("the 30 of 40 devices with most of it")
 
 
@@ -78,6 +78,16 @@ def test_availability_is_drawn_in_three_colours():
     axes = frame_of(rows).mirror.plot_availability(begin=at(0), end=at(100))
     assert bars(axes) == [(0, 0, 10), (0, 10, 30), (0, 30, 50), (0, 50, 70), (0, 70, 100)]
     assert legend(axes) == ["available", "absent", "unknown"]
+
+
+def test_the_devices_are_drawn_by_the_names_that_are_shown():
+    rows = [*told((0, 1.0), device="d1"), *told((0, 1.0), device="d2"), *told((0, 1.0), device="d3")]
+    frame = frame_of([*rows, Row("expired", "d1", None, 30)])
+    frame["endpoint_name"] = frame["device_id"].astype(object).map({"d1": "cellar", "d2": "hall", "d3": "attic"})
+    state = pd.DataFrame({"device_id": ["d0"], "endpoint_name": ["barn"], "path": TEMPERATURE, "reported_num": [1.0]})
+    state["reported_at"] = pd.to_datetime([at(-90)], utc=True)
+    axes = frame.mirror.plot_availability(end=at(100), state=state)
+    assert labels(axes) == ["attic", "barn", "cellar", "hall"]
 
 
 def test_what_stays_is_drawn_with_its_value():

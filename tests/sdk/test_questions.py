@@ -141,14 +141,23 @@ def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, mess
 def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_than):
     frame, begin, end, options, naive = question
     expected = [
-        (device, path, value, first, last, last == end)
+        (
+            device,
+            path,
+            value,
+            first,
+            last,
+            sum(first <= row.at < last for row in naive.values(device, path)),
+            last == end,
+        )
         for device, path, each in by_resource(naive, begin, end, lambda value: value)
         for first, last, value in runs(each)
         if last - first > longer_than
     ]
     found = frame.mirror.unchanged(f"{longer_than}s", **options)
-    columns = [found["device_id"], found["path"], found["value_num"], instants(found["begin"]), instants(found["end"])]
-    assert list(zip(*columns, found["lasting"], strict=True)) == expected
+    times = [instants(found[name]) for name in ("begin", "end")]
+    columns = [found["device_id"], found["path"], found["value_num"], *times, found["told"], found["lasting"]]
+    assert list(zip(*columns, strict=True)) == expected
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
@@ -160,7 +169,7 @@ def test_what_stays_is_told_how_often_and_whether_it_lasts():
     ]
     found = frame_of(rows).mirror.unchanged("15s", end=at(40))
     assert found["path"].tolist() == ["/3/0/0", TEMPERATURE, TEMPERATURE, "/3311/0/5850"]
-    assert found["told"].tolist() == [1, 2, 2, 2]
+    assert found["told"].tolist() == [1, 2, 3, 2]
     assert found["lasting"].tolist() == [True, False, True, True]
     assert found.mirror.value.tolist() == ["a", 1.0, 2.0, True]
 
@@ -217,6 +226,32 @@ def test_nothing_is_said_of_the_time_behind_what_is_known():
     assert (row["available"], row["unknown"]) == (pd.Timedelta("50s"), pd.Timedelta("50s"))
 
 
+def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
+    state = pd.DataFrame(
+        {
+            "device_id": pd.Categorical(["d0", "d1", "d2", "d3"], categories=["d0", "d1", "d2", "d3", "d9"]),
+            "endpoint_name": ["c", "a", "b", "z"],
+            "path": TEMPERATURE,
+            "reported_num": [1.0, 1.0, 1.0, None],
+            "reported_at": pd.to_datetime([at(-500), at(-5), at(-500), None], utc=True).as_unit("ms"),
+        }
+    )
+    frame = frame_of(told((0, 1.0), (50, 2.0), device="d1"))
+    options = {"begin": at(0), "end": at(100), "silence_limit": "60s"}
+    assert frame.mirror.availability(**options)["device_id"].tolist() == ["d1"]
+    found = frame.mirror.availability(state=state, **options)
+    assert found["device_id"].tolist() == ["d0", "d1", "d2", "d3"]
+    assert seconds(found["available"]) == [0, 100, 0, 0]
+    assert seconds(found["absent"]) == [100, 0, 100, 0]
+    assert seconds(found["unknown"]) == [0, 0, 0, 100]
+    assert instants(found["last_heard_at"]) == [-500, 50, -500, None]
+    # Without a limit nobody is silent.
+    silent = frame.mirror.availability(state=state, begin=at(0), end=at(100))
+    assert seconds(silent["available"]) == [100, 100, 100, 0]
+    each = frame_of([]).mirror.availability(state=state, each=True, **options)
+    assert each["presence"].tolist() == ["absent", "available", "absent", "absent", "unknown"]
+
+
 @settings(max_examples=60)
 @given(asked())
 def test_gaps_are_those_of_a_plain_computation(question):
@@ -231,6 +266,126 @@ def test_gaps_are_those_of_a_plain_computation(question):
     assert rows == sorted(rows, key=lambda row: row[:2])
     seen = [min(last, naive.known_until) - first for _, first, last, _ in rows if last == math.inf]
     assert seconds(found["duration"][found["end"].isna()]) == seen
+
+
+# What is told again
+
+
+DOOR = "/3342/0/5500"
+HOUR = 3600
+
+
+def door(*rows, order=None, **about):
+    """A door that closed at half past nine, whose device was away from one until two o'clock."""
+    before = [
+        Row("reported", "d1", DOOR, 9 * HOUR, True, order=1, received=9 * HOUR),
+        Row("reported", "d1", DOOR, 9 * HOUR + 1800, False, order=2, received=9 * HOUR + 1800),
+        Row("deregistration", "d1", None, 13 * HOUR, order=3, received=13 * HOUR),
+        Row("registration", "d1", None, 14 * HOUR, order=4, received=14 * HOUR),
+    ]
+    return frame_of([*before, *rows], **about)
+
+
+def told_again(at, received, value=False, order=5):
+    return Row("reported", "d1", DOOR, int(at * HOUR), value, order=order, received=int(received * HOUR))
+
+
+def closed(frame, **options):
+    """From when to when it was known to be closed, in hours."""
+    rows = frame.mirror.durations(DOOR, equals=False, each=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options)
+    return [(b / HOUR, e / HOUR) for b, e in zip(instants(rows["begin"]), instants(rows["end"]), strict=True)]
+
+
+def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_its_receipt():
+    assert closed(door()) == [(9.5, 13)]
+    back = door(told_again(9.5, 14))
+    assert closed(back) == [(9.5, 13), (14, 18)]
+    hourly = back.mirror.align([DOOR], on="1h", begin=at(9 * HOUR), end=at(16 * HOUR))[DOOR]
+    assert hourly.tolist() == [False, False, False, False, pd.NA, False, False]
+    counts = back.mirror.resample("1h", "count", begin=at(9 * HOUR), end=at(16 * HOUR))
+    assert counts["count"].tolist() == [3, 0, 0, 0, 0, 0, 0]
+    stays = back.mirror.unchanged("1h", begin=at(9 * HOUR), end=at(18 * HOUR))
+    assert stays["told"].tolist() == [2, 0]
+    # It holds until the next value, and what did not come back is not known.
+    assert closed(door(told_again(9.5, 14), told_again(16, 16, value=True, order=6))) == [(9.5, 13), (14, 16)]
+    # Whatever the order of the rows.
+    assert closed(back.iloc[::-1]) == closed(back)
+
+
+def test_it_is_known_again_after_each_absence_and_not_in_them():
+    rows = [
+        told_again(9.5, 14),
+        told_again(9.5, 14.25, order=6),
+        Row("expired", "d1", None, 15 * HOUR, order=7, received=15 * HOUR),
+        Row("reg_update", "d1", None, 16 * HOUR, order=8, received=16 * HOUR),
+        told_again(9.5, 17, order=9),
+    ]
+    assert closed(door(*rows)) == [(9.5, 13), (14, 15), (17, 18)]
+    # On the way when its device left.
+    assert closed(door(told_again(9.5, 13.5, order=3))) == [(9.5, 13)]
+    # As far as it is known at all.
+    about = {"oldest_at": at(0).isoformat(), "end": at(15 * HOUR).isoformat()}
+    assert closed(door(told_again(9.5, 14), **about)) == [(9.5, 13), (14, 15)]
+    about["end"] = at(14 * HOUR).isoformat()
+    assert closed(door(told_again(9.5, 14), **about)) == [(9.5, 13)]
+
+
+def test_what_a_newer_value_has_overtaken_is_not_known_again():
+    assert closed(door(told_again(9, 14, value=True))) == [(9.5, 13)]
+    # It changed while its device was away, and told that later than the value before.
+    assert closed(door(told_again(9.5, 14), told_again(13.5, 14.5, value=True, order=6))) == [(9.5, 13)]
+
+
+def test_a_gap_of_the_service_and_a_silence_are_absences_too():
+    rows = [told_again(9.5, 15.5), Row("gap", None, None, 15 * HOUR, until=15 * HOUR + 900, order=4)]
+    assert closed(door(*rows)) == [(9.5, 13), (15.5, 18)]
+    other = Row("reported", "d1", TEMPERATURE, 15 * HOUR, 1.0, order=6, received=15 * HOUR)
+    frame = door(told_again(9.5, 15), other)
+    assert closed(frame, silence_limit="2h") == [(9.5, 11.5), (15, 17)]
+
+
+def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_it_counts():
+    live = door(told_again(9.5, 14), told_again(17, 17, order=6, value=True)).drop(columns="revision")
+    live["received_at"] += pd.Timedelta("100D")
+    assert closed(live) == [(9.5, 13), (14, 17)]
+    # All was read at once, when all of it was over: only numbers tell what came behind the registration.
+    late = live.assign(received_at=at(10**6))
+    assert closed(late) == [(9.5, 13)]
+    numbered = late.assign(seq=pd.Series([1, 2, 3, 4, 5, 6], dtype="Int64"))
+    assert closed(numbered) == [(9.5, 13), (14, 17)]
+    assert closed(numbered.assign(seq=pd.Series([1, 2, 4, 5, 3, 6], dtype="Int64"))) == [(9.5, 13)]
+    assert closed(late.drop(columns="received_at")) == [(9.5, 13)]
+
+
+@settings(max_examples=40)
+@given(histories(), st.booleans())
+def test_without_an_absence_and_of_devices_without_times_nothing_is_told_again(rows, is_there):
+    if is_there:
+        rows = [row for row in rows if row.what in ("reported", *UP)]
+    else:
+        rows = [Row(**vars(row) | {"received": row.at}) for row in rows]
+    frame = frame_of([*rows, Row("registration", "d1", None, 0, order=99, received=0)])
+    plain = frame.drop(columns="received_at")
+    for ask in (
+        lambda frame: frame.mirror.resample("7s", ["last", "min", "count"], end=at(99)),
+        lambda frame: frame.mirror.rates("*", end=at(99)),
+        lambda frame: frame.mirror.unchanged("1s", end=at(99)),
+    ):
+        pd.testing.assert_frame_equal(ask(frame), ask(plain))
+
+
+def test_a_counter_that_is_told_again_rises_from_then_on():
+    rows = [
+        Row("reported", "d1", TEMPERATURE, 0, 5.0, order=1, received=0),
+        Row("expired", "d1", None, 10, order=2),
+        Row("registration", "d1", None, 20, order=3),
+        Row("reported", "d1", TEMPERATURE, 0, 5.0, order=4, received=20),
+        Row("reported", "d1", TEMPERATURE, 0, 5.0, order=5, received=25),
+        Row("reported", "d1", TEMPERATURE, 30, 9.0, order=6, received=30),
+    ]
+    found = frame_of(rows).mirror.rates(TEMPERATURE)
+    assert [instants(found[name]) for name in ("begin", "end")] == [[20], [30]]
+    assert found["increase"].tolist() == [4.0]
 
 
 # What came late
@@ -282,7 +437,7 @@ def test_rates_are_those_of_a_plain_computation(question, length):
     frame, begin, end, options, naive = question
     pairs = []
     for device, path in naive.resources:
-        last = {row.at: readable(row.value) for row in naive.values(device, path)}
+        last = {row.at: readable(row.value) for row in naive.steps(device, path)}
         for (first, before), (second, behind) in zip(list(last.items())[:-1], list(last.items())[1:], strict=True):
             is_held = all(naive.known(device, path, one) is not None for one in range(first, second))
             if is_held and before is not None and behind is not None and second > begin and first < end:

@@ -83,3 +83,17 @@ def test_the_answers_are_those_that_were_played(told):
     whole = history.mirror.resample("1min", "count")
     assert whole["bin"].min() == pd.Timestamp(span["begin"])
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
+
+
+def test_what_is_known_is_what_the_mirror_says_of_each_instant(told, plain):
+    history = told[0]["history"]
+    shown = history.mirror.align([TEMPERATURE], on="30s")[TEMPERATURE]
+    unknown = 0
+    for (device_id, begin), value in shown.items():
+        state = plain.as_of(begin, paths=[TEMPERATURE])
+        (row,) = state[state["device_id"] == device_id].to_dict("records")
+        unknown += pd.isna(value)
+        assert pd.isna(value) or value == row["reported_num"]
+    # Those of the roof while it was away, and no others: what was told before is told again when it is back.
+    assert unknown == 5
+    assert shown.iloc[-1] == 21.5

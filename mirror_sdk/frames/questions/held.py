@@ -21,7 +21,7 @@ from mirror_sdk.frames.questions.rows import (
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told
+from mirror_sdk.frames.questions.steps import Steps, Told, are_same
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
 
 _RESOURCE = [pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
@@ -101,7 +101,7 @@ def unchanged(told: Told, longer_than: int) -> pd.DataFrame:
     held = stretches(steps, steps.is_known, same_value=True)
     held = Held(*(column[held.end - held.begin > longer_than] for column in held))
     kind, number, text = (column[held.first] for column in (steps.kind, steps.number, steps.text))
-    counted = np.append(0, np.cumsum(steps.is_counted))
+    counted = np.append(0, np.cumsum(_counts(told)))
     columns = {
         **_resources(told, held.resource),
         "value_num": pa.array(number, mask=kind != NUMBER),
@@ -120,8 +120,19 @@ def clipped(told: Told) -> Steps:
     """The steps within the time that is asked for, without those that were held for no time."""
     steps = told.steps
     begin, until = np.maximum(steps.at, told.begin), np.minimum(steps.until, told.end)
-    is_counted = steps.is_counted & (steps.at >= told.begin)
-    return replace(steps, at=begin, until=until, is_counted=is_counted).take(until > begin)
+    return replace(steps, at=begin, until=until).take(until > begin)
+
+
+def _counts(told: Told) -> Ints:
+    """How many values were told at the time of each of the clipped steps."""
+    steps = told.steps
+    counts: Ints = (steps.is_counted & (steps.at >= told.begin)).astype(np.int64)
+    is_last = np.append((steps.resource[1:] != steps.resource[:-1]) | (steps.at[1:] != steps.at[:-1]), True)
+    if not is_last.all():
+        # What is told several times at one time is held as of the last.
+        counted, lasts = np.cumsum(counts), np.flatnonzero(is_last[: len(steps)])
+        counts[lasts] = np.diff(counted[lasts], prepend=0)
+    return counts[np.minimum(steps.until, told.end) > np.maximum(steps.at, told.begin)]
 
 
 def stretches(steps: Steps, is_meant: Flags, *, same_value: bool = False) -> Held:
@@ -134,8 +145,7 @@ def stretches(steps: Steps, is_meant: Flags, *, same_value: bool = False) -> Hel
     """
     follows = _follows(steps) & is_meant[:-1] & is_meant[1:]
     if same_value:
-        follows &= (steps.kind[1:] == steps.kind[:-1]) & (steps.text[1:] == steps.text[:-1])
-        follows &= (steps.number[1:] == steps.number[:-1]) | (steps.kind[1:] == TEXT)
+        follows &= are_same(steps)
     first = np.flatnonzero(is_meant & ~np.append(False, follows)[: len(steps)])
     last = np.flatnonzero(is_meant & ~np.append(follows, False)[: len(steps)])
     return Held(steps.resource[first], steps.at[first], steps.until[last], first, last)

@@ -50,7 +50,8 @@ class Questions:
         - ``min``, ``max`` = the least and the greatest of v(t) over K and B, and of the values told in B; of booleans
           0 and 1.
         - ``last`` = the last value that was known in B, at its end or before.
-        - ``count`` = how many values were told in B, also those that changed nothing.
+        - ``count`` = how many values were told with a time (``changed_at``) in B, also those that changed nothing, and
+          those of one time.
         - ``duration`` = for each value w that was known: ``|{t in K and B: v(t) = w}|``.
         - ``covered`` = ``|K and B| / |B|``, beside any of them.
 
@@ -185,6 +186,7 @@ class Questions:
         each: bool = False,
         begin: datetime | None = None,
         end: datetime | None = None,
+        state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """How long each device was there, registered and heard from, for a history or events table.
@@ -200,15 +202,22 @@ class Questions:
 
         ``availability`` = ``|available| / (|available| + |absent|)``.
 
+        A device that was silent throughout has no row in a history that begins later: ``state`` names it, and who was
+        silent yesterday is ``history.mirror.availability(state=client.as_of(begin), silence_limit="1h")``. The values
+        of the state are rows and signs of life at their ``reported_at``. It tells nothing of registrations: who had
+        left before is available to it, unless ``silence_limit`` makes it absent.
+
         Args:
             silence_limit: For how long nothing may come of a device that is there; for ever by default.
             each: Whether each stretch is a row, with its begin and end.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
+            state: A state table, as ``client.as_of(begin)`` gives it: which devices there were, and when they had told
+                their values.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each device that the table names, in their order:
+            One row for each device that the table or ``state`` names, in their order:
 
             ===============  ===================  ==========================================================
             column           dtype                meaning
@@ -239,8 +248,8 @@ class Questions:
         >>> there["availability"].tolist(), there["absences"].tolist()
         ([0.5], [1])
         """
-        told = told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz)
-        return availability(told, each=each)
+        told = told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
+        return availability(told, state, each=each)
 
     def rates(
         self,
@@ -536,7 +545,8 @@ class Questions:
         Of the instants from ``begin`` up to ``end`` at which v(t) is known (see
         :class:`~mirror_sdk.frames.MirrorAccessor`), the longest stretches without a break in which v(t) has one value;
         a row is one whose ``end`` less its ``begin`` is more than ``longer_than``. As no stretch goes across a gap or
-        a silence, a device that is merely silent has none; ``silence_limit`` tells them apart.
+        a silence, a device that is merely silent has none; ``silence_limit`` tells them apart. ``told`` is the
+        ``count`` of :meth:`resample` in [begin, end).
 
         Args:
             longer_than: How long it stayed the same.
@@ -561,7 +571,7 @@ class Questions:
             begin       datetime64[ms, UTC]  since when
             end         datetime64[ms, UTC]  until when
             duration    timedelta64[ms]      for how long
-            told        Int64                how often it was told meanwhile
+            told        Int64                how many values were told with a time in the stretch
             lasting     boolean              whether it was still so at the end of all that is asked for and known
             ==========  ===================  ===============================================================
 
@@ -615,15 +625,17 @@ class Questions:
         silence_limit: str | pd.Timedelta | None = None,
         begin: datetime | None = None,
         end: datetime | None = None,
+        state: pd.DataFrame | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`availability`: a row for each device, the 30 that were absent for longest.
+        """Draw :meth:`availability`: a row for each device by name, the 30 that were absent for longest.
 
         Args:
             silence_limit: For how long nothing may come of a device that is there; for ever by default.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
+            state: A state table, as ``client.as_of(begin)`` gives it: devices that the table may have no row of.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.
 
@@ -636,8 +648,9 @@ class Questions:
         >>> history.mirror.plot_availability(end=end).get_title(loc="left")
         'when devices were there'
         """
-        told = told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz)
-        return draw_availability(told, availability(told, each=True), device_names(self._frame), ax)
+        told = told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
+        names = device_names(self._frame, *([] if state is None else [state]))
+        return draw_availability(told, availability(told, state, each=True), names, ax)
 
     def plot_late(
         self,

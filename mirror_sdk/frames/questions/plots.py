@@ -41,9 +41,10 @@ def draw_gaps(told: Told, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes
 
 
 def draw_availability(told: Told, stretches: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw when devices were there, a row for each; the longest absent first."""
+    """Draw when devices were there, a row for each in the order of their names; the longest absent ones."""
     whom = stretches["device_id"].astype(object)
-    rows = _longest(whom, stretches["duration"].where(stretches["presence"] == "absent", pd.Timedelta(0)))
+    longest = _longest(whom, stretches["duration"].where(stretches["presence"] == "absent", pd.Timedelta(0)))
+    rows = sorted(longest, key=lambda row: (names.get(row, row), row))
     shown = [names.get(row, row) for row in rows]
     axes = _bars(told, stretches.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
     return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")

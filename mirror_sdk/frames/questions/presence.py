@@ -72,9 +72,13 @@ def gaps(told: Told) -> pd.DataFrame:
     return told.to_frame(pa.Table.from_arrays(columns, schema=GAPS_SCHEMA))
 
 
-def availability(told: Told, *, each: bool) -> pd.DataFrame:
+def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.DataFrame:
     """How long devices were there; see :meth:`mirror_sdk.frames.MirrorAccessor.availability`."""
     devices = np.unique(told.rows.device[told.rows.device >= 0])
+    if state is not None:
+        # Also those of which it says nothing.
+        named = pd.Index(state["device_id"].astype(object).dropna().unique())
+        devices = np.union1d(devices, told.rows.devices.get_indexer(named))
     device, begin, end, presence = _stretches(told, devices)
     if not each:
         return told.to_frame(_by_device(told, devices, device, end - begin, presence))

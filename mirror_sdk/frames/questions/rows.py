@@ -46,8 +46,10 @@ class Rows:
         path: Which of ``paths``; -1 for none.
         at: When it happened.
         received: When it was received; the least number where that is not told.
+        came: When it came to the service, or an earlier instant if that is all there is to tell it by; the least number
+            for none.
         until: The end of a gap; ``NEVER`` where it has none.
-        order: What came later has a larger number.
+        order: What came later has a larger number; what came at once may have the same.
         kind: ``NONE``, ``NUMBER``, ``BOOLEAN`` or ``TEXT``.
         number: The number, or 0 and 1 of a boolean; NaN for anything else.
         text: Which of ``texts``; -1 for none.
@@ -62,6 +64,7 @@ class Rows:
     path: Ints
     at: Ints
     received: Ints
+    came: Ints
     until: Ints
     order: Ints
     kind: Ints
@@ -78,6 +81,13 @@ class Rows:
     def take(self, places: Ints | Flags) -> Rows:
         """These rows alone."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
+
+    def with_rows(self, places: Ints, others: Rows) -> Rows:
+        """These rows, and others of the same words, each before the row that stands at its place."""
+        columns: dict[str, Any] = {
+            name: np.insert(getattr(self, name), places, getattr(others, name)) for name in _COLUMNS
+        }
+        return replace(self, **columns)
 
 
 _COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("devices", "paths", "texts"))
@@ -102,7 +112,9 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
     at = _with_begins(what, at, until)
     is_counted = np.ones(len(frame), dtype=bool)
     received = instants(frame["received_at"]) if "received_at" in frame else np.full(len(frame), NO_TIME)
-    rows = _rows(frame, "value", what=what, at=at, received=received, until=until, order=order, is_counted=is_counted)
+    came = received if _is_numbered(frame, "revision") else _came(frame, what, at, until, order)
+    times = {"at": at, "received": received, "came": came, "until": until}
+    rows = _rows(frame, "value", what=what, **times, order=order, is_counted=is_counted)
     if state is not None:
         rows = _joined(_of_state(state), rows)
     is_timed = rows.at > NO_TIME
@@ -229,12 +241,36 @@ def _until(frame: pd.DataFrame) -> Ints:
 def _order(frame: pd.DataFrame) -> Ints:
     """The order of arrival: as the table numbers its rows, else when they were received, and as they stand there."""
     for name in ("revision", "seq"):
-        if name in frame and pd.api.types.is_integer_dtype(frame[name]) and not frame[name].isna().any():
+        if _is_numbered(frame, name):
             return frame[name].to_numpy(dtype=np.int64)
-    order = np.arange(len(frame))
-    if "received_at" in frame:
-        order[np.argsort(instants(frame["received_at"]), kind="stable")] = np.arange(len(frame))
+    if "received_at" not in frame:
+        return np.arange(len(frame))
+    order: Ints = np.unique(instants(frame["received_at"]), return_inverse=True)[1]
     return order
+
+
+def _is_numbered(frame: pd.DataFrame, name: str) -> bool:
+    """Whether a column numbers all rows."""
+    return name in frame and pd.api.types.is_integer_dtype(frame[name]) and not frame[name].isna().any()
+
+
+def _came(frame: pd.DataFrame, what: Ints, at: Ints, until: Ints, order: Ints) -> Ints:
+    """When each row came to the service at the earliest: at the newest instant of its clock that came before.
+
+    The service numbers its history, and tells when it received what. Of any other table the receipt is by another
+    clock, and may be of all at once.
+    """
+    came = np.full(len(frame), NO_TIME)
+    if "received_at" not in frame and not _is_numbered(frame, "seq"):
+        return came
+    by_service = np.where(np.isin(what, (*UP, *DOWN)), at, np.where((what == GAP) & (until < NEVER), until, NO_TIME))
+    places = np.flatnonzero(by_service > NO_TIME)
+    places = places[np.argsort(order[places])]
+    if not len(places):
+        return came
+    newest = np.maximum.accumulate(by_service[places])
+    before = np.searchsorted(order[places], order, side="right")
+    return np.where(before > 0, newest[before - 1], NO_TIME)
 
 
 def _with_losses(frame: pd.DataFrame, what: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
@@ -278,6 +314,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
         what=np.full(count, VALUE),
         at=instants(state["reported_at"]),
         received=np.full(count, NO_TIME),
+        came=np.full(count, NO_TIME),
         until=np.full(count, NEVER),
         order=np.full(count, NO_TIME),
         is_counted=np.zeros(count, dtype=bool),

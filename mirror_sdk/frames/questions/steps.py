@@ -248,11 +248,11 @@ def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: datetime 
 def _steps(rows: Rows, stretches: Stretches, patterns: list[str] | None, known_until: int) -> Steps:
     asked = is_asked(rows, patterns)
     values = _in_order(rows if asked.all() else rows.take(asked))
+    unknown = stretches.first_from(values.device, values.at)
+    values, unknown = _with_told_again(values, unknown, stretches, known_until)
     is_first = _is_first(values)
     resource = np.cumsum(is_first) - 1
-    following = np.where(np.append(is_first[1:], True), NEVER, np.append(values.at[1:], NEVER))[: len(values)]
-    until = np.minimum(following, known_until)
-    until = np.minimum(until, stretches.first_from(values.device, values.at))
+    until = np.minimum(np.minimum(_following(values), known_until), unknown)
     return Steps(
         resource=resource,
         at=values.at,
@@ -265,6 +265,63 @@ def _steps(rows: Rows, stretches: Stretches, patterns: list[str] | None, known_u
         of_path=values.path[is_first],
         kinds=kinds_of(values.kind),
     )
+
+
+def _following(values: Rows) -> Ints:
+    """When the next value of the resource of each was told, of values in their order; ``NEVER`` for none."""
+    is_last = np.append(_is_first(values)[1:], True)
+    following: Ints = np.where(is_last, NEVER, np.append(values.at[1:], NEVER))[: len(values)]
+    return following
+
+
+def _with_told_again(values: Rows, unknown: Ints, stretches: Stretches, known_until: int) -> tuple[Rows, Ints]:
+    """The values, and those that came behind a stretch with a time before it as if they were told when they came, too.
+
+    Args:
+        values: Values in their order.
+        unknown: When the first stretch begins from the time of each on.
+        stretches: The stretches.
+        known_until: Up to when it is told what there was.
+
+    Returns:
+        Values in their order, and when the first stretch begins from the time of each on.
+    """
+    if not len(stretches.device):
+        return values, unknown
+    late = np.flatnonzero((unknown <= values.came) & (values.came < known_until))
+    if not len(late):
+        return values, unknown
+    following = _following(values)
+    # Of one instant several may have been told, all of which the next later one ends.
+    lasts = np.flatnonzero(following > values.at)
+    instant = np.searchsorted(lasts, late)
+    is_newest = values.came[late] < following[lasts[instant]]
+    late, instant = late[is_newest], instant[is_newest]
+    # What comes at once with a registration may have been told before it, but not where it was told earlier, too.
+    first = np.append(0, lasts + 1)[instant]
+    order = values.order[late] + (values.order[first] < values.order[late])
+    is_back = stretches.are_behind(values.device[late], values.came[late], order)
+    late, instant = late[is_back], instant[is_back]
+    places = order_by(instant, values.came[late], values.order[late])
+    # Of what came at once the last one counts.
+    instant, at = instant[places], values.came[late[places]]
+    is_last = np.append((instant[1:] != instant[:-1]) | (at[1:] != at[:-1]), True)[: len(places)]
+    instant, again = instant[is_last], values.take(late[places[is_last]])
+    again = replace(again, at=again.came, is_counted=np.zeros(len(again), dtype=bool))
+    begins = stretches.first_from(again.device, again.at)
+    # What is known to be so already needs no other step.
+    is_held = (instant[1:] == instant[:-1]) & (begins[:-1] > again.at[1:]) & are_same(again)
+    is_kept = ~np.append(False, is_held)[: len(again)]
+    places, again, begins = lasts[instant[is_kept]] + 1, again.take(is_kept), begins[is_kept]
+    return values.with_rows(places, again), np.insert(unknown, places, begins)
+
+
+def are_same(values: Rows | Steps) -> Flags:
+    """Which of them, but for the first, have the value of the one before."""
+    kind, text, number = values.kind, values.text, values.number
+    is_same: Flags = (kind[1:] == kind[:-1]) & (text[1:] == text[:-1])
+    is_same &= (number[1:] == number[:-1]) | (kind[1:] == TEXT)
+    return is_same
 
 
 def kinds_of(kind: Ints) -> frozenset[int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from mirror_sdk.frames.questions.rows import DOWN, GAP, NEVER, UP, VALUE, Ints, Rows, order_by
+from mirror_sdk.frames.questions.rows import DOWN, GAP, NEVER, NO_TIME, UP, VALUE, Flags, Ints, Rows, order_by
 from mirror_sdk.wire.history import HAPPENINGS
 
 REASONS = ("gap", "deregistration", "expired", "silent")
@@ -18,28 +20,48 @@ _SILENT = REASONS.index("silent")
 class Stretches(NamedTuple):
     """Stretches from ``begin`` up to ``end``, which is ``NEVER`` where no end of it was seen, in order of both.
 
-    ``device`` is -1 where it is of all devices, ``reason`` one of ``REASONS``.
+    ``device`` is -1 where it is of all devices, ``reason`` one of ``REASONS``, ``order`` that of the row that told its
+    end: what came behind that has a larger one.
     """
 
     device: Ints
     begin: Ints
     end: Ints
     reason: Ints
+    order: Ints
 
     def first_from(self, device: Ints, at: Ints) -> Ints:
         """When the first stretch of a device, or of all, begins at an instant or behind it; ``NEVER`` for none."""
+        first = np.full(len(at), NEVER)
+        for place, is_of in self._places(device, at):
+            found = np.minimum(place, len(self.device) - 1)
+            is_found = (place < len(self.device)) & is_of(self.device[found])
+            first = np.where(is_found, np.minimum(first, self.begin[found]), first)
+        return first
+
+    def are_behind(self, device: Ints, at: Ints, order: Ints) -> Flags:
+        """Which instants lie in no stretch of a device or of all, and are of what came behind all until then."""
+        behind = np.ones(len(at), dtype=bool)
+        end, last = _greatest_until(self.device, self.end), _greatest_until(self.device, self.order)
+        # What begins at the instant, too: the first millisecond behind it.
+        for place, is_of in self._places(device, at + 1):
+            found = np.maximum(place - 1, 0)
+            is_found = (place > 0) & is_of(self.device[found])
+            behind &= ~is_found | ((end[found] <= at) & (last[found] < order))
+        return behind
+
+    def _places(self, device: Ints, at: Ints) -> Iterator[tuple[Ints, Callable[[Ints], Flags]]]:
+        """Of all devices and of the device, where the first stretch stands that begins at an instant or behind it.
+
+        Beside it what tells whether a stretch is of these.
+        """
         # Ranks in the place of instants, so that a device and an instant are one number.
         ranked = np.unique(self.begin)
         keys = (self.device + 1) * (len(ranked) + 1) + np.searchsorted(ranked, self.begin)
         rank = np.searchsorted(ranked, at) if len(ranked) else np.zeros(len(at), dtype=np.int64)
-        first = np.full(len(at), NEVER)
         for whom, is_there in ((-1, (self.device < 0).any()), (device, (self.device >= 0).any())):
             if is_there:
-                place = np.searchsorted(keys, (whom + 1) * (len(ranked) + 1) + rank)
-                found = np.minimum(place, len(keys) - 1)
-                is_found = (place < len(keys)) & (self.device[found] == whom)
-                first = np.where(is_found, np.minimum(first, self.begin[found]), first)
-        return first
+                yield np.searchsorted(keys, (whom + 1) * (len(ranked) + 1) + rank), partial(np.equal, whom)
 
 
 def stretches_of(rows: Rows, silence_limit: int | None) -> Stretches:
@@ -52,10 +74,10 @@ def stretches_of(rows: Rows, silence_limit: int | None) -> Stretches:
     parts = [_gaps(rows), _absences(rows)]
     if silence_limit is not None:
         parts.append(_silences(rows, silence_limit))
-    device, begin, end, reason = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((end, begin, device))
-    order = order[end[order] > begin[order]]
-    return Stretches(device[order], begin[order], end[order], reason[order])
+    found = Stretches(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    places = np.lexsort((found.end, found.begin, found.device))
+    places = places[found.end[places] > found.begin[places]]
+    return Stretches(*(column[places] for column in found))
 
 
 def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
@@ -66,7 +88,7 @@ def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
 
 def _gaps(rows: Rows) -> Stretches:
     gaps = rows.take(rows.what == GAP)
-    return Stretches(gaps.device, gaps.at, gaps.until, np.full(len(gaps), REASONS.index("gap")))
+    return Stretches(gaps.device, gaps.at, gaps.until, np.full(len(gaps), REASONS.index("gap")), gaps.order)
 
 
 def _absences(rows: Rows) -> Stretches:
@@ -81,7 +103,8 @@ def _absences(rows: Rows) -> Stretches:
     is_found = (following < len(seen)) & (seen.device[found] == seen.device)
     end = np.where(is_found, seen.at[found], NEVER)
     reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HAPPENINGS])[seen.what]
-    return Stretches(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up])
+    order = np.where(is_found, seen.order[found], seen.order)
+    return Stretches(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up], order[~is_up])
 
 
 def _silences(rows: Rows, limit: int) -> Stretches:
@@ -92,4 +115,16 @@ def _silences(rows: Rows, limit: int) -> Stretches:
     is_last = np.append(device[1:] != device[:-1], True)[: len(at)]
     end = np.where(is_last, NEVER, np.append(at[1:], NEVER)[: len(at)])
     is_long = end - at > limit
-    return Stretches(device[is_long], at[is_long] + limit, end[is_long], np.full(is_long.sum(), _SILENT))
+    count = is_long.sum()
+    # What ends it may come at once with others, in any order: the times alone tell what is behind it.
+    reason, came = np.full(count, _SILENT), np.full(count, NO_TIME)
+    return Stretches(device[is_long], at[is_long] + limit, end[is_long], reason, came)
+
+
+def _greatest_until(device: Ints, values: Ints) -> Ints:
+    """The greatest of the values of a device up to each place; the devices stand in order."""
+    ranked, rank = np.unique(values, return_inverse=True)
+    width = max(len(ranked), 1)
+    # A device behind has greater numbers, whatever its values.
+    greatest: Ints = ranked[np.maximum.accumulate(device * width + rank) % width]
+    return greatest

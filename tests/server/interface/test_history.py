@@ -320,6 +320,22 @@ CURSOR = ["0" * 16, 0, 10, "d", TEMPERATURE, 0, 5]
 
 
 @pytest.mark.parametrize(
+    ("resource", "own"),
+    [
+        (HISTORY, "from, to, path, device_id, order, limit, after, compression"),
+        ("/v3/device-echo", "path, as_of, changed_after, compression"),
+        ("/v3/device-echo/ranges", "devices_per_range"),
+        ("/v3/devices", "limit, after, order, include"),
+    ],
+)
+def test_a_misspelt_parameter_is_refused_with_all_there_are(server, key, device, refused, resource, own):
+    answer = server.call(key, "GET", f"{resource}?begin=2026-01-05T08:00:00Z")
+    (field,) = refused(answer, 400, "begin").fields
+    assert field.message.startswith("unknown filter; known are id, ")
+    assert field.message.endswith(f"; what is no filter is {own}")
+
+
+@pytest.mark.parametrize(
     "changed",
     [
         {1: 2**60},
