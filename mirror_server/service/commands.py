@@ -240,9 +240,7 @@ class CommandService:
         # The writer takes it behind the request itself, and wakes the device on its own thread.
         self._database.insist(work, by_leader=False)
 
-    def _accept(
-        self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False
-    ) -> Command:
+    def _accept(self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False) -> Command:
         device_id, request = placement.device_id, placement.request
         device = devices.find(session, device_id)
         if device is None:

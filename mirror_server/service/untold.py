@@ -1,6 +1,6 @@
 """Requests whose async-id the service made, until who placed them was told it: no device gets one before.
 
-A program that learns the id from the 202 passes over an answer that comes sooner, and waits for ever. Source: wire.md 9.
+A program that learns the id from the 202 passes over an answer that comes sooner, and waits for ever.
 """
 
 from __future__ import annotations
