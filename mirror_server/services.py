@@ -38,12 +38,13 @@ from mirror_server.service.pasts import PastService
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.service.untold import Untold
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
-from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, WAITING
+from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
@@ -99,6 +100,7 @@ class Services:
             policy=AddressPolicy(settings.callback_networks),
         )
         self.websockets = Websockets(database=self.database, clock=self.clock, log=self.log, is_alive=self._is_alive)
+        self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
             database=self.database,
@@ -196,6 +198,10 @@ class Services:
             self.websockets.look_again(what)
         elif kind == WAITING:
             self._wake(what)
+        elif kind == UNTOLD:
+            self._untold.hold_of_other(*what.split(" "))
+        elif kind == TOLD:
+            self._untold.release(what)
         elif kind == AGAIN:
             self._contact(what)
         elif kind == EXPIRY:
@@ -290,6 +296,7 @@ class Services:
             clock=self.clock,
             log=self.log,
             happenings=self.happenings,
+            untold=self._untold,
             wake=self._wake,
             expiry_due=self._command_expires,
             under_way=self._under_way,
@@ -327,6 +334,7 @@ class Services:
             clock=self.clock,
             link=links,
             finish=self._finish,
+            is_held=self._untold.is_held,
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 

@@ -60,15 +60,32 @@ Finish = Callable[[Job, Answer | None], "Future[Any]"]
 
 
 class Dispatcher:
-    """One lane for each device that has something under way."""
+    """One lane for each device that has something under way.
+
+    Args:
+        database: Where what waits is.
+        clock: Domain time.
+        link: The way to the devices.
+        finish: Stores how a job ended.
+        is_held: Whether the command with an async-id is not to be sent yet; the device is woken when it is.
+        answer_timeout_seconds: How long a device may take to answer.
+    """
 
     def __init__(
-        self, *, database: Database, clock: Clock, link: DeviceLink, finish: Finish, answer_timeout_seconds: float
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        link: DeviceLink,
+        finish: Finish,
+        is_held: Callable[[str], bool],
+        answer_timeout_seconds: float,
     ) -> None:
         self._database = database
         self._clock = clock
         self._link = link
         self._finish = finish
+        self._is_held = is_held
         self._answer_timeout_seconds = answer_timeout_seconds
         self._lanes: dict[str, _Lane] = {}
         # Subscribe commands a device left unanswered: not repeated before it makes contact again.
@@ -149,7 +166,10 @@ class Dispatcher:
             for ask in asks:
                 if ask not in unanswered:
                     return Job(device_id, ask)
-        return Job(device_id, _ask_of(command), command) if command else None
+        if command is None or self._is_held(command.async_id):
+            # What stands behind one that is held waits with it: the device gets all in their order.
+            return None
+        return Job(device_id, _ask_of(command), command)
 
     def _send(self, job: Job, lane: _Lane) -> None:
         lane.command_id = job.command.command_id if job.command else None

@@ -35,9 +35,10 @@ from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.happenings import Happenings
+from mirror_server.service.untold import Untold
 from mirror_server.store import commands, devices, registrations, resources
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import EXPIRY, WAITING
+from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 
@@ -86,6 +87,7 @@ class CommandService:
         clock: Domain time.
         log: Where async responses go.
         happenings: Where reads and the ends of writes go.
+        untold: Holds back what an application cannot know an answer to yet.
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
         under_way: Gives the numbers of the commands that devices have in hand.
@@ -101,6 +103,7 @@ class CommandService:
         clock: Clock,
         log: NotificationLog,
         happenings: Happenings,
+        untold: Untold,
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
         under_way: Callable[[], set[int]],
@@ -111,6 +114,7 @@ class CommandService:
         self._clock = clock
         self._log = log
         self._happenings = happenings
+        self._untold = untold
         self._wake = wake
         self._expiry_due = expiry_due
         self._under_way = under_way
@@ -133,6 +137,17 @@ class CommandService:
             return placed or self._accept(session, placement, placement.async_id or self._new_async_id())
 
         return self._database.submit(work)
+
+    def place_untold(self, placement: Placement) -> tuple[Future[Command], Callable[[], None]]:
+        """Queue a command as :meth:`place` does, without an async-id of the application's.
+
+        The device gets it once the second of what is given was called: when the answer with the async-id was sent, or
+        nobody is there to take it. It returns at once, and may be called from any thread.
+        """
+        async_id = self._new_async_id()
+        self._untold.hold(async_id)
+        future = self._database.submit(lambda session: self._accept(session, placement, async_id, is_untold=True))
+        return future, lambda: self._told(future, placement.device_id, async_id)
 
     def cached(self, device_id: str, path: str) -> Content | None:
         """The value of a resource that the mirror holds, while it is fresh; ``None`` where there is no such value.
@@ -208,7 +223,24 @@ class CommandService:
         for command in commands.waiting(session, device_id):
             self._end(session, command, Failure.DEREGISTERED.value)
 
-    def _accept(self, session: Session, placement: Placement, async_id: str) -> Command:
+    def _told(self, future: Future[Command], device_id: str, async_id: str) -> None:
+        if future.done() and future.exception() is not None:
+            self._untold.release(async_id)
+            return
+
+        def release() -> None:
+            self._untold.release(async_id)
+            self._wake(device_id)
+
+        def work(session: Session) -> None:
+            session.after_commit(release)
+            session.notify(f"{TOLD} {async_id}")
+            session.notify(f"{WAITING} {device_id}")
+
+        # The writer takes it behind the request itself, and wakes the device on its own thread.
+        self._database.insist(work, by_leader=False)
+
+    def _accept(self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False) -> Command:
         device_id, request = placement.device_id, placement.request
         device = devices.find(session, device_id)
         if device is None:
@@ -244,9 +276,13 @@ class CommandService:
             )
             resources.put_desired(session, device_id, path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
-        session.after_commit(lambda: self._wake(device_id))
         session.notify(f"{EXPIRY} {command.expires_at}")
-        session.notify(f"{WAITING} {device_id}")
+        if is_untold:
+            session.after_commit(lambda: self._untold.stored(device_id, async_id))
+            session.notify(f"{UNTOLD} {device_id} {async_id}")
+        else:
+            session.after_commit(lambda: self._wake(device_id))
+            session.notify(f"{WAITING} {device_id}")
         return command
 
     def _end(

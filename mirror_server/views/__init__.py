@@ -16,8 +16,6 @@ unmodified from the package indexes, every call is run against a server by a tes
 
 They name a device by its id, which the lists of devices have. What they do by themselves:
 
-- The older ones learn the id of a request from its answer, and do not hear of a device that was faster, as a simulated
-  one may be without ``latency_seconds``: ask again.
 - Their ``deleteAllSubscriptions`` takes the presubscription rules away, as the later API has it, and leaves
   subscriptions to resources; ``deleteEndpointSubscriptions`` ends those.
 - The vendor's ``ConnectApi`` for JavaScript begins another poll with each subscription. It is told 409 for it and gives

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from flask import Response
+from werkzeug.wsgi import ClosingIterator
 
 from mirror_server.core.errors import Refusal
 from mirror_server.views.deferred import Deferred
@@ -35,7 +36,8 @@ class EncodedAnswer(Response):
         if environ["REQUEST_METHOD"] == "HEAD":
             return super().__call__(environ, start_response)
         start_response(self.status, self.headers.to_wsgi_list())
-        return [self.get_data()]
+        whole = [self.get_data()]
+        return ClosingIterator(whole, self.close) if self._on_close else whole
 
 
 def json_answer(content: Any, status: int = 200) -> Response:
@@ -50,12 +52,14 @@ def empty_answer(status: int = 204) -> Response:
     return answer
 
 
-def when_stored(future: Future[T], render: Callable[[T], Response]) -> Response:
-    """Answer when something is on disk; a 503 tells that this took too long."""
+def when_stored(
+    future: Future[T], render: Callable[[T], Response], sent: Callable[[], object] | None = None
+) -> Response:
+    """Answer when something is on disk; a 503 tells that this took too long. For ``sent`` see :class:`Deferred`."""
 
     def expired() -> Response:
         raise Refusal(
             503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so look before you repeat it"
         )
 
-    return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired)
+    return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)

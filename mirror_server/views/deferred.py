@@ -35,6 +35,8 @@ class Deferred(Response):
         close: Called once when the answer was made, or nobody waits for it any more.
         is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.
+        sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
+            thread; where a server is killed or says nothing of it, never. It must not block.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Deferred(Response):
         close: Callable[[], object] = lambda: None,
         is_poll: bool = False,
         takes: bool = False,
+        sent: Callable[[], object] | None = None,
     ) -> None:
         super().__init__()
         self.future = future
@@ -56,6 +59,7 @@ class Deferred(Response):
         self._render = render
         self._expired = expired
         self.release = close
+        self.sent = sent
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
         """Nothing, for the server that took it; the answer comes later."""

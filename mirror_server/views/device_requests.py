@@ -75,6 +75,8 @@ def place_device_request(device_id: str) -> Response:
     )
     # The answer is made when there is no request any more to ask for it.
     environ = request.environ
+    if async_id is None:
+        return _place_untold(placement)
     return when_stored(services().commands.place(placement), lambda command: _accepted(environ, command))
 
 
@@ -153,12 +155,21 @@ def _place(device_id: str, asked: CommandRequest) -> Response:
     environ = request.environ
     is_silent = query_flag("noResp")
     placement = Placement(app_id=app_id(), device_id=device_id, request=asked, is_silent=is_silent)
+    if not is_silent:
+        return _place_untold(placement)
 
     def answer(command: Command) -> Response:
-        accepted = _accepted(environ, command)
-        return empty_answer() if is_silent else accepted
+        note(environ, async_id=command.async_id)
+        return empty_answer()
 
     return when_stored(services().commands.place(placement), answer)
+
+
+def _place_untold(placement: Placement) -> Response:
+    """Queue a request for whose answer its application has no id before it is told one: the 202 goes first."""
+    environ = request.environ
+    stored, told = services().commands.place_untold(placement)
+    return when_stored(stored, lambda command: _accepted(environ, command), told)
 
 
 def _check_older(*, is_cacheable: bool = True) -> None:

@@ -213,9 +213,12 @@ class MirrorApp(Flask):
             else:
                 deferred.wait()
             # What is not for a client that is gone is for its next poll.
-            return (
-                Response(status=204) if deferred.takes and is_disconnected(environ) else self._answer(deferred, environ)
-            )
+            if deferred.takes and is_disconnected(environ):
+                return Response(status=204)
+            answer = self._answer(deferred, environ)
+            if deferred.sent is not None:
+                answer.call_on_close(deferred.sent)
+            return answer
         finally:
             deferred.release()
 

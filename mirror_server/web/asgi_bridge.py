@@ -42,6 +42,8 @@ _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LAST_SECONDS = 0.5
+# The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
+_READING_SECONDS = 0.05
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
 
@@ -59,6 +61,7 @@ class Bridge:
         max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
         websocket_look_seconds: How often is looked whether a websocket on which nothing happens is to go on.
+        reading_seconds: How long after an answer was sent it counts as read, where something waits for that.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Bridge:
         max_unread_bytes: int = _DEFAULTS.max_unread_bytes,
         body_timeout_seconds: float = _DEFAULTS.request_timeout_seconds,
         websocket_look_seconds: float = _DEFAULTS.websocket_ping_seconds,
+        reading_seconds: float = _READING_SECONDS,
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
@@ -78,6 +82,7 @@ class Bridge:
         self._unread = Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
         self._websocket_look_seconds = websocket_look_seconds
+        self._reading_seconds = reading_seconds
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
@@ -149,12 +154,15 @@ class Bridge:
         reader = self._unread.reader(noted(environ).get("application", ""), send)
         try:
             whole = await self._finish(unfinished, answer, environ, receive, reader)
+            unfinished.release()
+            if whole is not None:
+                if len(whole.body) > _LARGE_BYTES:
+                    self._note_large(environ)
+                await reader.send(whole)
         finally:
             unfinished.release()
-        if whole is not None:
-            if len(whole.body) > _LARGE_BYTES:
-                self._note_large(environ)
-            await reader.send(whole)
+            if unfinished.deferred is not None and unfinished.deferred.sent is not None:
+                asyncio.get_running_loop().call_later(self._reading_seconds, unfinished.deferred.sent)
 
     async def _open_websocket(self, scope: Message, send: Send) -> None:
         environ = environ_of_handshake(scope)

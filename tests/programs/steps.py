@@ -57,9 +57,9 @@ def finish():
     os._exit(0)
 
 
-def until(read, seconds=PATIENCE_SECONDS):
+def until(read):
     """What it gives, once that is true."""
-    end_at = time.monotonic() + seconds
+    end_at = time.monotonic() + PATIENCE_SECONDS
     while not (found := read()) and time.monotonic() < end_at:
         time.sleep(0.02)
     return found

@@ -2,7 +2,7 @@
 "use strict";
 
 const Library = require("mbed-connector-api");
-const { Refused, answered, bench, deviceIds, host, key, paths, receiver, run, send, step, tell, until } = require("./steps");
+const { Refused, bench, deviceIds, host, key, paths, receiver, run, send, step, tell, until } = require("./steps");
 
 const internal = ["makeRequest", "requestCallback", "longPollRequestCallback", "asyncResponseHandler"];
 const rules = [{ "endpoint-name": "*", "resource-path": ["/3303/*"] }];
@@ -34,13 +34,13 @@ run(async () => {
   library.on("notification", (notification) => notified.push(notification));
   library.on("registration", (registration) => registered.push(registration.ep));
   await called("startLongPolling", () => library.startLongPolling(), undefined);
-  await called("getResourceValue", () => answered(() => library.getResourceValue(station, temperature)), "-0.5");
-  await called("getResourceValue", () => answered(() => library.getResourceValue(station, "/1/2/3")), new Refused("400"));
-  await called("putResourceValue", () => answered(() => library.putResourceValue(light, dimmer, 42)), undefined);
-  await called("getResourceValue", () => answered(() => library.getResourceValue(light, dimmer)), "42");
-  await called("putResourceValue", () => answered(() => library.putResourceValue(station, temperature, 42)), new Refused("400"));
-  await called("postResource", () => answered(() => library.postResource(light, reboot, null)), undefined);
-  await called("postResource", () => answered(() => library.postResource(light, dimmer, null)), new Refused("400"));
+  await called("getResourceValue", () => library.getResourceValue(station, temperature), "-0.5");
+  await called("getResourceValue", () => library.getResourceValue(station, "/1/2/3"), new Refused("400"));
+  await called("putResourceValue", () => library.putResourceValue(light, dimmer, 42), undefined);
+  await called("getResourceValue", () => library.getResourceValue(light, dimmer), "42");
+  await called("putResourceValue", () => library.putResourceValue(station, temperature, 42), new Refused("400"));
+  await called("postResource", () => library.postResource(light, reboot, null), undefined);
+  await called("postResource", () => library.postResource(light, dimmer, null), new Refused("400"));
 
   // Subscriptions.
   await called("putResourceSubscription", () => library.putResourceSubscription(station, temperature), undefined);
@@ -68,7 +68,7 @@ run(async () => {
   const url = await receiver((message) => library.handleNotifications(message));
   await called("putCallback", () => library.putCallback({ url, headers: { "X-Token": "abc" } }), undefined);
   await called("getCallback", async () => (await library.getCallback()).url, url);
-  await called("handleNotifications", () => answered(() => library.getResourceValue(light, dimmer)), "42");
+  await called("handleNotifications", () => library.getResourceValue(light, dimmer), "42");
   await called("deleteCallback", () => library.deleteCallback(), undefined);
   await called("getCallback", () => library.getCallback(), new Refused("404"));
 });

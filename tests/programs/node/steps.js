@@ -46,17 +46,6 @@ async function until(read) {
   return found;
 }
 
-// What a device answered, where a library learns the id of a request after it and misses what comes sooner.
-async function answered(ask) {
-  for (let tries = 4; ; tries -= 1) {
-    const asked = ask();
-    if (!tries) return asked;
-    const late = Symbol("late");
-    const first = await Promise.race([asked, new Promise((go) => setTimeout(go, 3000, late))]);
-    if (first !== late) return first;
-  }
-}
-
 // The functions that a class has of its own.
 function functionsOf(owner, name) {
   return Object.getOwnPropertyNames(owner.prototype)
@@ -113,5 +102,5 @@ function run(steps) {
   );
 }
 
-module.exports = { Refused, answered, bench, deviceIds, functionsOf, host, key, receiver, run, send, step, tell, until };
+module.exports = { Refused, bench, deviceIds, functionsOf, host, key, receiver, run, send, step, tell, until };
 module.exports.paths = { temperature: "/3303/0/5700", dimmer: "/3311/0/5851", reboot: "/3/0/4" };

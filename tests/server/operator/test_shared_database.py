@@ -486,3 +486,37 @@ def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
     registered, gap, deregistered = rows
     assert gap.until is not None
     assert registered.received_at <= gap.changed_at < gap.until <= deregistered.received_at
+
+
+def responses(services: Services, app_id: str) -> list[Any]:
+    return [entry for entry in services.log.read(app_id, 0).entries if entry.kind == "async-responses"]
+
+
+@pytest.mark.parametrize("placed_by", ["leader", "other"])
+def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_services, device, monkeypatch, placed_by):
+    monkeypatch.setattr("mirror_server.service.untold._LONGEST_SECONDS", 600)
+    leader, app_id, device_id = device
+    other = open_services()
+    assert leader.is_leader()
+    process = leader if placed_by == "leader" else other
+    for number in range(1, 4):
+        placed, told = process.commands.place_untold(Placement(app_id, device_id, CommandRequest("GET", PATH)))
+        async_id = placed.result(60).async_id
+        wait_for(partial(leader._untold.is_held, async_id))
+        leader._dispatcher.wake_all()
+        assert leader.database.settle(10)
+        assert len(responses(leader, app_id)) == number - 1
+        told()
+        wait_for(lambda number=number: len(responses(leader, app_id)) == number)
+        wait_for(lambda async_id=async_id: not (leader._untold.is_held(async_id) or other._untold.is_held(async_id)))
+
+
+@pytest.mark.parametrize("ends", ["never told", "leader ended"])
+def test_a_request_whose_id_nobody_tells_is_delivered_all_the_same(open_services, device, ends):
+    leader, app_id, device_id = device
+    other = open_services()
+    placed, _ = other.commands.place_untold(Placement(app_id, device_id, CommandRequest("GET", PATH)))
+    placed.result(60)
+    if ends == "leader ended":
+        leader.close()
+    assert wait_for(lambda: responses(other, app_id))

@@ -1,0 +1,175 @@
+"""A device gets a request whose async-id the service made when the 202 was sent, and not before."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from mirror_server.views.deferred import PARK
+from mirror_server.web.asgi_bridge import Bridge
+
+TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
+READ = b'{"method":"GET","uri":"/3303/0/5700"}'
+UNNAMED = [
+    pytest.param("GET", "/v2/endpoints/{}" + TEMPERATURE, b"", b"", id="read"),
+    pytest.param("PUT", "/v2/endpoints/{}" + SWITCH, b"", b"1", id="write"),
+    pytest.param("POST", "/v2/endpoints/{}" + REBOOT, b"", b"", id="execute"),
+    pytest.param("POST", "/v2/device-requests/{}", b"", READ, id="request"),
+]
+NAMED = pytest.param("POST", "/v2/device-requests/{}", b"async-id=mine", READ, id="named")
+SILENT = pytest.param("POST", "/v2/endpoints/{}" + REBOOT, b"noResp=true", b"", id="silent")
+
+
+@pytest.fixture
+def light(server, key):
+    return server.add_device(
+        key,
+        "light-1",
+        {"path": SWITCH, "value": "0", "writable": True},
+        {"path": TEMPERATURE, "value": "21.5"},
+        {"path": REBOOT, "executable": True},
+    )
+
+
+@pytest.fixture
+def bridge(server):
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=0)
+
+
+def waits(server, key):
+    """How many requests of the key wait for their devices."""
+    assert server.services.database.settle(10)
+    return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+
+
+def place(server, bridge, key, method, path, query=b"", body=b"", *, ends="taken"):
+    """Place a request through the bridge; gives how many waited for devices when the 202 was given to be sent.
+
+    Args:
+        ends: Whether its answer is ``taken``, its client is ``gone`` before that, or the sending is ``broken`` off.
+    """
+    waited = []
+    received = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+        if not received and ends != "gone":
+            await asyncio.Event().wait()
+        return received.pop() if received else {"type": "http.disconnect"}
+
+    async def send(message):
+        # All that the request caused has its time, which an answer in the log would need.
+        waited.append(waits(server, key))
+        if ends == "broken":
+            raise OSError("the connection broke")
+
+    async def serve():
+        headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": method, "path": path, "query_string": query, "http_version": "1.1"}
+        try:
+            await bridge(scope | {"scheme": "http", "headers": headers}, receive, send)
+        except OSError:
+            assert ends == "broken"
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    asyncio.run(serve())
+    return waited
+
+
+@pytest.mark.parametrize(("method", "path", "query", "body"), UNNAMED)
+def test_the_answer_comes_behind_the_202(server, bridge, key, light, method, path, query, body):
+    for number in range(1, 4):
+        assert set(place(server, bridge, key, method, path.format(light), query, body)) == {1}
+        assert waits(server, key) == 0
+        assert list(server.responses(key).values()) == [(200, None)] * number
+
+
+@pytest.mark.parametrize(("method", "path", "query", "body"), [NAMED, SILENT])
+def test_what_needs_no_id_of_the_service_does_not_wait(server, bridge, key, light, method, path, query, body):
+    assert set(place(server, bridge, key, method, path.format(light), query, body)) == {0}
+
+
+@pytest.mark.parametrize("ends", ["gone", "broken"])
+@pytest.mark.parametrize(("method", "path", "query", "body"), UNNAMED)
+def test_a_client_that_never_gets_its_202_finds_the_answer_in_its_log(
+    server, bridge, key, light, method, path, query, body, ends
+):
+    place(server, bridge, key, method, path.format(light), query, body, ends=ends)
+    assert waits(server, key) == 0
+    assert list(server.responses(key).values()) == [(200, None)]
+
+
+def test_a_client_has_a_moment_to_read_its_202(server, key, light):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
+    place(server, bridge, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}")
+    assert waits(server, key) == 1
+    assert server.responses(key) == {}
+    server.advance(key, 1)
+    assert list(server.responses(key).values()) == [(200, None)]
+
+
+def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
+    place(server, bridge, key, "GET", f"/v2/endpoints/{light}/1/2/3")
+    place(server, bridge, key, "GET", f"/v2/endpoints/{'0' * 32}{TEMPERATURE}")
+    assert not server.services._untold._held
+    assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
+    assert server.responses(key) == {"next": (200, None)}
+
+
+@pytest.fixture
+def left(server, key, light):
+    """Places a read whose 202 is never sent, by a server that tells nothing of it."""
+    environ = {PARK: lambda deferred: None}
+    ask = partial(server.call, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}", environ_overrides=environ)
+
+    def leave():
+        ask()
+        assert waits(server, key) >= 1
+
+    return leave
+
+
+def test_nothing_that_wakes_a_device_gives_it_one_that_is_untold(server, key, light, left):
+    left()
+    server.registration(key, light, "PUT")
+    assert waits(server, key) == 1
+    other = server.key()
+    # What others place stands behind it, since a device gets all in their order.
+    server.place(other, light, "behind", "PUT", SWITCH, value="1")
+    assert (waits(server, key), waits(server, other)) == (1, 1)
+    assert server.responses(key) == server.responses(other) == {}
+    free = server.add_device(key, "free")
+    assert server.place(key, free, "elsewhere", "GET", TEMPERATURE).status_code == 202
+    assert server.responses(key) == {"elsewhere": (200, None)}
+
+
+def test_one_that_is_never_told_waits_a_second(server, key, left):
+    left()
+    server.advance(key, 0.999)
+    assert waits(server, key) == 1
+    server.advance(key, 0.001)
+    assert waits(server, key) == 0
+    assert list(server.responses(key).values()) == [(200, None)]
+    left()
+    server.advance(key, 1)
+    assert list(server.responses(key).values()) == [(200, None)] * 2
+
+
+def test_one_that_was_not_told_before_a_restart_is_delivered_at_it(server, key, left):
+    left()
+    left()
+    assert waits(server, key) == 2
+    server.restart()
+    assert waits(server, key) == 0
+    assert list(server.responses(key).values()) == [(200, None)] * 2
+
+
+def test_a_server_with_threads_tells_when_it_has_sent_the_answer(server, key, light):
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = server.app.test_client().get(f"/v2/endpoints/{light}{TEMPERATURE}", headers=headers)
+    assert answer.status_code == 202
+    assert waits(server, key) == 1
+    answer.get_data()
+    answer.close()
+    assert waits(server, key) == 0
+    assert server.responses(key) == {answer.json["async-response-id"]: (200, None)}
