@@ -172,7 +172,11 @@ class SpoiltServer:
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
         begun: list[Any] = []
-        body = b"".join(self._server.app(environ, lambda *head: begun.append(head)))
+        chunks = self._server.app(environ, lambda *head: begun.append(head))
+        body = b"".join(chunks)
+        if hasattr(chunks, "close"):
+            # As a server does: what waits for the end of an answer is told of it.
+            chunks.close()
         status, headers = int(begun[0][0][:3]), dict(begun[0][1])
         exchange = Exchange(environ, status, headers, body)
         self._spoil(exchange)
