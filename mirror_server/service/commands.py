@@ -42,6 +42,8 @@ from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 
+_MANY_WAITING = QUEUE_LIMIT // 2
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -145,7 +147,7 @@ class CommandService:
         nobody is there to take it. It returns at once, and may be called from any thread.
         """
         async_id = self._new_async_id()
-        self._untold.hold(async_id)
+        self._untold.hold(placement.device_id, async_id)
         future = self._database.submit(lambda session: self._accept(session, placement, async_id, is_untold=True))
         return future, lambda: self._told(future, placement.device_id, async_id)
 
@@ -228,17 +230,23 @@ class CommandService:
             self._untold.release(async_id)
             return
 
+        # The writer takes it behind the request itself, and wakes the device on its own thread.
+        self._database.insist(lambda session: self._release(session, device_id, async_id), by_leader=False)
+
+    def _release(self, session: Session, device_id: str, async_id: str) -> None:
         def release() -> None:
             self._untold.release(async_id)
             self._wake(device_id)
 
-        def work(session: Session) -> None:
-            session.after_commit(release)
-            session.notify(f"{TOLD} {async_id}")
-            session.notify(f"{WAITING} {device_id}")
+        session.after_commit(release)
+        session.notify(f"{TOLD} {async_id}")
+        session.notify(f"{WAITING} {device_id}")
 
-        # The writer takes it behind the request itself, and wakes the device on its own thread.
-        self._database.insist(work, by_leader=False)
+    def _make_room(self, session: Session, device_id: str, async_id: str) -> None:
+        """Let what waits shrink: who places so many at once has the oldest 202, and would else be refused."""
+        oldest = self._untold.oldest(device_id)
+        if oldest is not None and oldest != async_id:
+            self._release(session, device_id, oldest)
 
     def _accept(self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False) -> Command:
         device_id, request = placement.device_id, placement.request
@@ -247,7 +255,8 @@ class CommandService:
             raise unknown_device(device_id)
         _check_path(session, device_id, request.path)
         _check_seen(session, placement)
-        _check_queue(session, device_id)
+        if _check_queue(session, device_id) >= _MANY_WAITING:
+            self._make_room(session, device_id, async_id)
         now = self._clock.now()
         queue_mode = bool(device.queue_mode)
         if placement.is_silent and queue_mode:
@@ -426,10 +435,13 @@ def _needs_answer(device_id: str) -> Refusal:
     return Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
-def _check_queue(session: Session, device_id: str) -> None:
-    if commands.count_waiting(session, device_id) >= QUEUE_LIMIT:
+def _check_queue(session: Session, device_id: str) -> int:
+    """How many commands wait for a device, if there is room for another one."""
+    waiting = commands.count_waiting(session, device_id)
+    if waiting >= QUEUE_LIMIT:
         raise Refusal(
             429,
             f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired",
             reason="QUEUE_IS_FULL",
         )
+    return waiting

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import after_seconds
 
 _LONGEST_SECONDS = 1
+
+
+@dataclass(slots=True)
+class _Held:
+    """A request that is held, and what ends that at the latest, once it is stored."""
+
+    device_id: str
+    timer: Timer | None = None
 
 
 class Untold:
@@ -27,39 +36,46 @@ class Untold:
     def __init__(self, clock: Clock, wake: Callable[[str], None]) -> None:
         self._clock = clock
         self._wake = wake
-        self._held: dict[str, Timer | None] = {}
+        # By async-id, the oldest first.
+        self._held: dict[str, _Held] = {}
         self._lock = threading.Lock()
 
-    def hold(self, async_id: str) -> None:
+    def hold(self, device_id: str, async_id: str) -> None:
         """Hold back a request that is about to be stored."""
         with self._lock:
-            self._held[async_id] = None
+            self._held[async_id] = _Held(device_id)
 
     def stored(self, device_id: str, async_id: str) -> None:
         """It is on disk: from now on it is held for a second at most, whatever becomes of its client or process."""
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))
         with self._lock:
-            if async_id in self._held:
-                self._held[async_id] = timer
+            held = self._held.get(async_id)
+            if held is not None:
+                held.timer = timer
                 return
         timer.cancel()
 
     def hold_of_other(self, device_id: str, async_id: str) -> None:
         """Hold back a request that another process has stored."""
-        self.hold(async_id)
+        self.hold(device_id, async_id)
         self.stored(device_id, async_id)
 
     def release(self, async_id: str) -> None:
         """Hold it no longer; its device is yet to be woken."""
         with self._lock:
-            timer = self._held.pop(async_id, None)
-        if timer is not None:
-            timer.cancel()
+            held = self._held.pop(async_id, None)
+        if held is not None and held.timer is not None:
+            held.timer.cancel()
 
     def is_held(self, async_id: str) -> bool:
         """Whether the device is not to get it yet."""
         return async_id in self._held
+
+    def oldest(self, device_id: str) -> str | None:
+        """The async-id of the request that has been held back longest of those for a device."""
+        with self._lock:
+            return next((async_id for async_id, held in self._held.items() if held.device_id == device_id), None)
 
     def _give_up(self, device_id: str, async_id: str) -> None:
         self.release(async_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import pandas as pd
@@ -45,7 +45,7 @@ def numbers() -> st.SearchStrategy[float | None]:
 def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[list[Row]]:
     """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order.
 
-    Some values come with a time that lies before their receipt, and some of these with that of another one.
+    Some values come with a time that lies before their receipt. Some devices leave, come back, and tell theirs again.
     """
     instant = st.integers(0, SECONDS)
     device = st.sampled_from(DEVICES)
@@ -70,9 +70,31 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
     # other without a break.
     each = st.sampled_from([*[told] * 12, seen, gap]).flatmap(lambda kind: kind)
     rows = st.one_of(st.lists(each, max_size=3), *[st.lists(each, min_size=size, max_size=30) for size in (8, 20)])
-    return rows.flatmap(st.permutations).map(
-        lambda rows: [Row(**vars(row) | {"order": number}) for number, row in enumerate(rows)]
+    back = st.builds(
+        _back,
+        device,
+        st.sampled_from(PATHS),
+        st.integers(0, SECONDS // 2),
+        values if values is not None else numbers(),
+        st.tuples(*[st.integers(0, 8)] * 3),
+        st.sampled_from([*DOWN, "gap"]),
     )
+    few = st.tuples(st.lists(each, max_size=6), st.lists(back, min_size=1, max_size=3))
+    return st.one_of(
+        rows.flatmap(st.permutations),
+        few.flatmap(lambda both: st.permutations(both[0]).map(lambda first: [*first, *chain.from_iterable(both[1])])),
+    ).map(lambda rows: [Row(**vars(row) | {"order": number}) for number, row in enumerate(rows)])
+
+
+def _back(device: str, path: str, second: int, value: Any, lengths: tuple[int, ...], how: str) -> list[Row]:
+    """A value, an absence behind it, and the same value with its old time when that is over."""
+    begin, end, received = (second + sum(lengths[: count + 1]) for count in range(3))
+    absence = [Row(how, device, None, begin), Row("registration", device, None, end)]
+    return [
+        Row("reported", device, path, second, value, received=second),
+        *([Row("gap", None, None, begin, until=end)] if how == "gap" else absence),
+        Row("reported", device, path, second, value, received=received),
+    ]
 
 
 def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:

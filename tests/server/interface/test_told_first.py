@@ -108,6 +108,24 @@ def test_a_client_has_a_moment_to_read_its_202(server, key, light):
     assert list(server.responses(key).values()) == [(200, None)]
 
 
+def test_who_places_many_at_once_is_refused_no_sooner(server, key, light):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
+    ask = partial(place, server, bridge, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}")
+    for _ in range(50):
+        ask()
+    answered = len(server.responses(key))
+    assert answered + waits(server, key) == 50
+    assert answered >= 35
+    server.patch(key, light, online=False)
+    for _ in range(30):
+        ask()
+    assert waits(server, key) == 20
+    server.advance(key, 1)
+    server.patch(key, light, online=True)
+    server.registration(key, light, "PUT")
+    assert len(server.responses(key)) == answered + 20
+
+
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
     place(server, bridge, key, "GET", f"/v2/endpoints/{light}/1/2/3")
     place(server, bridge, key, "GET", f"/v2/endpoints/{'0' * 32}{TEMPERATURE}")
