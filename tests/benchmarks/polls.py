@@ -27,7 +27,7 @@ time, until what is there at the start was set apart and old objects were looked
 polls are opened in half of the time.
 
 5,000 websockets: 180 us of the server's core each, as each looks once more whether there is more in the log; a client
-that only counts frames has all after 1.0 to 1.2 s, one with a library after 2. Idle, each is looked at every 20 s, which
+that only counts frames has all after 1.0 to 1.2 s, one with a library after 2. Idle, each is looked at every 20 s: that
 takes a tenth of a core.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
