@@ -129,10 +129,15 @@ class _Sending:
         self._loop = asyncio.get_running_loop()
         self._before: More | None = None
 
-    def wake_soon(self, _: object = None) -> None:
+    def wake_soon(self) -> None:
         """Have it look again; from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _note_done(self, more: More) -> None:
+        # One that is given up is done too: to wake for that would be to look, and give up the next, without end.
+        if not more.cancelled():
+            self.wake_soon()
 
     async def next(self, look_seconds: float) -> None:
         """Send the next message; where there is none, wait for one, for the end, or for so long."""
@@ -143,7 +148,7 @@ class _Sending:
         try:
             frame = self._socket.take(self._before)
             if frame is None:
-                more.add_done_callback(self.wake_soon)
+                more.add_done_callback(self._note_done)
                 frame = await self._wait(look_seconds)
             if frame is not None:
                 await self._deliver(frame)

@@ -1,4 +1,4 @@
-"""A client that holds polls open, and the one that waits for a single answer. Speaks lines of JSON.
+"""A client that holds polls or websockets open, and the one that waits for a single answer. Speaks lines of JSON.
 
 Times are those of the clock all processes of the machine share, so that another one's may be subtracted.
 """
@@ -14,6 +14,8 @@ from typing import Any
 
 from machine import allow_many_connections
 from run_settings import get
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as connect_websocket
 
 _TIMEOUT_SECONDS = 40
 _HOLD_SECONDS = 55
@@ -55,6 +57,27 @@ async def hold(port: int, key: str, count: int) -> None:
     say(held=count)
     answered_at = await answers
     say(last_at_ns=max(answered_at), answered=len(answered_at))
+
+
+async def hold_websockets(port: int, key: str, count: int) -> None:
+    """The library answers the server's pings."""
+    url = f"ws://127.0.0.1:{port}/v2/notification/websocket-connect?after=latest"
+    headers = {"Authorization": f"Bearer {key}"}
+    opened = [
+        await connect_websocket(url, additional_headers=headers, compression=None, ping_interval=None)
+        for _ in range(count)
+    ]
+    answers = asyncio.gather(*(told_at_ns(one) for one in opened))
+    say(held=count)
+    answered_at = await answers
+    say(last_at_ns=max(answered_at), answered=len(answered_at))
+
+
+async def told_at_ns(websocket: ClientConnection) -> int:
+    """When something was told; an idle websocket is told its position now and then."""
+    while "notifications" not in json.loads(await websocket.recv()):
+        pass
+    return time.monotonic_ns()
 
 
 def watch(port: int, key: str, count: int) -> None:
@@ -121,8 +144,8 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         do = command.pop("do")
-        if do == "hold":
-            asyncio.run(hold(**command))
+        if do in {"hold", "hold_websockets"}:
+            asyncio.run({"hold": hold, "hold_websockets": hold_websockets}[do](**command))
         else:
             {"watch": watch, "ask": ask}[do](**command)
 

@@ -1,4 +1,4 @@
-"""Held polls: how soon one is answered after an event, and what many of them cost.
+"""Held polls and websockets: how soon one is answered after an event, and what many of them cost.
 
 The event is an observation of a device (see ``device_side.py``). Many polls are held by a client of its own; what else
 the server answers meanwhile is compared with a second server that holds none.
@@ -25,6 +25,10 @@ three times cannot be had on such a disk by anything the server does.
 which the two writes are 23. Python's garbage collector went through all objects of all polls, most of a second each
 time, until what is there at the start was set apart and old objects were looked at a tenth as often; since then 10,000
 polls are opened in half of the time.
+
+5,000 websockets: 180 us of the server's core each, as each looks once more whether there is more in the log; a client
+that only counts frames has all after 1.0 to 1.2 s, one with a library after 2. Idle, each is looked at every 20 s: that
+takes a tenth of a core.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
 core away after the commit; head and body in one write by a transport that holds the head back (nothing here, 3 % of
@@ -60,6 +64,7 @@ def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "polls.db", device_count=run.scale.devices, resource_count=run.scale.resources)
     yield from one_poll(run, filled)
     yield from many_polls(run, filled)
+    yield from many_websockets(run, filled)
 
 
 def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
@@ -119,6 +124,21 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
     what = f"E1 beside {count:,} held polls / alone"
     yield ratio(NAME, what, samples, "beside", "alone", "/s", at_least(0.85))
     yield Figure(NAME, f"one event to all {count:,} polls", seconds, "s", at_most(1))
+
+
+def many_websockets(run: Run, filled: Filled) -> Iterator[Figure]:
+    """Half as many websockets: one event to all of them."""
+    count = run.scale.polls // 2
+    with ExitStack() as stack:
+        held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
+        holder.tell(do="hold_websockets", port=held_by.port, key=filled.key, count=count)
+        holder.hear()
+        wait_until_open(held_by, filled.key, count)
+        event = devices.ask(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
+        woken = holder.hear()
+        seconds = (woken["last_at_ns"] - event["at_ns"]) / 1e9
+    yield Figure(NAME, f"one event to all {count:,} websockets", seconds, "s", at_most(1))
 
 
 def wait_until_open(server: Server, key: str, count: int) -> None:

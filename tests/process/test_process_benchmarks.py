@@ -21,7 +21,12 @@ FIGURES = {
     "device_object": ["E1 / hello", "E1 / under waitress, two cores"],
     "observation": ["observation / hello", "batches of 5 / executemany", "WAL at most"],
     "read_value": ["read_value"],
-    "polls": ["event -> held poll, p99", "memory of each of 20 held polls", "one event to all 20 polls"],
+    "polls": [
+        "event -> held poll, p99",
+        "memory of each of 20 held polls",
+        "one event to all 20 polls",
+        "one event to all 10 websockets",
+    ],
     "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
     "fleet": [
         "naive loop / snapshot, cold",
