@@ -154,6 +154,11 @@ def _text(media_type: str, example: str, meaning: str = "") -> Content:
 _VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
+def _raw(example: str) -> Content:
+    """A body that is not looked into: in JSON it may be anything."""
+    return Content(media_type="*/*", schema={"description": _VALUE}, example=example)
+
+
 def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
     return (Answer(code=code, meaning=meaning),)
 
@@ -487,7 +492,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " is the value as it is, `text/plain` where no `Content-Type` tells another format; one number, text or boolean"
         " in JSON is written as plain text. Without a body the parameters set notification rules.",
         parameters=parameters.WRITE_RESOURCE,
-        body=_text("*/*", "1", _VALUE),
+        body=_raw("1"),
         takes_no_body=True,
         answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),
@@ -499,7 +504,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         meaning="As `POST /v2/device-requests/{device_id}` with `POST`, and an async-id that the server makes. The body"
         " is the argument, if there is one.",
         parameters=parameters.EXECUTE_RESOURCE,
-        body=_text("*/*", "0='1'", _VALUE),
+        body=_raw("0='1'"),
         takes_no_body=True,
         answers=(_ACCEPTED, _NOBODY_IS_TOLD),
         errors=(404, 409),

@@ -32,6 +32,8 @@ from mirror_sdk import (
     WebhookReceiver,
 )
 from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk.config import KEY_VARIABLE
+from mirror_sdk.lab.demo import DemoServer
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
@@ -78,6 +80,7 @@ def kept_seconds() -> float:
 async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -> None:
     """Run the examples one after the other, with what they take for granted."""
     async with (
+        contextlib.AsyncExitStack() as stack,
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as client,
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as operator,
     ):
@@ -96,6 +99,11 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
             "PreconditionFailed": PreconditionFailed,
             "WebhookReceiver": WebhookReceiver,
         }
+        if test.name == "AsyncMirrorClient.use_websocket":
+            server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
+            names["client"] = await stack.enter_async_context(
+                AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
+            )
         if test.name.startswith("PlanReport."):
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)

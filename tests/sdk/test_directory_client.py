@@ -4,12 +4,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from conftest import URL
 
 from mirror_sdk import AccessDenied, AsyncMirrorClient, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
 from mirror_server.service.keys import Scope
 
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
+
+URL = "http://mirror.localhost"
 
 
 @pytest.fixture

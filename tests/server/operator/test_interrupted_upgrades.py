@@ -3,6 +3,7 @@
 ``python tests/interrupted_upgrades.py`` prints the whole table.
 """
 
+import itertools
 import re
 import sqlite3
 import subprocess
@@ -225,7 +226,7 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
         databases.upgrade_to(url, version)
     before = databases.query(url, COLUMNS)
     interruptions = 0
-    for statements in range(0, 100, 7):
+    for statements in itertools.count(0, 7):
         CutOff.statements_left = statements
         try:
             migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x")

@@ -59,7 +59,7 @@ class Site:
 
     def listed(self) -> list[DeviceRow]:
         rows, _ = self.services.devices.page([], after=None, descending=False, limit=100, count=False)
-        return rows
+        return [each.device for each in rows]
 
     def operate(self, *arguments: str) -> None:
         url = self.services.settings.database_url
