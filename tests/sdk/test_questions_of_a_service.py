@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from patience import until
 
+from mirror_sdk.recording import recorder as recorder_module
+
 TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
@@ -32,8 +34,10 @@ def kept_seconds():
 
 
 @pytest.fixture
-def told(plain, bench, folder):
+def told(plain, bench, folder, monkeypatch):
     """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
+    # The last look of the recorder comes soon, not when a poll of real time has ended.
+    monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
     plain.put_presubscriptions([{"resource_path": ["/33*"]}])
     bench.advance(60)
     position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
