@@ -93,6 +93,7 @@ class SqliteBackend:
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
+    is_shared = False
     is_leader = True
 
     def begin(self) -> None:
