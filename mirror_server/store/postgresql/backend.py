@@ -1,9 +1,16 @@
 """The store on PostgreSQL. Transactions of several processes are open beside each other where none touches another's.
 
-Each process puts all work that waits into one transaction. Where all of it says what it touches, the transaction locks
-that, and shares the lock of writing with others that touch something else; otherwise it has that lock alone. What is
-locked is locked at the start and in order, so that no two wait for each other. See
-``.github/decisions/0020-transactions-beside-each-other.md``.
+Each process puts all work that waits into one transaction. Where all of it says what it touches, the transaction shares
+the lock of writing with others that touch something else; otherwise it has that lock alone. So that no two wait for
+each other, all lock in this order:
+
+1. the lock of writing, shared or alone;
+2. what is touched, by its number, all of it at the start;
+3. rows: of devices that are touched, and of logs, to which beside others the leader alone appends;
+4. the lock of counting, for a moment within one statement;
+5. the lock of ending, in one message with the commit, so that it is not held while a process stands still.
+
+Work that touches a row of another device, or a log while another process leads, has to be alone.
 """
 
 from __future__ import annotations
