@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -158,6 +158,8 @@ class PostgresBackend:
         DatabaseError: The database cannot be reached, or is not for this user to write.
     """
 
+    is_shared = True
+
     def __init__(self, url: str) -> None:
         self.process_id = uuid.uuid4().hex[:16]
         self.is_leader = True
@@ -236,22 +238,13 @@ class PostgresBackend:
         finally:
             self._end_reading(connection)
 
-    def version(self) -> None:
-        """None: to ask the database for it would take as long as to read what it is to tell of."""
+    def version(self) -> Hashable:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return self._on_reader(_version)
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        for connection in self._take_idle():
-            try:
-                found = statement(_ReadingSession(connection))
-            except StorageFailed:
-                # It may have broken while it was idle.
-                self._drop(connection)
-            else:
-                self._idle_readers.append(connection)
-                return found
-        with self.read() as session:
-            return statement(session)
+        return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
     def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -327,12 +320,39 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
+    def _on_reader(self, ask: Callable[[Connection], T]) -> T:
+        """What a single statement gives; connections that broke while they were idle are dropped."""
+        for connection in self._take_idle():
+            with suppress(StorageFailed):
+                return self._answer_on(connection, ask)
+        return self._answer_on(self._new_reader(), ask)
+
+    def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
+        try:
+            answer = ask(connection)
+        except StorageFailed:
+            self._drop(connection)
+            raise
+        except Exception:
+            self._idle_readers.append(connection)
+            raise
+        self._idle_readers.append(connection)
+        return answer
+
     def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
         for connection in self._take_idle():
             with suppress(psycopg.Error):
                 return connection, connection.run(command)
             self._drop(connection)
+        connection = self._new_reader()
+        try:
+            return connection, connection.run(command)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+
+    def _new_reader(self) -> Connection:
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
             raise unreachable()
@@ -342,11 +362,7 @@ class PostgresBackend:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
         self._readers.add(connection)
-        try:
-            return connection, connection.run(command)
-        except psycopg.Error as error:
-            self._drop(connection)
-            raise unreachable() from error
+        return connection
 
     def _take_idle(self) -> Iterator[Connection]:
         """The connections that are idle, one after the other, until one of them serves."""
@@ -366,6 +382,11 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _version(connection: Connection) -> Hashable:
+    with told():
+        return connection.version()
 
 
 def _bring_to_newest_schema(url: str) -> None:

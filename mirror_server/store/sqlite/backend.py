@@ -93,6 +93,7 @@ class SqliteBackend:
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
+    is_shared = False
     is_leader = True
 
     def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
