@@ -61,6 +61,9 @@ class Backend(Protocol):
     process_id: str
     """Tells this process from the others."""
 
+    is_shared: bool
+    """Whether other processes may serve it too."""
+
     @property
     def writing(self) -> Session:
         """The session of the thread that writes, between ``begin`` and ``commit`` or ``undo``."""
@@ -103,8 +106,8 @@ class Backend(Protocol):
         """A session that sees one state of the database for as long as it is open."""
         ...
 
-    def version(self) -> Hashable | None:
-        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply."""
+    def version(self) -> Hashable:
+        """Another one as soon as anything was committed by anybody."""
         ...
 
     def look(self, statement: Callable[[Session], T]) -> T:

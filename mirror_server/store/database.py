@@ -47,8 +47,8 @@ class Database:
         """
         return self._backend.read()
 
-    def version(self) -> Hashable | None:
-        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply.
+    def version(self) -> Hashable:
+        """Another one as soon as anything was committed by anybody, on PostgreSQL in any database of the server.
 
         What was read after it was asked for need not be read again for as long as it stays the same.
 
@@ -64,6 +64,11 @@ class Database:
             StorageFailed: The database cannot be reached.
         """
         return self._backend.look(statement)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may serve it too, and change devices beside this one."""
+        return self._backend.is_shared
 
     @property
     def changes(self) -> RecentChanges:

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +111,8 @@ class PostgresBackend:
         DatabaseError: The database cannot be reached, or is not for this user to write.
     """
 
+    is_shared = True
+
     def __init__(self, url: str) -> None:
         self.process_id = uuid.uuid4().hex[:16]
         self.is_leader = True
@@ -185,22 +187,13 @@ class PostgresBackend:
         finally:
             self._end_reading(connection)
 
-    def version(self) -> None:
-        """None: to ask the database for it would take as long as to read what it is to tell of."""
+    def version(self) -> Hashable:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return self._on_reader(_version)
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        for connection in self._take_idle():
-            try:
-                found = statement(_ReadingSession(connection))
-            except StorageFailed:
-                # It may have broken while it was idle.
-                self._drop(connection)
-            else:
-                self._idle_readers.append(connection)
-                return found
-        with self.read() as session:
-            return statement(session)
+        return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
     def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -276,6 +269,25 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
+    def _on_reader(self, ask: Callable[[Connection], T]) -> T:
+        """What a single statement gives; connections that broke while they were idle are dropped."""
+        for connection in self._take_idle():
+            with suppress(StorageFailed):
+                return self._answer_on(connection, ask)
+        return self._answer_on(self._new_reader(), ask)
+
+    def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
+        try:
+            answer = ask(connection)
+        except StorageFailed:
+            self._drop(connection)
+            raise
+        except Exception:
+            self._idle_readers.append(connection)
+            raise
+        self._idle_readers.append(connection)
+        return answer
+
     def _begin_reading(self) -> Connection:
         """A connection in a transaction; those that broke while they were idle are dropped."""
         for connection in self._take_idle():
@@ -283,6 +295,15 @@ class PostgresBackend:
                 connection.run(_BEGIN_READING)
                 return connection
             self._drop(connection)
+        connection = self._new_reader()
+        try:
+            connection.run(_BEGIN_READING)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+        return connection
+
+    def _new_reader(self) -> Connection:
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
             raise unreachable()
@@ -292,11 +313,6 @@ class PostgresBackend:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
         self._readers.add(connection)
-        try:
-            connection.run(_BEGIN_READING)
-        except psycopg.Error as error:
-            self._drop(connection)
-            raise unreachable() from error
         return connection
 
     def _take_idle(self) -> Iterator[Connection]:
@@ -317,6 +333,11 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _version(connection: Connection) -> Hashable:
+    with told():
+        return connection.version()
 
 
 def _bring_to_newest_schema(url: str) -> None:

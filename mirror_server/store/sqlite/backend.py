@@ -128,6 +128,7 @@ class SqliteBackend:
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
+    is_shared = False
     is_leader = True
 
     def begin(self) -> None:
