@@ -82,9 +82,7 @@ class _Writer(Session):
         self._writes = 0
         connection.create_function(_NOTE_WRITE, 0, self._note_write)
         for number, what in enumerate(_DECIDING_WRITES):
-            connection.execute(
-                f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END"
-            )
+            connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
 
     def version_of_hearings(self) -> Hashable:
         """See :class:`Session`; what this connection undid counts as written."""
