@@ -26,6 +26,8 @@ WRITTEN = ("pyproject.toml", "CHANGELOG.md")
 HEADINGS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 SHIPPED = (
     "mirror_sdk/py.typed",
+    "mirror_sdk/_benchmarks/__main__.py",
+    "mirror_sdk/_benchmarks/databases.py",
     "mirror_server/py.typed",
     "mirror_server/reference/index.html",
     "mirror_server/reference/searchindex.js",

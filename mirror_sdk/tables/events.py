@@ -102,7 +102,8 @@ class EventParts:
     def unitless(self) -> Unitless | None:
         """Which resources are in a unit that their devices name, once all events were added."""
         self._end_table()
-        return unitless(pa.concat_tables(self._tables))
+        # Each of the tables has words of its own, and Arrow groups no rows by two lists of words.
+        return unitless(pa.concat_tables(self._tables).unify_dictionaries())
 
     def finish(
         self, *, server: str, position: int | None, state: pa.Table | None = None

@@ -166,8 +166,11 @@ class DeviceService:
         return self._database.look(lambda session: devices.revision(session, device_id)) == cached.revision
 
     def _last_change_at(self, version: Hashable | None) -> int | None:
-        """The number of the mirror's last change, looked up once for each version of the database."""
-        if version is None:
+        """The number of the mirror's last change, looked up once for each version of the database.
+
+        ``None`` where others change devices too, so that it would not tell which this process knows of.
+        """
+        if version is None or self._database.is_shared:
             return None
         seen = self._last_change
         if seen is None or seen[0] != version:

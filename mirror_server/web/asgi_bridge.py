@@ -28,7 +28,7 @@ from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 from mirror_server.views.requests import noted
 from mirror_server.views.websocket import OPEN
-from mirror_server.web.admission import HEAD_ONLY, IS_FULL, REFUSED
+from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
 from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader, Unread
 from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
     from mirror_server.web.app import MirrorApp
+
+QUEUED = "mirror.queued"
+"""Key of the ASGI state of a request whose call stood in the loop's queue since it arrived, as uvicorn has it."""
 
 _DEFAULTS = Settings()
 _EXPECTED_CHUNK_BYTES = 256 * 1024
@@ -85,6 +88,7 @@ class Bridge:
         self._body_timeout_seconds = body_timeout_seconds
         self._websocket_look_seconds = websocket_look_seconds
         self._reading_seconds = reading_seconds
+        self._turn = _Turn()
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
@@ -149,6 +153,8 @@ class Bridge:
             DOWNLOAD: unfinished.take_download,
             IS_FULL: self._unread.is_full,
         }
+        if QUEUED in scope.get("state", ()):
+            environ[ONCE] = self._turn.once
         answer = Answer.of(self._app, environ, unfinished)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
@@ -360,6 +366,27 @@ class Bridge:
             # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
             await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         return gone
+
+
+class _Turn:
+    """What the requests whose turn has come in the loop have in common."""
+
+    def __init__(self) -> None:
+        self._given: Any = None
+
+    def once(self, ask: Callable[[], Any]) -> Any:
+        """What ``ask`` gives, which is never ``None``, asked once for all requests that had arrived before.
+
+        They stand in the loop's queue, one behind the other, and behind them the end of this turn. What arrives later
+        stands behind that. So whatever was done before a request arrived was done before it was asked.
+        """
+        if self._given is None:
+            asyncio.get_running_loop().call_soon(self._end)
+            self._given = ask()
+        return self._given
+
+    def _end(self) -> None:
+        self._given = None
 
 
 def _give_way() -> None:

@@ -1,8 +1,10 @@
 """Measures the mirror against its peers, and prints what came out beside the goals.
 
-Run it on Linux as ``python tests/benchmarks``; ``--help`` tells the sizes. All sides of a ratio belong to one run and
-take turns, so that a ratio says something on any machine; the server's cores are not the client's where there are
-enough. What a side is, and what is not in a figure, stands in the module of each benchmark.
+Run it on Linux as ``python tests/benchmarks``, or as ``mirror-benchmarks`` where the package is installed with its
+extra ``test``; ``--help`` tells the sizes. All sides of a ratio belong to one run and take turns, so that a ratio says
+something on any machine, and a time is held against that of a bare request for the same reason. The server's cores are
+not the client's where there are enough. What a side is, and what is not in a figure, stands in the module of each
+benchmark. Another program that cannot be had is told of at the end, and the rest is measured.
 """
 
 from __future__ import annotations
@@ -159,6 +161,7 @@ def main(
         "peers": peers.versions if peers else None,
         "sizes": sizes,
         "figures": [figure.as_json() for figure in figures],
+        "missing": run.missing,
         "failed": failed,
         "soak": soaked and soak.as_json(*soaked),
     }
@@ -169,6 +172,9 @@ def main(
         console.print(_table(figures))
     if soaked:
         console.print(soak.table(*soaked))
+    for name, reason in run.missing.items():
+        # The last line of what a program wrote is its error.
+        console.print(f"not measured: {name}: {reason.strip().splitlines()[-1]}", highlight=False, markup=False)
     console.print(f"wrote {path}", highlight=False)
     if failed:
         raise click.ClickException("\n".join(f"{name} failed: {message}" for name, message in failed.items()))
@@ -184,7 +190,9 @@ def _measure(names: tuple[str, ...], run: Run, console: Console) -> tuple[list[F
             for figure in BENCHMARKS[name](run):
                 figures.append(figure)
                 console.print(f"{name}: {figure.what}: {_value(figure)}", highlight=False)
-        except (PeerMissing, ChildFailed) as error:
+        except PeerMissing as error:
+            run.missing[name] = str(error)
+        except ChildFailed as error:
             failed[name] = str(error)
         console.print(f"{name} took {time.perf_counter() - began:.0f} s", highlight=False)
     return figures, failed
@@ -204,4 +212,4 @@ def _value(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="mirror-benchmarks")

@@ -19,8 +19,11 @@ from typing import Any
 import httpx
 from machine import on_cores
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+# In a checkout what the tests have too lies above this folder, and in a package that is installed in it.
+IS_INSTALLED = (HERE / "databases.py").is_file()
+SHARED = HERE if IS_INSTALLED else HERE.parent
+_CODE = (HERE,) if IS_INSTALLED else (HERE.parents[1], HERE, SHARED)
 _START_SECONDS = 120
 _STOP_SECONDS = 15
 _ANSWER_SECONDS = 600
@@ -77,9 +80,9 @@ class Program:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The variables of a child: without settings of the server, and with the source tree, this folder and its own."""
+    """The variables of a child: without settings of the server, and with what it imports besides packages."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
-    path = os.pathsep.join(filter(None, [str(ROOT), str(HERE), str(HERE.parent), inherited.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [*map(str, _CODE), inherited.get("PYTHONPATH")]))
     return inherited | {"PYTHONPATH": path} | variables
 
 

@@ -48,13 +48,18 @@ def measure(run: Run) -> Iterator[Figure]:
     samples = on_one_core(run, filled)
     yield ratio(NAME, "E1 / hello", samples, "mirror", "hello", "/s", at_least(0.70))
     yield ratio(NAME, "E1 with a line for each request / without", samples, "logged", "mirror", "/s", at_least(0.85))
-    if run.peers is not None:
-        yield ratio(NAME, "E1 / moto get_thing_shadow", samples, "mirror", "moto", "/s", at_least(8))
-        yield ratio(NAME, "E1 / Express + better-sqlite3", samples, "mirror", "express", "/s", at_least(1.5))
+    yield from _against(samples, {"moto": ("moto get_thing_shadow", 8), "express": ("Express + better-sqlite3", 1.5)})
     samples = on_two_cores(run, filled)
     yield ratio(NAME, "E1 / hello, two cores", samples, "mirror", "hello", "/s")
-    yield ratio(NAME, "E1 / under waitress, two cores", samples, "mirror", "waitress", "/s", at_least(3))
-    yield ratio(NAME, "E1 / under gunicorn threads, two cores", samples, "mirror", "gunicorn", "/s", at_least(4))
+    servers = {"waitress": ("under waitress, two cores", 3), "gunicorn": ("under gunicorn threads, two cores", 4)}
+    yield from _against(samples, servers)
+
+
+def _against(samples: Samples, peers: dict[str, tuple[str, float]]) -> Iterator[Figure]:
+    """The figures of the peers that could be had."""
+    for peer, (what, bound) in peers.items():
+        if peer in samples:
+            yield ratio(NAME, f"E1 / {what}", samples, "mirror", peer, "/s", at_least(bound))
 
 
 def on_one_core(run: Run, filled: Filled) -> Samples:
@@ -68,9 +73,8 @@ def on_one_core(run: Run, filled: Filled) -> Samples:
             "hello": partial(run.rate, start(hello(run, cores)), [get("/")]),
         }
         if run.peers is not None:
-            moto_server, moto_requests = start_moto(stack, run)
-            sides["moto"] = partial(run.rate, moto_server, moto_requests)
-            sides["express"] = partial(run.rate, start_express(stack, run, filled), requests)
+            run.add_peer(sides, "moto", lambda: partial(run.rate, *start_moto(stack, run)))
+            run.add_peer(sides, "express", lambda: partial(run.rate, start_express(stack, run, filled), requests))
         return alternate(sides, run.scale.rounds)
 
 
@@ -83,7 +87,8 @@ def on_two_cores(run: Run, filled: Filled) -> Samples:
             "hello": partial(run.rate, stack.enter_context(hello(run, cores)), [get("/")]),
         }
         for name in ("waitress", "gunicorn"):
-            sides[name] = partial(run.rate, stack.enter_context(under_wsgi(run, filled, cores, name)), requests)
+            under = under_wsgi(run, filled, cores, name)
+            run.add_peer(sides, name, lambda under=under: partial(run.rate, stack.enter_context(under), requests))
         return alternate(sides, run.scale.rounds)
 
 

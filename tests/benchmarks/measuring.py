@@ -74,14 +74,17 @@ def ratio(
     return Figure(benchmark, what, value, "x", goal, sides, unit, kept)
 
 
+def in_requests(benchmark: str, what: str, milliseconds: float, request_ms: list[float], goal: Goal) -> Figure:
+    """How many bare requests, one after the other, take as long: what a time is on a machine as fast as this one."""
+    request = statistics.median(request_ms)
+    sides = {"time": milliseconds, "request": request}
+    kept = {"time": [milliseconds], "request": request_ms}
+    return Figure(benchmark, f"{what} / bare request", milliseconds / request, "x", goal, sides, "ms", kept)
+
+
 def median(benchmark: str, what: str, samples: list[float], unit: str, goal: Goal | None = None) -> Figure:
     """The median of what one side gave."""
     return Figure(benchmark, what, statistics.median(samples), unit, goal, samples={"": samples})
-
-
-def lowest(benchmark: str, what: str, samples: list[float], unit: str, goal: Goal | None = None) -> Figure:
-    """The least of what one side gave, where all that disturbs makes it more."""
-    return Figure(benchmark, what, min(samples), unit, goal, samples={"": samples})
 
 
 def percentile(values: list[float], share: float) -> float:

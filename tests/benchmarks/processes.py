@@ -9,6 +9,7 @@ E1 and writes go to all processes in turn.
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from children import ROOT, Program, Server, free_port, program, server
+from children import SHARED, Program, Server, free_port, program, server
 from device_object import object_requests
 from filling import Filled, fill, fill_database
 from growth import write_requests
@@ -94,11 +95,11 @@ def _another(run: Run, database_url: str, cores: frozenset[int]) -> Any:
 def _postgresql(cores: frozenset[int]) -> Iterator[str]:
     """A PostgreSQL with an empty database, whose URL this gives."""
     # The one the tests start for themselves.
-    sys.path.append(str(ROOT / "tests"))
+    sys.path.append(str(SHARED))
     try:
         with on_cores(cores):
             cluster = importlib.import_module("databases").Cluster("max_connections=200")
-    except (AssertionError, ImportError) as error:
+    except (AssertionError, ImportError, LookupError, OSError, subprocess.SubprocessError) as error:
         raise PeerMissing(f"PostgreSQL cannot be started: {error}") from error
     try:
         cluster.execute("CREATE DATABASE benchmark")

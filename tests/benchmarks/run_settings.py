@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from children import ChildFailed, Program, Server
 from machine import Cores
-from peers import Peers
+from peers import PeerMissing, Peers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +41,26 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run; ``peers`` is ``None`` where only what needs none is measured."""
+    """One run; ``peers`` is ``None`` where nothing is installed, ``missing`` tells which could not be had, and why."""
 
     scale: Scale
     cores: Cores
     folder: Path
     generator: Program
     peers: Peers | None
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def add_peer(
+        self, sides: dict[str, Callable[[], float]], name: str, start: Callable[[], Callable[[], float]]
+    ) -> None:
+        """Add the side of another program, if it is there and gives a figure; without it the rest is measured."""
+        try:
+            measure = start()
+            measure()
+        except (PeerMissing, ChildFailed, OSError, httpx.HTTPError) as error:
+            self.missing[name] = str(error)
+        else:
+            sides[name] = measure
 
     def load(
         self, server: Server, requests: list[str], connections: int | None = None, others: Sequence[Server] = ()
@@ -71,6 +85,11 @@ class Run:
         """Answers a second."""
         rate: float = self.load(server, requests, others=others)["rate"]
         return rate
+
+    def request_ms(self, server: Server, path: str = "/") -> float:
+        """How long one bare request takes, the median: what times are held against."""
+        milliseconds: float = self.load(server, [get(path)], connections=1)["p50_ms"]
+        return milliseconds
 
 
 def get(path: str, key: str | None = None) -> str:

@@ -1,24 +1,42 @@
-"""Reads a value again and again with this project's SDK; speaks lines of JSON. Arguments: URL, key, device id, path."""
+"""Reads a value again and again with this project's SDK, or asks for its device by httpx alone; speaks lines of JSON.
+
+Arguments: URL, key, device id, path. A line names the side and how often; the answer has the median seconds.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import time
+from collections.abc import Callable
+
+import httpx
 
 from mirror_sdk import MirrorClient
 
 
 def main() -> None:
     url, key, device_id, path = sys.argv[1:]
-    with MirrorClient(url, key) as client:
+    bare = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+
+    def get() -> str:
+        (only,) = bare.get(f"/v3/devices/{device_id}/echo").raise_for_status().json()["resources"]
+        return base64.b64decode(only["reported"]["value"]).decode()
+
+    with bare, MirrorClient(url, key) as client:
+        sides: dict[str, Callable[[], str]] = {
+            "read_value": lambda: str(client.read_value(device_id, path)),
+            "GET": get,
+        }
         for line in sys.stdin:
-            taken = []
-            for _ in range(json.loads(line)["calls"]):
+            command = json.loads(line)
+            call, taken = sides[command["side"]], []
+            for _ in range(command["calls"]):
                 began = time.perf_counter()
-                value = client.read_value(device_id, path)
+                value = call()
                 taken.append(time.perf_counter() - began)
-            print(json.dumps({"seconds": sorted(taken)[len(taken) // 2], "value": str(value)}), flush=True)
+            print(json.dumps({"seconds": sorted(taken)[len(taken) // 2], "value": value}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib
+import os
 import sqlite3
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -72,3 +74,44 @@ def test_raw_inserts_store_one_group_at_least():
     database.execute("INSERT INTO logs VALUES ('app', 0)")
     database.execute("CREATE TABLE notifications (app_id, seq, logged_at, device_id, kind, body)")
     assert raw_inserts.run(database, "app", ["a"], "/3303/0/5700", seconds=0, batch=2)["rate"] > 0
+
+
+def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_path):
+    children, device_object, run_settings = map(importlib.import_module, ("children", "device_object", "run_settings"))
+    run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None, peers=None)
+    sides = {"mirror": lambda: 3.0}
+
+    def start_waitress():
+        port, cores = children.free_port(), os.sched_getaffinity(0)
+        program = [sys.executable, "-c", "import a_server_nobody_has"]
+        with children.server("waitress", program, port, folder=tmp_path, cores=cores):
+            pytest.fail("it cannot start")
+
+    run.add_peer(sides, "waitress", start_waitress)
+    run.add_peer(sides, "gunicorn", lambda: lambda: 2.0)
+    assert list(sides) == ["mirror", "gunicorn"]
+    assert "No module named 'a_server_nobody_has'" in run.missing.pop("waitress")
+    assert run.missing == {}
+    samples = {name: [measure()] for name, measure in sides.items()}
+    (figure,) = device_object._against(samples, {"waitress": ("waitress", 1), "gunicorn": ("gunicorn", 1)})
+    assert (figure.what, figure.value, figure.met) == ("E1 / gunicorn", 1.5, True)
+
+
+def test_a_peer_that_fails_when_it_is_measured_first_is_left_out_too(tmp_path):
+    children, run_settings = map(importlib.import_module, ("children", "run_settings"))
+    run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None, peers=None)
+
+    def answers_with_an_error():
+        raise children.ChildFailed("moto answered {'500': 3}")
+
+    sides = {}
+    run.add_peer(sides, "moto", lambda: answers_with_an_error)
+    assert sides == {}
+    assert run.missing == {"moto": "moto answered {'500': 3}"}
+
+
+def test_a_time_is_told_in_bare_requests_of_the_same_run():
+    measuring = importlib.import_module("measuring")
+    figure = measuring.in_requests("polls", "one event", 60.0, [0.5, 0.4, 9.0], measuring.at_most(100))
+    assert (figure.what, figure.value, figure.unit, figure.met) == ("one event / bare request", 120, "x", False)
+    assert figure.sides == {"time": 60.0, "request": 0.5}

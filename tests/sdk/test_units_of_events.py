@@ -47,6 +47,12 @@ def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
     assert frame.attrs["mirror"]["position"] == frame["seq"].max()
 
 
+def test_a_table_in_parts_of_other_devices_has_them_too(client, rooms, monkeypatch):
+    monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
+    assert units(client.events_frame(after=0, timeout=0)) == EXPECTED
+
+
 def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
     assert units(client.events_frame(after=0, timeout=0)) == EXPECTED

@@ -1,0 +1,22 @@
+"""The command ``mirror-benchmarks``: measures a mirror against its peers, on this machine."""
+
+import runpy
+import sys
+from pathlib import Path
+
+_INSTALLED = Path(__file__).parent.parent / "_benchmarks"
+_CHECKOUT = Path(__file__).parents[2] / "tests" / "benchmarks"
+
+
+def main() -> None:
+    """Run the benchmarks that came with the package, or those of the checkout it is installed from.
+
+    Raises:
+        SystemExit: At their end. Something they need is not installed, or this is no Linux; its text says so.
+    """
+    if sys.platform != "linux":
+        sys.exit("mirror-benchmarks gives each process cores of its own, which needs Linux")
+    try:
+        runpy.run_path(str(_INSTALLED if _INSTALLED.is_dir() else _CHECKOUT), run_name="__main__")
+    except ModuleNotFoundError as error:
+        sys.exit(f"mirror-benchmarks needs {error.name}: pip install 'device-state-mirror[test]'")
