@@ -106,6 +106,10 @@ class Session:
         """Execute a statement with ``?`` once for each row of values; gives the number of rows they changed."""
         return self._connection.executemany(statement, rows).rowcount if rows else 0
 
+    def last_revision(self) -> int:
+        """The number of the last change it sees; it sees all before that one too."""
+        return int(self.scalar("SELECT last_revision FROM revisions"))
+
     def after_commit(self, effect: Callable[[], None]) -> None:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)

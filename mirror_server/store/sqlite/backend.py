@@ -6,7 +6,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -129,7 +129,7 @@ class SqliteBackend:
     is_shared = False
     is_leader = True
 
-    def begin(self) -> None:
+    def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
 
@@ -161,7 +161,7 @@ class SqliteBackend:
         return _code(error) in _STORAGE_CODES
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
         """See :class:`~mirror_server.store.backend.Backend`."""
         session = self._take_reader()
         try:
