@@ -67,8 +67,8 @@ def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(s
 
     shown = [read(server, key, device).json["updated_at"] for device in ids]
 
-    # The key, the number of the last change, and whether the one changed. Where others change them too: the key, whether
-    # each changed, and the one that did.
+    # The key, the number of the last change, and whether the one changed. Where others change devices too: the key,
+    # whether each changed, and the one that did.
     assert len(looks) == (7 if ON_POSTGRESQL else 3)
     assert [each == shown[0] for each in shown] == [True, False, True, True, True]
 
