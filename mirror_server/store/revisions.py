@@ -24,7 +24,7 @@ _LOST_AT_MOST = 2**32
 
 def last(session: Session) -> int:
     """The number of the last change of any device."""
-    return int(session.scalar("SELECT last_revision FROM revisions"))
+    return session.last_revision()
 
 
 def note_change(

@@ -10,13 +10,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import errors
+from psycopg import ClientCursor, errors
 from psycopg.pq import ExecStatus, Format
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
-from mirror_server.store.session import Cursor, Parameters
+from mirror_server.store.session import Cursor, Parameters, Row
 from mirror_server.store.url import shown
 
 if TYPE_CHECKING:
@@ -85,9 +85,16 @@ class Connection:
         cursor.executemany(_translated(statement), parameters)
         return cursor
 
-    def run(self, command: str) -> None:
-        """Execute commands that have neither parameters nor a result."""
-        self._raw.execute(command.encode(), prepare=False)
+    def filled_in(self, statement: str, parameters: Parameters) -> str:
+        """A statement with its parameters in it, for :meth:`run`."""
+        return ClientCursor(self._raw).mogrify(_translated(statement), parameters)
+
+    def run(self, commands: str) -> Row | None:
+        """Execute commands that have no parameters, in one go; gives the first row of the last one's result."""
+        cursor = self._raw.execute(commands.encode(), prepare=False)
+        while cursor.nextset():
+            pass
+        return cursor.fetchone() if cursor.description else None
 
     def version(self) -> tuple[bytes | None, bytes | None]:
         """Which transactions of which server a statement would see now: the same for as long as none was committed.
