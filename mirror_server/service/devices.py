@@ -27,9 +27,9 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
-from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -342,7 +342,7 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        hearings = subscriptions.hearers(session, ((each.device_id, each.path) for each in observations))
+        hearings = subscriptions.hearers(session, [each[:2] for each in observations])
         told = list(_in_order(observations, hearings))
         entries = ((_told_at(each, at), hearing.endpoint_name, hearing.app_ids) for each, at, hearing in told)
         self._subscriptions.notify(session, entries)
@@ -425,13 +425,13 @@ def _in_order(
     observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
 ) -> Iterator[tuple[Observation, Instant, Hearing]]:
     """What came from devices that are known; no time told of a resource is before the one that was told last."""
-    last_at: dict[tuple[str, str], Instant] = {}
     for each in observations:
-        resource = each.device_id, each.path
-        hearing = hearings.get(resource)
+        hearing = hearings.get(each[:2])
         if hearing is not None:
-            changed_at = max(each.changed_at, last_at.get(resource, hearing.changed_at or 0))
-            last_at[resource] = changed_at
+            changed_at, last_at = each.changed_at, hearing.changed_at
+            if last_at is not None and last_at > changed_at:
+                changed_at = last_at
+            hearing.changed_at = changed_at
             yield each, changed_at, hearing
 
 

@@ -199,7 +199,7 @@ class Writer:
         return outcome
 
     def _undo(self) -> None:
-        self._session.take_effects()
+        self._session.forget_effects(0)
         try:
             self._backend.undo()
         except Exception:

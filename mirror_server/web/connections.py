@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
+from mirror_server.web.asgi_bridge import QUEUED
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
@@ -66,7 +67,7 @@ class BoundedConnection(HttpToolsProtocol):
         settings: Settings,
         answer_refusal: AnswerRefusal,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, {**app_state, QUEUED: True}, _loop)
         self._settings = settings
         self._max_headers, self._max_head_bytes = settings.max_headers, settings.max_head_bytes
         # It is only given to the event loop, which takes any number.
