@@ -50,7 +50,7 @@ Reads grow with the processes for as long as PostgreSQL has cores for them, to 7
 this table took turns; since they run beside each other, accepting a request grows with the processes, and storing what
 a device answers and observes is the leader's still, which stores together what waits. At 9,300 observations a second,
 one a device every ten minutes, that is a fleet of 5.6 million. A device with 20 resources takes 8 KB with its indexes
-(6.4 KB of them its resources), a kept notification 0.43 KB: 45 GB, and the logs are bounded by ``--keep-log-bytes``. The
-figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What more than one database would
-take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
+(6.4 KB of them its resources), a kept notification 0.43 KB: 45 GB, and the logs are bounded by ``--keep-log-bytes``.
+The figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What more than one database
+would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
 """
