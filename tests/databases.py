@@ -138,7 +138,8 @@ def _quick_folder() -> str:
 def cluster() -> Cluster:
     """The PostgreSQL of this run, with a template whose schema is the newest; not for what must survive a crash."""
     no_log = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
-    started = Cluster(*no_log, "max_connections=200", parent=_quick_folder())
+    # Nor does it commit anything by itself, which a server would take for a change.
+    started = Cluster(*no_log, "autovacuum=off", "max_connections=200", parent=_quick_folder())
     started.execute("CREATE DATABASE template")
     Database(started.url("template")).close()
     return started

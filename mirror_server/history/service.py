@@ -147,7 +147,7 @@ class HistoryService:
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """All that there is, as it stands in one transaction."""
-        with self._database.read() as session:
+        with self._database.read(with_revision=True) as session:
             yield Reading(session, self._archive, self._is_named)
 
     def readers(self) -> frozenset[object]:

@@ -27,9 +27,9 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
-from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -166,8 +166,11 @@ class DeviceService:
         return self._database.look(lambda session: devices.revision(session, device_id)) == cached.revision
 
     def _last_change_at(self, version: Hashable | None) -> int | None:
-        """The number of the mirror's last change, looked up once for each version of the database."""
-        if version is None:
+        """The number of the mirror's last change, looked up once for each version of the database.
+
+        ``None`` where others change devices too, so that it would not tell which this process knows of.
+        """
+        if version is None or self._database.is_shared:
             return None
         seen = self._last_change
         if seen is None or seen[0] != version:
@@ -289,7 +292,7 @@ class DeviceService:
             self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
-        return self._database.insist(work)
+        return self._database.insist(work, touched=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
@@ -306,16 +309,19 @@ class DeviceService:
     def contact(self, device_id: str) -> None:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
         now = self._clock.now()
-        self._database.insist(lambda session: devices.touch(session, [device_id], now))
+        self._database.insist(lambda session: devices.touch(session, [device_id], now), touched=(device_id,))
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist_together(self._observe, observations)
+        touched = {logs.EVERY, *(each.device_id for each in observations)}
+        return self._database.insist_together(self._observe, observations, touched=touched)
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist(lambda session: subscriptions.observation_ended(session, device_id, path))
+        return self._database.insist(
+            lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
+        )
 
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
@@ -336,7 +342,7 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        hearings = subscriptions.hearers(session, ((each.device_id, each.path) for each in observations))
+        hearings = subscriptions.hearers(session, [each[:2] for each in observations])
         told = list(_in_order(observations, hearings))
         entries = ((_told_at(each, at), hearing.endpoint_name, hearing.app_ids) for each, at, hearing in told)
         self._subscriptions.notify(session, entries)
@@ -419,13 +425,13 @@ def _in_order(
     observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
 ) -> Iterator[tuple[Observation, Instant, Hearing]]:
     """What came from devices that are known; no time told of a resource is before the one that was told last."""
-    last_at: dict[tuple[str, str], Instant] = {}
     for each in observations:
-        resource = each.device_id, each.path
-        hearing = hearings.get(resource)
+        hearing = hearings.get(each[:2])
         if hearing is not None:
-            changed_at = max(each.changed_at, last_at.get(resource, hearing.changed_at or 0))
-            last_at[resource] = changed_at
+            changed_at, last_at = each.changed_at, hearing.changed_at
+            if last_at is not None and last_at > changed_at:
+                changed_at = last_at
+            hearing.changed_at = changed_at
             yield each, changed_at, hearing
 
 

@@ -139,7 +139,7 @@ class SnapshotService:
             stack.callback(partial(self.slots.release, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
             taken_at = self._clock.now()
-            session = stack.enter_context(self._database.read())
+            session = stack.enter_context(self._database.read(with_revision=True))
             snapshot = Snapshot(session, selection, app_id, taken_at)
             if selection.changed_after is not None and selection.changed_after > snapshot.revision:
                 message = f"{selection.changed_after} is beyond the last change, {snapshot.revision}; take it all again"

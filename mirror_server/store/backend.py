@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -61,6 +61,9 @@ class Backend(Protocol):
     process_id: str
     """Tells this process from the others."""
 
+    is_shared: bool
+    """Whether other processes may serve it too."""
+
     @property
     def writing(self) -> Session:
         """The session of the thread that writes, between ``begin`` and ``commit`` or ``undo``."""
@@ -71,8 +74,12 @@ class Backend(Protocol):
         """Whether in the transaction that is open this process is the leader, or no others are there."""
         ...
 
-    def begin(self) -> None:
-        """Begin a transaction that writes; no other is open anywhere on the database when this returns."""
+    def begin(self, touched: Collection[str] | None) -> None:
+        """Begin a transaction that writes.
+
+        When this returns, no other is open anywhere on the database that touches any of the same; none at all with
+        ``None``. See :meth:`mirror_server.store.writer.Writer.submit`.
+        """
         ...
 
     def begin_work(self) -> None:
@@ -99,12 +106,15 @@ class Backend(Protocol):
         """Whether the disk, the file or the connection is to blame, not what was asked of the database."""
         ...
 
-    def read(self) -> AbstractContextManager[Session]:
-        """A session that sees one state of the database for as long as it is open."""
+    def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
+        """A session that sees one state of the database for as long as it is open.
+
+        Which changes it sees, it knows only where that was asked for: see :meth:`Session.last_revision`.
+        """
         ...
 
-    def version(self) -> Hashable | None:
-        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply."""
+    def version(self) -> Hashable:
+        """Another one as soon as anything was committed by anybody."""
         ...
 
     def look(self, statement: Callable[[Session], T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -39,16 +39,19 @@ class Database:
         self._backend = _open(url, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
-    def read(self) -> AbstractContextManager[Session]:
+    def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
         """A session that sees one state of the database for as long as it is open.
+
+        Args:
+            with_revision: Whether it is to know up to which change it sees all; see :meth:`Session.last_revision`.
 
         Raises:
             StorageFailed: The database cannot be reached.
         """
-        return self._backend.read()
+        return self._backend.read(with_revision=with_revision)
 
-    def version(self) -> Hashable | None:
-        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply.
+    def version(self) -> Hashable:
+        """Another one as soon as anything was committed by anybody, on PostgreSQL in any database of the server.
 
         What was read after it was asked for need not be read again for as long as it stays the same.
 
@@ -66,28 +69,37 @@ class Database:
         return self._backend.look(statement)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may serve it too, and change devices beside this one."""
+        return self._backend.is_shared
+
+    @property
     def changes(self) -> RecentChanges:
         """Which devices this process changed lately."""
         return self._backend.writing.changes
 
-    def submit(self, work: Callable[[Session], T]) -> Future[T]:
+    def submit(self, work: Callable[[Session], T], *, touched: Collection[str] | None = None) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
-        return self._writer.submit(work)
+        return self._writer.submit(work, touched=touched)
 
-    def insist(self, work: Callable[[Session], T], *, by_leader: bool = True) -> Future[T]:
+    def insist(
+        self, work: Callable[[Session], T], *, by_leader: bool = True, touched: Collection[str] | None = None
+    ) -> Future[T]:
         """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`.
 
         What happened to devices and channels is the business of the leader, and dropped when this process leads no
         more.
         """
-        return self._writer.submit(work, insists=True, by_leader=by_leader)
+        return self._writer.submit(work, insists=True, by_leader=by_leader, touched=touched)
 
-    def insist_together(self, work: Callable[[Session, list[T]], None], items: Sequence[T]) -> Future[None]:
+    def insist_together(
+        self, work: Callable[[Session, list[T]], None], items: Sequence[T], *, touched: Collection[str] | None = None
+    ) -> Future[None]:
         """Run ``work`` with these items as :meth:`insist` does, once for all calls that come one right after the other.
 
         Each call is still on its own where one of them fails.
         """
-        return self._writer.submit(work, items=items, insists=True, by_leader=True)
+        return self._writer.submit(work, items=items, insists=True, by_leader=True, touched=touched)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""

@@ -11,6 +11,17 @@ _LEADER = "duty"
 
 _ALIVE = 0x6D6972
 
+LEADER = f"SELECT value FROM settings WHERE name = '{_LEADER}'"
+"""Gives the token of the leader."""
+
+NOTE_GROUP = (
+    "INSERT INTO processes (process_id, last_group, stored_at, last_revision)"
+    " SELECT :process_id, :last_group, :at, last_revision FROM revisions"
+    " ON CONFLICT (process_id) DO UPDATE SET last_group = excluded.last_group, stored_at = excluded.stored_at,"
+    " last_revision = excluded.last_revision"
+)
+"""Notes the number of a transaction at its end, and up to which one changes were counted then."""
+
 
 def leader(session: Session) -> str | None:
     """The token of the leader, which is new each time a process takes over."""
@@ -20,20 +31,6 @@ def leader(session: Session) -> str | None:
 def put_leader(session: Session, token: str) -> None:
     """Note who leads from now on."""
     settings.put(session, _LEADER, token)
-
-
-def note_group(session: Session, process_id: str, group: int, at: Instant) -> str | None:
-    """Note the number of a transaction in the transaction itself; gives the token of the leader."""
-    token: str | None = session.scalar(
-        "INSERT INTO processes (process_id, last_group, stored_at) VALUES (:process_id, :last_group, :at)"
-        " ON CONFLICT (process_id) DO UPDATE SET last_group = excluded.last_group, stored_at = excluded.stored_at"
-        " RETURNING (SELECT value FROM settings WHERE name = :leader)",
-        process_id=process_id,
-        last_group=group,
-        at=at,
-        leader=_LEADER,
-    )
-    return token
 
 
 def last_group(session: Session, process_id: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,6 +32,7 @@ class _Work:
     by_leader: bool
     items: Sequence[Any] | None
     """What it is run with, together with those of work of the same kind beside it; ``None`` where it is run alone."""
+    touched: Collection[str] | None
 
     @property
     def kind(self) -> object:
@@ -69,6 +70,7 @@ class Writer:
         items: Sequence[Any] | None = None,
         insists: bool = False,
         by_leader: bool = False,
+        touched: Collection[str] | None = None,
     ) -> Future[T]:
         """Run work in a transaction.
 
@@ -82,6 +84,9 @@ class Writer:
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused.
             by_leader: Whether it is only to be stored while this process is the leader.
+            touched: What the work changes, and what it reads that may not change before it ends: ids of devices, and
+                whatever else all such work calls the same. Work of other processes that touches none of it may run
+                beside this, and end between two of its statements. ``None`` where it has to be alone.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
         much waits; :class:`NotLeader` where another process has taken over.
@@ -93,7 +98,7 @@ class Writer:
                 return future
             # Counted before it is queued, so that the count is not 0 while work is on its way.
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists, by_leader, items))
+        self._queue.put(_Work(run, future, insists, by_leader, items, touched))
         return future
 
     def count_waiting(self) -> int:
@@ -140,7 +145,7 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._backend.begin()
+            self._backend.begin(_touched_by(group))
             outcomes = self._perform_all(group)
             self._backend.commit()
         except Exception as error:
@@ -164,7 +169,7 @@ class Writer:
             if self._backend.is_of_storage(error):
                 raise
             self._undo()
-            self._backend.begin()
+            self._backend.begin(_touched_by(group))
             return [self._perform_apart(work) for work in group]
 
     def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
@@ -194,7 +199,7 @@ class Writer:
         return outcome
 
     def _undo(self) -> None:
-        self._session.take_effects()
+        self._session.forget_effects(0)
         try:
             self._backend.undo()
         except Exception:
@@ -216,6 +221,16 @@ class Writer:
         if self._is_failing:
             self._is_failing = False
             _log.warning("storing works again")
+
+
+def _touched_by(group: Sequence[_Work]) -> set[str] | None:
+    """What the work of a group touches together; ``None`` where some of it has to be alone."""
+    touched: set[str] = set()
+    for work in group:
+        if work.touched is None:
+            return None
+        touched.update(work.touched)
+    return touched
 
 
 def _resolve(work: _Work, result: Any, error: BaseException | None) -> None:

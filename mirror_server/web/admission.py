@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ HEAD_ONLY = "mirror.head_only"
 
 IS_FULL = "mirror.is_full"
 """Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
+
+ONCE = "mirror.once"
+"""Key of the WSGI environment with a function that calls another, unless that was called since this request came."""
 
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
@@ -77,7 +80,8 @@ class Admission:
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """The application that asks and the scopes of its key, which are kept for the view too."""
-        version = self._database.version()
+        once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
+        version = self._database.version() if once is None else once(self._database.version)
         # Of the proxy each use looks the object up.
         kept = g._get_current_object()
         caller = environ.get(CALLER)

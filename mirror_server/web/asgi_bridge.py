@@ -22,20 +22,25 @@ from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
 from mirror_server.store.failures import StorageFailed
+from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 from mirror_server.views.requests import noted
 from mirror_server.views.websocket import OPEN
-from mirror_server.web.admission import HEAD_ONLY, IS_FULL, REFUSED
+from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
+from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader, Unread
 from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
-from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, Unfinished, environ_of
+from mirror_server.web.wsgi_call import Answer, EncodedShared, Message, Receive, Send, Unfinished, environ_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
     from mirror_server.web.app import MirrorApp
+
+QUEUED = "mirror.queued"
+"""Key of the ASGI state of a request whose call stood in the loop's queue since it arrived, as uvicorn has it."""
 
 _DEFAULTS = Settings()
 _EXPECTED_CHUNK_BYTES = 256 * 1024
@@ -83,9 +88,11 @@ class Bridge:
         self._body_timeout_seconds = body_timeout_seconds
         self._websocket_look_seconds = websocket_look_seconds
         self._reading_seconds = reading_seconds
+        self._turn = _Turn()
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
+        self._calls: Calls | None = None
 
     @classmethod
     def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
@@ -146,6 +153,8 @@ class Bridge:
             DOWNLOAD: unfinished.take_download,
             IS_FULL: self._unread.is_full,
         }
+        if QUEUED in scope.get("state", ()):
+            environ[ONCE] = self._turn.once
         answer = Answer.of(self._app, environ, unfinished)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
@@ -182,6 +191,7 @@ class Bridge:
                 send,
                 look_seconds=self._websocket_look_seconds,
                 is_stopping=self._stopping,
+                calls=self._calls_here(),
             )
         finally:
             unfinished.release()
@@ -241,7 +251,10 @@ class Bridge:
                 await reader.room()
                 if deferred.takes and await _is_gone(receive):
                     return None
-            return Answer.of(self._app.finish(deferred, environ), environ)
+            answer = self._app.finish(deferred, environ)
+            if isinstance(answer, SharedAnswer):
+                return EncodedShared(answer, environ)
+            return Answer.of(answer, environ)
         finally:
             deferred.release()
 
@@ -300,6 +313,13 @@ class Bridge:
                 end.cancel()
             download.release()
 
+    def _calls_here(self) -> Calls:
+        """What brings calls to the loop that runs here."""
+        loop = asyncio.get_running_loop()
+        if self._calls is None or self._calls.loop is not loop:
+            self._calls = Calls(loop)
+        return self._calls
+
     def _ends(self, receive: Receive) -> list[asyncio.Future[Any]]:
         """What is done when the client goes away, or the server stops."""
         return [asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(self._stopping.wait())]
@@ -327,7 +347,8 @@ class Bridge:
         # The end of the server may have come before it was parked.
         if self._stopping.is_set():
             end()
-        deferred.future.add_done_callback(lambda _: _call(loop, end))
+        calls = self._calls_here()
+        deferred.future.add_done_callback(lambda _: calls.soon(end))
         try:
             await _disconnect(receive)
             gone = True
@@ -345,6 +366,27 @@ class Bridge:
             # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
             await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         return gone
+
+
+class _Turn:
+    """What the requests whose turn has come in the loop have in common."""
+
+    def __init__(self) -> None:
+        self._given: Any = None
+
+    def once(self, ask: Callable[[], Any]) -> Any:
+        """What ``ask`` gives, which is never ``None``, asked once for all requests that had arrived before.
+
+        They stand in the loop's queue, one behind the other, and behind them the end of this turn. What arrives later
+        stands behind that. So whatever was done before a request arrived was done before it was asked.
+        """
+        if self._given is None:
+            asyncio.get_running_loop().call_soon(self._end)
+            self._given = ask()
+        return self._given
+
+    def _end(self) -> None:
+        self._given = None
 
 
 def _give_way() -> None:

@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
+from mirror_server.web.asgi_bridge import QUEUED
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
@@ -66,7 +67,7 @@ class BoundedConnection(HttpToolsProtocol):
         settings: Settings,
         answer_refusal: AnswerRefusal,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, {**app_state, QUEUED: True}, _loop)
         self._settings = settings
         self._max_headers, self._max_head_bytes = settings.max_headers, settings.max_head_bytes
         # It is only given to the event loop, which takes any number.
@@ -161,16 +162,21 @@ class BoundedConnection(HttpToolsProtocol):
         # What speaks it takes long to import, and most servers open none.
         from mirror_server.web.websocket_connection import BoundedWebsocket  # noqa: PLC0415
 
+        websocket = BoundedWebsocket(self.config, self.server_state, self.app_state, settings=self._settings)
+        head = [b"GET " + self.url + b" HTTP/1.1", *(b"%b: %b" % header for header in self.headers)]
+        try:
+            handshake = websocket.read_head(b"\r\n".join([*head, b"", b""]))
+        except Refusal as refusal:
+            self._refuse(refusal)
+            return
         self._is_over = True
         self._unset_keepalive_if_required()
         self._stop_timer()
         self._stop_write_timer()
         self.connections.discard(self)
-        websocket = BoundedWebsocket(self.config, self.server_state, self.app_state, settings=self._settings)
         websocket.connection_made(self.transport)
         self.transport.set_protocol(websocket)
-        head = [b"GET " + self.url + b" HTTP/1.1", *(b"%b: %b" % header for header in self.headers)]
-        websocket.data_received(b"\r\n".join([*head, b"", b""]))
+        websocket.handle_connect(handshake)
         if rest:
             websocket.data_received(rest)
 

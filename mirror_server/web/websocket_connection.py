@@ -11,15 +11,21 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
+from uvicorn._types import ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import Frame
-from websockets.http11 import Request
+from websockets.exceptions import HeaderLineTooLong, InvalidHeader, RequestLineTooLong, TooManyHeaders
+from websockets.frames import Frame, Opcode
+from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS, Request
 
 from mirror_server.config import Settings
+from mirror_server.core.errors import Refusal
+from mirror_server.notifications.sockets import Frame as Message
 from mirror_server.web.websocket_serving import CONNECTION
 
 _NUMBER_BYTES = 8
@@ -28,6 +34,12 @@ _log = logging.getLogger(__name__)
 # What uvicorn tells of each websocket stands in the line of its request.
 _quiet = logging.getLogger(f"{__name__}.uvicorn")
 _quiet.setLevel(logging.WARNING)
+
+
+@lru_cache(maxsize=1024)
+def _encoded_ping(number: int) -> bytes:
+    """A ping with a number; those of many websockets have the same ones."""
+    return Frame(Opcode.PING, number.to_bytes(_NUMBER_BYTES)).serialize(mask=False)
 
 
 class _Ping(NamedTuple):
@@ -68,19 +80,39 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
         return self.close_sent or self.disconnected or self.transport.is_closing()
 
-    def confirm(self, number: int) -> None:
+    def deliver(self, message: Message) -> None:
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
-        self._ping(number)
+        if self.is_over:
+            return
+        if message.encoded is None:
+            message.encoded = Frame(Opcode.TEXT, message.text).serialize(mask=False)
+        # In one write, as each costs as much as to make both.
+        self.transport.write(message.encoded + self._note_ping(message.cursor))
 
     async def drain(self) -> None:
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
         await self.writable.wait()
 
+    def read_head(self, head: bytes) -> Request:
+        """Read the head of the request before there is a connection; :meth:`handle_connect` goes on with it.
+
+        Refused later it would be by the library, whose words repeat headers, and a key may stand in one.
+
+        Raises:
+            Refusal: A websocket cannot be opened by it (400, 414 or 431).
+        """
+        self.conn.receive_data(head)
+        events = self.conn.events_received()
+        if events:
+            request = cast("Request", events[0])
+            if self.conn.accept(request).status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+                return request
+        raise _refusal_of(self.conn.handshake_exc)
+
     def handle_connect(self, event: Request) -> None:
-        """Called by uvicorn when the head of the request is read; its task has not begun yet."""
+        """Begin the handshake; its task has not begun yet when this returns."""
         super().handle_connect(event)
-        if self.handshake_initiated and not self.handshake_complete:
-            cast("dict[str, Any]", self.scope)[CONNECTION] = self
+        cast("dict[str, Any]", self.scope)[CONNECTION] = self
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport; what comes before the handshake is answered waits, or would be answered first."""
@@ -89,6 +121,13 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
         else:
             super().data_received(data)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Called by the app."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            # uvicorn would tell the log, for each, that the handshake was not completed.
+            self.handshake_complete = True
 
     def start_keepalive(self) -> None:
         """Called by uvicorn when the websocket is open."""
@@ -163,13 +202,16 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
             self.data_received(self._early)
 
-    def _ping(self, confirms: int | None) -> None:
+    def _ping(self, confirms: int | None = None) -> None:
         if self.is_over:
             return
+        self.transport.write(self._note_ping(confirms))
+
+    def _note_ping(self, confirms: int | None) -> bytes:
+        """The next ping, which is to be sent."""
         ping = _Ping(next(self._numbers), self.loop.time(), confirms)
         self._pings.append(ping)
-        self.conn.send_ping(ping.number.to_bytes(_NUMBER_BYTES))
-        self.transport.write(b"".join(self.conn.data_to_send()))
+        return _encoded_ping(ping.number)
 
     def _look(self) -> None:
         """Ping, or end it where the client has not answered one for too long."""
@@ -181,7 +223,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self._fail()
             return
         if not self._pings:
-            self._ping(None)
+            self._ping()
         seconds = min(self._settings.websocket_ping_seconds, self._settings.websocket_pong_seconds)
         self._timer = self.loop.call_later(seconds, self._look)
 
@@ -195,3 +237,14 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def _note_stalled(self) -> None:
         _log.info("a websocket was ended: its client did not take what was sent")
         self.transport.abort()
+
+
+def _refusal_of(fault: Exception | None) -> Refusal:
+    if isinstance(fault, RequestLineTooLong):
+        return Refusal(414, f"the request line of a websocket may have {MAX_LINE_LENGTH} bytes; ask for less")
+    if isinstance(fault, HeaderLineTooLong):
+        return Refusal(431, f"a header may have {MAX_LINE_LENGTH} bytes where a websocket is opened; send shorter ones")
+    if isinstance(fault, TooManyHeaders):
+        return Refusal(431, f"more than {MAX_NUM_HEADERS} headers, where a websocket is opened; send fewer")
+    name = fault.name if isinstance(fault, InvalidHeader) else "Upgrade"
+    return Refusal.of_field(name, "it opens no websocket as it is; send it once, and as RFC 6455 has it")

@@ -31,7 +31,7 @@ REPORTS = 50
 
 def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str], day_at: int) -> int:
     """Keep a history from an instant on, and have a day of it, sealed, with checkpoints; gives its number of rows."""
-    with database.read() as session:
+    with database.read(with_revision=True) as session:
         revision = revisions.last(session)
     database.write(partial(history.begin, revision=revision))
     sealing, service = Sealing(database), HistoryService(database, ManualClock(day_at))

@@ -117,7 +117,7 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
         holder.tell(do="hold", port=held_by.port, key=filled.key, count=count)
         holder.hear()
         wait_until_open(held_by, filled.key, count)
-        each_kib = (resident_bytes(held_by.pid) - before) / count / 1024
+        each_kib = max(resident_bytes(held_by.pid) - before, 1) / count / 1024
         sides = {"beside": partial(run.rate, held_by, requests), "alone": partial(run.rate, other, requests)}
         samples: Samples = alternate(sides, run.scale.rounds)
         event = devices.ask(do="event", device_id=filled.device_ids[0], path=filled.paths[0])

@@ -124,6 +124,12 @@ class Silent:
     def send(self, opcode: Opcode, content: bytes, *, fin: bool = True) -> None:
         self.socket.sendall(Frame(opcode, content, fin).serialize(mask=True))
 
+    def rest(self) -> bytes:
+        """What is left until the server ends the connection, which is waited for."""
+        while chunk := self.socket.recv(1 << 16):
+            self.received += chunk
+        return self.received
+
     def is_ended(self) -> bool:
         """Whether the server ends the connection, which is waited for."""
         try:

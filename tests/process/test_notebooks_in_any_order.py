@@ -25,8 +25,7 @@ IN_ORDER = [notebook.stem for notebook in NOTEBOOKS]
 SEED = 20260105
 BACKEND = "module://matplotlib_inline.backend_inline"
 ORDERS = {
-    "each twice": [name for name in IN_ORDER for _ in range(2)],
-    "backwards": IN_ORDER[::-1],
+    "backwards, each twice": [name for name in IN_ORDER[::-1] for _ in range(2)],
     f"shuffled with {SEED}": random.Random(SEED).sample(IN_ORDER, len(IN_ORDER)),
 }
 TOLD = {

@@ -36,6 +36,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.typing import Subprotocol
 
+from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.process
@@ -163,6 +164,7 @@ def test_wrong_key_is_told_after_the_handshake(shared_server: ServerProcess, soc
 
     assert code == 1008
     assert "access key" in reason
+    assert ("protocols 'wss, pelion_<key>'" in reason) == (not key)
 
 
 def test_key_that_may_only_operate_is_told_after_the_handshake(shared_server: ServerProcess, sockets: Sockets) -> None:
@@ -257,6 +259,7 @@ def test_registration_that_cannot_be_read_is_refused(application: Application, b
 
 
 UPGRADE = ("Upgrade: websocket", "Connection: Upgrade")
+LONG = "1" * 9000
 GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
 
 
@@ -281,6 +284,11 @@ GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=
         ((f"POST {CONNECT} HTTP/1.1", *UPGRADE, *GOOD), 405),
         ((f"GET {CHANNEL} HTTP/1.1", *UPGRADE, *GOOD), 405),
         (("GET /v3/devices HTTP/1.1", *UPGRADE, *GOOD), 400),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, GOOD[1]), 400),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, "Sec-WebSocket-Protocol: wss pelion_ak_secret"), 400),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, "Sec-WebSocket-Protocol: "), 400),
+        ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD, f"X-Long: {LONG}"), 431),
+        ((f"GET {CONNECT}?after={LONG} HTTP/1.1", *UPGRADE, *GOOD), 414),
         ((f"GET {CONNECT} HTTP/1.1", *UPGRADE, *GOOD), 101),
         ((f"GET {CONNECT}/ HTTP/1.1", *UPGRADE, *GOOD), 101),
         (("GET /notification/websocket-connect HTTP/1.1", *UPGRADE, *GOOD), 101),
@@ -296,6 +304,11 @@ def test_handshake_is_a_websocket_s_or_refused(
     assert head.split()[1] == b"%d" % status
     assert (b"sec-websocket-accept" in head.lower()) == (status == 101)
     assert (b"upgrade: websocket" in head.lower()) == (status in {101, 426})
+    if b"connection: close" in head.lower():
+        # In words of its own: those of the library repeat the header, and with it the key.
+        body = ErrorBody.model_validate_json(silent.rest())
+        assert body.code == status
+        assert "ak_secret" not in body.model_dump_json()
     silent.close()
     assert application.json("GET", "/v3/devices")["object"] == "list"
 
@@ -581,4 +594,5 @@ def test_nothing_of_this_made_the_server_fail(shared_server: ServerProcess, appl
     # Each has one line, that of its request.
     assert "connection open" not in shared_server.stderr
     assert "[accepted]" not in shared_server.stderr
+    assert "without completing handshake" not in shared_server.stderr
     assert "mirror_unread_bytes 0.0" in application.http.get("/metrics").text

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0019');
+INSERT INTO "alembic_version" VALUES('0020');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -201,7 +201,7 @@ CREATE TABLE presubscriptions (
 CREATE TABLE processes (
   process_id TEXT NOT NULL,
   last_group BIGINT NOT NULL,
-  stored_at BIGINT NOT NULL,
+  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (process_id)
 );
 CREATE TABLE registrations (

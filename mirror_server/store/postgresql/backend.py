@@ -1,7 +1,16 @@
-"""The store on PostgreSQL. All processes together write as one would: a lock makes their transactions take turns.
+"""The store on PostgreSQL. Transactions of several processes are open beside each other where none touches another's.
 
-So numbers have no holes, and who sees an entry has seen all before it. Each process still puts all work that waits for
-its turn into one transaction.
+Each process puts all work that waits into one transaction. Where all of it says what it touches, the transaction shares
+the lock of writing with others that touch something else; otherwise it has that lock alone. So that no two wait for
+each other, all lock in this order:
+
+1. the lock of writing, shared or alone;
+2. what is touched, by its number, all of it at the start;
+3. rows, all of what is touched;
+4. the lock of counting, for a moment within one statement;
+5. the lock of ending, in one message with the commit, so that it is not held while a process stands still.
+
+Work that locks a row of what it cannot name has to be alone.
 """
 
 from __future__ import annotations
@@ -10,7 +19,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,9 +50,39 @@ _log = logging.getLogger(__name__)
 
 _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
+_COUNTING_LOCK = 0x6D6972726F7204
+"""Held for a moment while numbers of changes are taken, and by the trigger of migration 0020 that does it."""
+_ENDING_LOCK = 0x6D6972726F7205
+"""Shared by transactions while they end, and held alone for a moment by who wants to know which ones have not."""
+_TOUCHED = 0x6D6973
+"""The first half of a lock on what a transaction touches."""
+_MOST_TOUCHED = 256
+"""The most locks of one transaction: PostgreSQL has room for 64 a connection, and more for one if others have few."""
+_UNDER_WAY = 0x4D520000
+"""The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
 
-_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_ALONE = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BESIDE_OTHERS = f"BEGIN; SELECT pg_advisory_xact_lock_shared({_WRITING_LOCK})"
+_BEGIN_NUMBERS = (
+    f"SELECT pg_advisory_lock({_COUNTING_LOCK});"
+    f" SELECT pg_advisory_xact_lock_shared({_UNDER_WAY << 32} + last_value) FROM revision_numbers;"
+    f" SELECT pg_advisory_unlock({_COUNTING_LOCK})"
+)
+_COMMIT = f"SELECT pg_advisory_xact_lock_shared({_ENDING_LOCK}); COMMIT"
+_UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
+_BEGIN_READING_NUMBERS = (
+    f"BEGIN; SET LOCAL lock_timeout = '15s'; SELECT pg_advisory_lock({_ENDING_LOCK}); COMMIT; {_BEGIN_READING};"
+    # Behind none of these is anything that a crash can take back, or that is not seen and may be stored yet.
+    " WITH seen AS MATERIALIZED (SELECT least(last_value, (SELECT coalesce(max(last_revision), 0) FROM processes),"
+    f" (SELECT min(((CAST(classid AS bigint) - {_UNDER_WAY}) << 32) + CAST(objid AS bigint)) FROM pg_locks"
+    " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    # Names the number, so that it is read before the locks are.
+    f" AND CAST(classid AS bigint) BETWEEN {_UNDER_WAY} AND {_UNDER_WAY} + (1 << 21) + 0 * last_value"
+    ")) AS revision FROM revision_numbers)"
+    f" SELECT revision, pg_advisory_unlock({_ENDING_LOCK}) FROM seen"
+)
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -76,9 +116,16 @@ class _WritingSession(Session):
 class _ReadingSession(Session):
     """A session that reads, and says so where the database cannot be reached any more."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, revision: int | None = None) -> None:
         super().__init__(connection)
         self._raw = connection
+        self._revision = revision
+
+    def last_revision(self) -> int:
+        """See :class:`Session`."""
+        if self._revision is None:
+            raise RuntimeError("which changes it sees is known to a session only that was opened for that")
+        return self._revision
 
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """See :class:`Session`."""
@@ -111,6 +158,8 @@ class PostgresBackend:
         DatabaseError: The database cannot be reached, or is not for this user to write.
     """
 
+    is_shared = True
+
     def __init__(self, url: str) -> None:
         self.process_id = uuid.uuid4().hex[:16]
         self.is_leader = True
@@ -134,13 +183,13 @@ class PostgresBackend:
         """Execute a statement of the thread that writes, once for each set of parameters."""
         return self._connection.executemany(statement, parameters)
 
-    def begin(self) -> None:
+    def begin(self, touched: Collection[str] | None) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self.writing.messages.clear()
-        self._begin()
+        locks = _locks_of(touched)
+        beginning = [_ALONE] if locks is None else [_BESIDE_OTHERS, *locks]
+        (token,) = self._begin("; ".join([*beginning, _BEGIN_NUMBERS, processes.LEADER])) or (None,)
         self._group += 1
-        now = time.time_ns() // 1_000_000
-        token = processes.note_group(self.writing, self.process_id, self._group, now)
         self.is_leader = self._election is None or token == self._election.token
         self._mark_work = "SAVEPOINT work"
 
@@ -155,14 +204,18 @@ class PostgresBackend:
 
     def undo_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._connection.run("ROLLBACK TO work")
+        self._connection.run("ROLLBACK TO work; SELECT pg_advisory_unlock_all()")
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
+        noted = {"process_id": self.process_id, "last_group": self._group, "at": time.time_ns() // 1_000_000}
+        statements = [self._connection.filled_in(processes.NOTE_GROUP, noted)]
         for payload in _payloads(self.process_id, list(self.writing.messages)):
-            self.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+            message = {"channel": CHANNEL, "payload": payload}
+            statements.append(self._connection.filled_in("SELECT pg_notify(:channel, :payload)", message))
         try:
-            self._connection.run("COMMIT")
+            # In one go: who waits for this to end does not wait for this process.
+            self._connection.run("; ".join([*statements, _COMMIT]))
         except psycopg.OperationalError:
             if self._connection.is_usable or not self._was_committed():
                 raise
@@ -170,37 +223,28 @@ class PostgresBackend:
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         if self._connection.is_usable:
-            self._connection.run("ROLLBACK")
+            self._connection.run(_UNDO)
 
     def is_of_storage(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return is_of_storage(error)
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self, *, with_revision: bool = False) -> Iterator[Session]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._begin_reading()
+        connection, found = self._begin_reading(_BEGIN_READING_NUMBERS if with_revision else _BEGIN_READING)
         try:
-            yield _ReadingSession(connection)
+            yield _ReadingSession(connection, found[0] if found else None)
         finally:
             self._end_reading(connection)
 
-    def version(self) -> None:
-        """None: to ask the database for it would take as long as to read what it is to tell of."""
+    def version(self) -> Hashable:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return self._on_reader(_version)
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        for connection in self._take_idle():
-            try:
-                found = statement(_ReadingSession(connection))
-            except StorageFailed:
-                # It may have broken while it was idle.
-                self._drop(connection)
-            else:
-                self._idle_readers.append(connection)
-                return found
-        with self.read() as session:
-            return statement(session)
+        return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
     def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -246,22 +290,22 @@ class PostgresBackend:
             self._hurries.wait(_LOOK_AGAIN_SECONDS)
         return True
 
-    def _begin(self) -> None:
-        """Begin when all others are done, on a new connection where the one of before is broken."""
+    def _begin(self, command: str) -> Row | None:
+        """Begin when those are done whom it has to wait for, on a new connection where the one of before is broken."""
         try:
-            self._connection.run(_BEGIN)
+            return self._connection.run(command)
         except psycopg.OperationalError:
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()
-            self._connection.run(_BEGIN)
+            return self._connection.run(command)
 
     def _was_committed(self) -> bool:
         """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
         while True:
             try:
                 # With the lock, the transaction is over, one way or the other.
-                self._begin()
+                self._begin(_ALONE)
                 return processes.last_group(self.writing, self.process_id) == self._group
             except (psycopg.Error, StorageFailed):
                 _log.debug("PostgreSQL cannot tell yet what it stored", exc_info=True)
@@ -276,13 +320,39 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _begin_reading(self) -> Connection:
-        """A connection in a transaction; those that broke while they were idle are dropped."""
+    def _on_reader(self, ask: Callable[[Connection], T]) -> T:
+        """What a single statement gives; connections that broke while they were idle are dropped."""
+        for connection in self._take_idle():
+            with suppress(StorageFailed):
+                return self._answer_on(connection, ask)
+        return self._answer_on(self._new_reader(), ask)
+
+    def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
+        try:
+            answer = ask(connection)
+        except StorageFailed:
+            self._drop(connection)
+            raise
+        except Exception:
+            self._idle_readers.append(connection)
+            raise
+        self._idle_readers.append(connection)
+        return answer
+
+    def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
+        """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
         for connection in self._take_idle():
             with suppress(psycopg.Error):
-                connection.run(_BEGIN_READING)
-                return connection
+                return connection, connection.run(command)
             self._drop(connection)
+        connection = self._new_reader()
+        try:
+            return connection, connection.run(command)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+
+    def _new_reader(self) -> Connection:
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
             raise unreachable()
@@ -292,11 +362,6 @@ class PostgresBackend:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
         self._readers.add(connection)
-        try:
-            connection.run(_BEGIN_READING)
-        except psycopg.Error as error:
-            self._drop(connection)
-            raise unreachable() from error
         return connection
 
     def _take_idle(self) -> Iterator[Connection]:
@@ -317,6 +382,11 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _version(connection: Connection) -> Hashable:
+    with told():
+        return connection.version()
 
 
 def _bring_to_newest_schema(url: str) -> None:
@@ -366,6 +436,17 @@ def _cure(error: psycopg.Error) -> str:
     if isinstance(error, errors.LockNotAvailable):
         return "another process uses it; stop all processes of the earlier version, and start again"
     return "nothing was changed; see PostgreSQL's log, and start again"
+
+
+def _locks_of(touched: Collection[str] | None) -> list[str] | None:
+    """The statement that locks what is touched, in an order that all keep to; ``None`` for what has to be alone."""
+    if touched is None:
+        return None
+    numbers = sorted({zlib.crc32(each.encode()) - 2**31 for each in touched})
+    if len(numbers) > _MOST_TOUCHED:
+        return None
+    listed = ",".join(map(str, numbers))
+    return [f"SELECT pg_advisory_xact_lock({_TOUCHED}, each) FROM unnest('{{{listed}}}'::int[]) AS each"]
 
 
 def _payloads(process_id: str, messages: Sequence[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -52,12 +52,45 @@ _LOST = {
 }
 
 
+_NOTE_WRITE = "note_deciding_write"
+_DECIDING_WRITES = (
+    "INSERT ON main.subscriptions",
+    "UPDATE ON main.subscriptions",
+    "DELETE ON main.subscriptions",
+    "INSERT ON main.resources",
+    "UPDATE OF subscribed, auto_observed ON main.resources",
+    "DELETE ON main.resources",
+    "UPDATE OF endpoint_name ON main.devices",
+    "DELETE ON main.devices",
+)
+"""What decides who hears of a resource, and by what name of its device; see the store's ``subscriptions.hearers``."""
+
+
 class _Reader(Session):
     """A session that only reads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self.close = connection.close
+
+
+class _Writer(Session):
+    """The session that writes, which knows whether what decides who hears of a resource was written by anybody."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._writes = 0
+        connection.create_function(_NOTE_WRITE, 0, self._note_write)
+        for number, what in enumerate(_DECIDING_WRITES):
+            connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
+
+    def version_of_hearings(self) -> Hashable:
+        """See :class:`Session`; what this connection undid counts as written."""
+        # The number is that of what other connections committed, such as the commands of an operator.
+        return self.scalar("PRAGMA data_version"), self._writes
+
+    def _note_write(self) -> None:
+        self._writes += 1
 
 
 class SqliteBackend:
@@ -89,13 +122,14 @@ class SqliteBackend:
         except (sqlite3.Error, OSError) as error:
             raise _unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
-        self.writing = Session(self._connection)
+        self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
+    is_shared = False
     is_leader = True
 
-    def begin(self) -> None:
+    def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
 
@@ -127,7 +161,7 @@ class SqliteBackend:
         return _code(error) in _STORAGE_CODES
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
         """See :class:`~mirror_server.store.backend.Backend`."""
         session = self._take_reader()
         try:

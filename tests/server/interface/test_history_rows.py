@@ -123,7 +123,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
     ]
     assert [row.revision for row in found] == list(range(found[0].revision, found[0].revision + 4))
     assert server.resource(key, device)["reported"]["revision"] == found[-1].revision
-    with server.services.database.read() as session:
+    with server.services.database.read(with_revision=True) as session:
         assert revisions.last(session) == found[-1].revision
 
 

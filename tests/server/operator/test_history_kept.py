@@ -161,7 +161,7 @@ def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row
         ("reported", b"3"),
     ]
     assert gaps(again) == [(ended_at, ended_at + 60_000)]
-    with again.database.read() as session:
+    with again.database.read(with_revision=True) as session:
         state = history.state(session)
         assert state.is_kept
         assert begun.begun_revision < state.begun_revision < revisions.last(session)
@@ -371,7 +371,7 @@ def test_what_was_sealed_of_an_erased_device_is_noted_to_be_removed(life: Life) 
     without_keeper(services)
     device_id = register(services)
     tell(services, device_id, "1")
-    with services.database.read() as session:
+    with services.database.read(with_revision=True) as session:
         last = revisions.last(session)
     services.database.write(lambda session: history.seal(session, last))
     tell(services, device_id, "2")

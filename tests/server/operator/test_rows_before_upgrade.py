@@ -23,7 +23,7 @@ def upgraded_from(tmp_path, revision, *statements):
     url = databases.new_database_url(tmp_path, template="template0")
     databases.upgrade_to(url, revision)
     databases.execute(url, DEVICE, *statements)
-    with closing(Database(url)) as database, database.read() as session:
+    with closing(Database(url)) as database, database.read(with_revision=True) as session:
         yield session
 
 

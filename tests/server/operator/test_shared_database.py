@@ -92,7 +92,7 @@ def cut_once(database: Database, when: str) -> None:
     run = connection.run
 
     def cut(command: str) -> None:
-        if command == "COMMIT":
+        if command.endswith("COMMIT"):
             if when == "after":
                 run(command)
             connection.close()
@@ -159,7 +159,7 @@ def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_lat
         device_id = f"d{chance.randrange(8)}"
         under_way.add(chance.choice(opened).submit(partial(report_number, device_id=device_id, number=number)))
         if number % 3 == 0:
-            with reading.read() as session:
+            with reading.read(with_revision=True) as session:
                 last = revisions.last(session)
                 newer = "SELECT d.device_id, d.revision FROM devices d WHERE d.revision > :seen"
                 copied |= dict(session.rows(newer, seen=seen))
@@ -167,7 +167,7 @@ def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_lat
             assert last >= seen
             seen = last
     assert {future.result(60) for future in under_way}
-    with reading.read() as session:
+    with reading.read(with_revision=True) as session:
         everything = dict(session.rows("SELECT device_id, revision FROM devices"))
         newest = dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :seen", seen=seen))
         assert max(everything.values()) == revisions.last(session)
@@ -391,6 +391,38 @@ def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, datab
         backend = _backend(database, way)
         databases.query(url, f"SELECT pg_terminate_backend({backend}, 5000)")
     assert _backend(database, way) != backend
+
+
+def test_the_version_is_told_on_though_the_connections_that_told_it_ended(url, database):
+    before = database.version()
+    for _ in range(2):
+        databases.query(url, f"SELECT pg_terminate_backend({_backend(database, 'look')}, 5000)")
+        assert database.version() == before
+
+
+def test_each_of_two_transactions_at_the_same_time_makes_another_version_in_either_order(url, database):
+    for first in (0, 1):
+        with closing(psycopg.connect(url)) as one, closing(psycopg.connect(url)) as other:
+            for connection in (one, other):
+                connection.execute("SELECT pg_current_xact_id()")
+            seen = [database.version()]
+            for connection in ((one, other), (other, one))[first]:
+                connection.commit()
+                seen.append(database.version())
+        assert len(set(seen)) == 3
+
+
+def test_while_the_database_takes_nobody_the_version_is_refused_in_words_and_told_afterwards(url, database):
+    before, name = database.version(), url.partition("@/")[2].partition("?")[0]
+    databases.cluster().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    databases.cluster().execute(
+        f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
+    )
+    with pytest.raises(StorageFailed):
+        database.version()
+    databases.cluster().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    database._backend._connect_again_at = 0
+    assert database.version() != before
 
 
 def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webhooks(open_services, device):
