@@ -271,7 +271,7 @@ class NotificationLog:
             self._read_seq[app_id] = seq
         if self._is_shared:
             # The leader registers webhooks, and has to know.
-            self._database.submit(lambda session: logs.note_read(session, app_id, seq))
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
 
     def store_read(self) -> None:
         """Store what was read."""

@@ -298,7 +298,7 @@ class DeviceService:
             self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
-        return self._database.insist(work)
+        return self._database.insist(work, touched=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
@@ -315,16 +315,19 @@ class DeviceService:
     def contact(self, device_id: str) -> None:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
         now = self._clock.now()
-        self._database.insist(lambda session: devices.touch(session, [device_id], now))
+        self._database.insist(lambda session: devices.touch(session, [device_id], now), touched=(device_id,))
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist_together(self._observe, observations)
+        touched = {logs.EVERY, *(each.device_id for each in observations)}
+        return self._database.insist_together(self._observe, observations, touched=touched)
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist(lambda session: subscriptions.observation_ended(session, device_id, path))
+        return self._database.insist(
+            lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
+        )
 
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""

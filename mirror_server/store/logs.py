@@ -9,6 +9,9 @@ from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.store.session import Row, Session
 
+EVERY = "logs"
+"""What work touches that appends to a log or changes where it stands; which logs is known only when it is run."""
+
 _ROWS_AT_A_TIME = 50
 
 Entry = tuple[int, str, bytes, Instant]
