@@ -11,6 +11,12 @@ _COLUMNS = (
     " requested_at, expires_at, retries, attempts, silent"
 )
 
+FIRST_WAITING = (
+    f"SELECT {_COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL AND expires_at > :now"
+    " ORDER BY command_id LIMIT 1"
+)
+"""The command of a device that is to be delivered next."""
+
 
 def insert(session: Session, command: Command) -> int:
     """Queue a command; gives its number, which is higher than any before."""
@@ -45,7 +51,7 @@ def find(session: Session, app_id: str, async_id: str) -> Command | None:
         app_id=app_id,
         async_id=async_id,
     )
-    return _command(row) if row else None
+    return command_of(row) if row else None
 
 
 def is_unfinished(session: Session, command_id: int) -> bool:
@@ -66,24 +72,13 @@ def count_waiting(session: Session, device_id: str) -> int:
     )
 
 
-def first_waiting(session: Session, device_id: str, now: Instant) -> Command | None:
-    """The command of the device that is to be delivered next."""
-    row = session.row(
-        f"SELECT {_COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL AND expires_at > :now"
-        " ORDER BY command_id LIMIT 1",
-        device_id=device_id,
-        now=now,
-    )
-    return _command(row) if row else None
-
-
 def waiting(session: Session, device_id: str) -> list[Command]:
     """All commands of the device that have not ended yet, in order."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL ORDER BY command_id",
         device_id=device_id,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def page_waiting(session: Session, app_id: str, *, device_id: str | None, after: int, limit: int) -> list[Command]:
@@ -96,7 +91,7 @@ def page_waiting(session: Session, app_id: str, *, device_id: str | None, after:
         after=after,
         limit=limit,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def devices_with_waiting(session: Session) -> list[str]:
@@ -118,7 +113,7 @@ def expired(session: Session, now: Instant) -> list[Command]:
         f"SELECT {_COLUMNS} FROM commands WHERE finished_at IS NULL AND expires_at <= :now ORDER BY command_id",
         now=now,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def count_attempt(session: Session, command_id: int) -> None:
@@ -147,7 +142,8 @@ def forget_if_finished(session: Session, command_id: int, until: Instant) -> boo
     )
 
 
-def _command(row: Row) -> Command:
+def command_of(row: Row) -> Command:
+    """The command in a row of :data:`FIRST_WAITING`."""
     command_id, app_id, async_id, device_id, *request, requested_at, expires_at, retries, attempts, silent = row
     return Command(
         command_id=command_id,
