@@ -18,6 +18,12 @@ RESOURCE_COLUMNS = (
     " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision"
 )
 
+DESIRED_COLUMNS = (
+    "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
+    " requested_at, desired_updated_at, desired_category"
+)
+"""What :func:`desired_of` makes a desired value of."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
@@ -207,24 +213,35 @@ def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | No
     return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
 
 
+def desired_of(row: Row) -> Desired | None:
+    """The desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` where there is none."""
+    command_id, app_id, value, content_type, status, *rest = row
+    return None if status is None else Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+
+
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
-        "SELECT desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
-        " requested_at, desired_updated_at, desired_category"
-        " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
+        f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
-    if row is None:
-        return None
-    command_id, app_id, value, content_type, status, *rest = row
-    return Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    return desired_of(row) if row else None
 
 
-def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> int:
-    """Store the desired value of a resource; gives the number of this change."""
-    revision = revisions.note_change(session, [device_id])
+def put_desired(
+    session: Session, device_id: str, path: str, desired_value: Desired, *, contact_at: Instant | None = None
+) -> int:
+    """Store the desired value of a resource; gives the number of this change.
+
+    Args:
+        session: The transaction.
+        device_id: The device.
+        path: The resource.
+        desired_value: The value.
+        contact_at: When the device was heard of, where that is to be noted too.
+    """
+    revision = revisions.note_change(session, [device_id], contact_at=contact_at)
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
