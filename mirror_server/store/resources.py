@@ -76,6 +76,29 @@ _REPORT = (
     " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
 )
 
+_REPORTED = {
+    "reported_value": "bytea",
+    "reported_content_type": "text",
+    "reported_origin": "text",
+    "reported_at": "bigint",
+    "reported_expires_at": "bigint",
+    "reported_revision": "bigint",
+    "heard_at": "bigint",
+    "changed_at": "bigint",
+    "device_id": "text",
+    "path": "text",
+}
+"""What :data:`_REPORT` takes, in its order, and of what type PostgreSQL has it."""
+_REPORT_ALL = (
+    "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
+    " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
+    " reported_revision = v.reported_revision, heard_at = COALESCE(v.heard_at, resources.heard_at),"
+    " changed_at = COALESCE(v.changed_at, resources.changed_at)"
+    f" FROM unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in _REPORTED.items())})"
+    f" AS v ({', '.join(_REPORTED)}) WHERE resources.device_id = v.device_id AND resources.path = v.path"
+)
+"""The same for many at once, as PostgreSQL takes it."""
+
 
 class Known(NamedTuple):
     """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
@@ -197,14 +220,21 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
     last = {(value.device_id, value.path): (value, revision) for revision, value in enumerate(values, first)}
     rows = [_row_of(value, revision) for value, revision in last.values()]
-    if session.run_many(_REPORT, rows) < len(rows):
+    if _put_reported(session, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(value.device_id, value.path, value.content_type) for value, _ in last.values()],
         )
-        session.run_many(_REPORT, rows)
+        _put_reported(session, rows)
     return first
+
+
+def _put_reported(session: Session, rows: Sequence[Row]) -> int:
+    """Store values, each as :func:`_row_of` gives it; gives how many of their resources there are."""
+    if session.nests_changes and len(rows) > 1:
+        return session.run(_REPORT_ALL, **dict(zip(_REPORTED, map(list, zip(*rows, strict=True)), strict=True)))
+    return session.run_many(_REPORT, rows)
 
 
 def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:

@@ -102,6 +102,8 @@ _WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_ti
 class _WritingSession(Session):
     """A session that writes, and sends messages to the other processes when its transaction is on disk."""
 
+    nests_changes = True
+
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
         self.messages: dict[str, None] = {}
