@@ -65,14 +65,21 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        # To look for the metrics of a route by its labels takes as long as to count.
+        self._of_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_State(database, log, is_leader))
         if real_devices is not None:
             self._registry.register(_RealDevices(real_devices))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        found = self._of_route.get((method, route, status))
+        if found is None:
+            found = self._requests.labels(method, route, str(status)), self._seconds.labels(method, route)
+            self._of_route[method, route, status] = found
+        counter, histogram = found
+        counter.inc()
+        histogram.observe(seconds)
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """Have a gauge whose value is asked for at each scrape."""

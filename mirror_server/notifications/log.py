@@ -7,15 +7,17 @@ keeps for plain polls.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import orjson
 
@@ -39,28 +41,62 @@ _KEPT_SHARE = 0.9
 
 _LAST_PARTS = 1 << 48
 
+_SHARED_SECONDS = 0.1
 
-@dataclass(frozen=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
 class Page:
     """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything.
 
     ``settled_at`` is the instant before which all that happened is in the log up to this number; ``None`` where this
-    process cannot know.
+    process cannot know. ``is_last`` is whether the log is known to have ended there when this was read.
     """
 
     entries: Sequence[LogEntry]
     cursor: int
     gap: tuple[int, int] | None
     settled_at: Instant | None
+    is_last: bool
+    _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def message(self) -> bytes:
         """The message for a reader with a cursor of its own; made once, however many readers share the page."""
         return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
 
+    def is_next(self, after: int, most: int) -> bool:
+        """Whether it is all that follows a number, in no more than so many entries."""
+        return self.entries[0].seq == after + 1 and len(self.entries) <= most
 
-More: TypeAlias = Future[Page | None]
-"""Done when there is more in a log, with what was added where that is at hand."""
+    def once(self, make: Callable[[Page], T]) -> T:
+        """What a function makes of the page; made once, however many readers share it. Nobody may change it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
+
+
+class _Read(NamedTuple):
+    """What was read behind a number, how often somebody was woken before, and until when others may be given it."""
+
+    after: int
+    wakes: int
+    until: float
+    page: Page
+
+
+@dataclass(eq=False, slots=True)
+class Woken:
+    """What those who were woken together share: what was added, where that is at hand, and what one of them read."""
+
+    added: Page | None
+    read: _Read | None = None
+
+
+More: TypeAlias = Future[Woken]
+"""Done when there is more in a log."""
 
 
 class NotificationLog:
@@ -72,18 +108,28 @@ class NotificationLog:
         most_bytes: How large one of them may be.
         is_shared: Whether other processes may be on the database.
         is_leader: Whether this process is the one that writes what happens.
+        monotonic: Seconds of a clock that never goes back, for how long a page that was read is shared.
     """
 
     def __init__(
-        self, database: Database, clock: Clock, *, most_bytes: int, is_shared: bool, is_leader: Callable[[], bool]
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        most_bytes: int,
+        is_shared: bool,
+        is_leader: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._is_shared = is_shared
         self._is_leader = is_leader
+        self._monotonic = monotonic
         self._clock = clock
         self._most_bytes = most_bytes
         self._uids = _uids()
         self._waiting: dict[str, set[More]] = {}
+        self._wakes: Counter[str] = Counter()
         self._newest_seq: dict[str, int] = {}
         self._read_seq: dict[str, int] = {}
         self._committed_at = clock.now()
@@ -118,7 +164,7 @@ class NotificationLog:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
             page = None
             if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
-                page = _page_of(kind, [entry for _, entry in added], end.last_seq, at)
+                page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
             session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
             session.notify(f"{LOG} {app_id}")
 
@@ -137,20 +183,23 @@ class NotificationLog:
         for app_id in logs.applications(session):
             self.append(session, app_id, kind, device_id, {**body, **own.get(app_id, {})})
 
-    def read_more(self, app_id: str, after: int, more: More) -> Page:
+    def read_more(self, app_id: str, after: int, more: More, most: int = MOST_ENTRIES) -> Page:
         """What follows the number ``after``, where :meth:`more` was asked for before.
 
         What was added is taken as it came from who added it, unless others added to the log at the same moment: then
-        all of it makes one message.
+        all of it makes one message, which is read once for all who were woken and have read as far.
 
         Raises:
             Refusal: The key was revoked meanwhile (401), and its log went with it.
         """
-        added = more.result() if more.done() else None
-        if added is not None and added.cursor == self._newest_seq[app_id] and added.entries[0].seq == after + 1:
+        woken = more.result() if more.done() else None
+        added = woken.added if woken else None
+        if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, most):
             return added
         try:
-            return self.read(app_id, after)
+            if woken is None or most < MOST_ENTRIES:
+                return self.read(app_id, after, most)
+            return self._read_together(app_id, after, woken)
         except Refusal as refusal:
             message = (
                 "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
@@ -165,10 +214,7 @@ class NotificationLog:
         """
         # Before anything is read, so that nothing is told to be there that comes after.
         settled_at = self._settled_at()
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
-            last_seq = state.last_seq if state else 0
-            rows = logs.entries(session, app_id, after, most, MOST_BYTES)
+        last_seq, rows = self._read(app_id, after, most)
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
@@ -180,7 +226,29 @@ class NotificationLog:
         if entries and (settled_at is None or cursor < last_seq):
             # Entries are written in the order of their times.
             settled_at = min(settled_at or entries[-1].logged_at, entries[-1].logged_at)
-        return Page(entries, cursor, gap, settled_at)
+        return Page(entries, cursor, gap, settled_at, is_last=cursor == last_seq)
+
+    def _read_together(self, app_id: str, after: int, woken: Woken) -> Page:
+        """What follows a number, as another one read it who was woken too, a moment ago.
+
+        Unless others were woken since: so whoever asked for more before this call is woken by all that the page lacks.
+        For a moment only, as what is erased or revoked meanwhile is not to be told.
+        """
+        wakes, found = self._wakes[app_id], woken.read
+        if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
+            return found.page
+        page = self.read(app_id, after)
+        woken.read = _Read(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
+        return page
+
+    def _read(self, app_id: str, after: int, most: int) -> tuple[int, list[logs.Entry]]:
+        """The last number, and what follows another one."""
+        found = self._database.look(lambda session: logs.last_seq_and_entries(session, app_id, after, most, MOST_BYTES))
+        if found is not None:
+            return found
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+            return state.last_seq if state else 0, logs.entries(session, app_id, after, most, MOST_BYTES)
 
     def _settled_at(self) -> Instant | None:
         """The instant before which all that happened is on disk, for who reads after this call."""
@@ -203,7 +271,7 @@ class NotificationLog:
             self._read_seq[app_id] = seq
         if self._is_shared:
             # The leader registers webhooks, and has to know.
-            self._database.submit(lambda session: logs.note_read(session, app_id, seq))
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
 
     def store_read(self) -> None:
         """Store what was read."""
@@ -223,8 +291,7 @@ class NotificationLog:
 
     def last_seq(self, app_id: str) -> int:
         """The number of the newest entry, 0 in an empty log."""
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def count(self, app_id: str) -> int:
@@ -256,16 +323,29 @@ class NotificationLog:
         """Let those who wait for more look again, or take what was added."""
         with self._lock:
             waiting = self._waiting.pop(app_id, set())
+            self._wakes[app_id] += 1
+        woken = Woken(added)
         # Not under the lock, which the callback of each future takes.
         for future in waiting:
             # It may have been cancelled, or its channel deleted, at this moment.
             with suppress(InvalidStateError):
-                future.set_result(added)
+                future.set_result(woken)
 
     def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
         self._newest_seq[app_id] = last_seq
         self._committed_at = at
         self.wake(app_id, page)
+
+    def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
+        """What was added as the page of who has read all before it, where it makes one message."""
+        if len(added) > MOST_ENTRIES:
+            return None
+        first_seq = last_seq - len(added) + 1
+        entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
+        if len(first_message(entries)) < len(entries):
+            return None
+        # What another process adds behind it is told to this one in its own time.
+        return Page(entries, last_seq, None, at, is_last=not self._is_shared)
 
     def wake_all(self) -> None:
         """Let all who wait for more look again."""
@@ -282,15 +362,6 @@ class NotificationLog:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[app_id]
-
-
-def _page_of(kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
-    """What was added as the page of who has read all before it, where it makes one message."""
-    if len(added) > MOST_ENTRIES:
-        return None
-    first_seq = last_seq - len(added) + 1
-    entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
-    return Page(entries, last_seq, None, at) if len(first_message(entries)) == len(entries) else None
 
 
 def _uids() -> Iterator[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 
@@ -31,11 +32,18 @@ class Closing(Exception):
         self.reason = reason
 
 
-class Frame(NamedTuple):
-    """A message to send, and the number of the entry it goes up to."""
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A message to send, and the number of the entry it goes up to.
+
+    ``is_last`` is whether the log ended there when it was made. ``encoded`` is the message as it goes over a
+    connection: the first one that sends it encodes it for all that share it.
+    """
 
     text: bytes
     cursor: int
+    is_last: bool
+    encoded: bytes | None = None
 
 
 class Socket(Protocol):
@@ -53,7 +61,7 @@ class Socket(Protocol):
         """The next message; ``None`` if there is nothing new.
 
         Args:
-            more: The future that was done before, which may have what was added at hand.
+            more: The future that was done last, which may have what was added at hand.
 
         Raises:
             Closing: It is to be closed.
@@ -85,7 +93,7 @@ class ReaderSocket:
         app_id: Whose log it is.
         after: The number behind which it begins.
         is_admitted: Whether the key it was opened with is good still.
-        show_instant: Writes an instant.
+        frame_of: Writes a page, see :func:`reader_frame`.
     """
 
     def __init__(
@@ -95,13 +103,13 @@ class ReaderSocket:
         after: int,
         *,
         is_admitted: Callable[[], bool],
-        show_instant: Callable[[Instant], str],
+        frame_of: Callable[[Page], Frame],
     ) -> None:
         self._log = log
         self._app_id = app_id
         self._position = after
         self._is_admitted = is_admitted
-        self._show_instant = show_instant
+        self._frame_of = frame_of
         self._has_told = False
 
     def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
@@ -148,14 +156,18 @@ class ReaderSocket:
     def _frame(self, page: Page) -> Frame:
         self._position = page.cursor
         self._has_told = True
-        told: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
-        if page.gap is not None:
-            told[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
-        if page.settled_at is not None:
-            told[TIME_HEADER.lower()] = self._show_instant(page.settled_at)
-        text = orjson.dumps(told)
-        # The message is encoded once for all readers of the page.
-        return Frame(text[:-1] + b"," + page.message[1:] if page.entries else text, page.cursor)
+        return page.once(self._frame_of)
+
+
+def reader_frame(page: Page, show_instant: Callable[[Instant], str]) -> Frame:
+    """What a reader with a position of its own is told of a page."""
+    told: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
+    if page.gap is not None:
+        told[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
+    if page.settled_at is not None:
+        told[TIME_HEADER.lower()] = show_instant(page.settled_at)
+    text = orjson.dumps(told)
+    return Frame(text[:-1] + b"," + page.message[1:] if page.entries else text, page.cursor, page.is_last)
 
 
 def stopping() -> Closing:

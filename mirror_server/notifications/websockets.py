@@ -137,8 +137,7 @@ class Websockets:
             self.look_again(app_id)
 
     def _find(self, app_id: str) -> WebsocketRow | None:
-        with self._database.read() as session:
-            return websockets.find(session, app_id)
+        return self._database.look(lambda session: websockets.find(session, app_id))
 
     def _is_connected(self, app_id: str, row: WebsocketRow) -> bool:
         if row.connection is None or row.process_id is None:
@@ -206,8 +205,7 @@ class Websockets:
         """What follows the number ``after``, at most so many entries; see :meth:`ChannelSocket.take`."""
         if more is None:
             return self._log.read(app_id, after, most)
-        page = self._log.read_more(app_id, after, more)
-        return page if len(page.entries) <= most else self._log.read(app_id, after, most)
+        return self._log.read_more(app_id, after, more, most)
 
     def more(self, app_id: str) -> More:
         """A future that is done when there is more in the log."""
@@ -289,7 +287,7 @@ class ChannelSocket:
         self.look()
         self._position = page.cursor
         text = page.message if self._extras == CURSOR_EXTRAS else orjson.dumps(compose(page.entries, self._extras))
-        return Frame(text, page.cursor)
+        return Frame(text, page.cursor, page.is_last)
 
     def confirmed(self, seq: int) -> None:
         """The client has all up to this number; what it confirms while that is stored is stored together."""

@@ -82,7 +82,7 @@ class Authenticator:
         """Whether a header that was good is good at this moment; nothing is counted."""
         bearer = _BEARER.match(authorization or "")
         parts = KEY_FORM.fullmatch(bearer[1]) if bearer else None
-        stored = self._find(parts[1], None) if parts else None
+        stored = self._find(parts[1], self._database.version()) if parts else None
         return bool(parts and stored and self._is_good(stored, parts[2]))
 
     def _is_good(self, stored: StoredKey, secret: str) -> bool:

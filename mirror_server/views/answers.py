@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from flask import Response
 from werkzeug.wsgi import ClosingIterator
 
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.requests import request_id
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 T = TypeVar("T")
+
+# Values may be personal data: nobody on the way keeps them.
+NOT_KEPT = ("Cache-Control", "no-store")
+NOT_GUESSED = ("X-Content-Type-Options", "nosniff")
 
 _STORED_TIMEOUT_SECONDS = 30
 
@@ -38,6 +45,30 @@ class EncodedAnswer(Response):
         start_response(self.status, self.headers.to_wsgi_list())
         whole = [self.get_data()]
         return ClosingIterator(whole, self.close) if self._on_close else whole
+
+
+class SharedAnswer(EncodedAnswer):
+    """An answer to any number of requests, made once: what differs is the id of the request, which it adds itself."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        for header in (NOT_KEPT, NOT_GUESSED):
+            self.headers.add(*header)
+
+    @cached_property
+    def lines(self) -> bytes:
+        """Its headers as they go over the wire, without the id of a request; asked for when it has all others."""
+        return "".join(f"{name.lower()}: {value}\r\n" for name, value in self.headers).encode("latin-1")
+
+    @cached_property
+    def content(self) -> bytes:
+        """Its body."""
+        return self.get_data()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a WSGI server."""
+        start_response(self.status, [*self.headers.to_wsgi_list(), (REQUEST_ID_HEADER, request_id(environ))])
+        return [self.content]
 
 
 def json_answer(content: Any, status: int = 200) -> Response:

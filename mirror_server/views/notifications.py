@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, g, request
@@ -13,11 +14,11 @@ from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.log import NotificationLog, Page, beyond_log
 from mirror_server.notifications.polls import PlainPolls
-from mirror_server.notifications.sockets import ReaderSocket
+from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
+from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import asked_by
@@ -35,6 +36,7 @@ from mirror_server.views.requests import (
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
 _LATEST = "latest"
+_frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 routes = Blueprint("notifications", __name__)
@@ -158,7 +160,7 @@ def connect_websocket() -> Response:
     last_seq = parts.log.last_seq(application)
     if after > last_seq:
         raise beyond_log("after", after, last_seq)
-    reader = ReaderSocket(parts.log, application, after, is_admitted=g.still_admits, show_instant=serialize.timestamp)
+    reader = ReaderSocket(parts.log, application, after, is_admitted=g.still_admits, frame_of=_frame_of)
     return OpenedWebsocket(reader)
 
 
@@ -244,7 +246,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 
     def with_cursor(page: Page) -> Response:
         log.note_read(application, page.cursor)
-        return _with_cursor(page)
+        return page.once(_with_cursor) if page.entries else _with_cursor(page)
 
     if page.entries or page.gap or held == 0:
         more.cancel()
@@ -276,7 +278,7 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = EncodedAnswer(page.message) if page.entries else empty_answer()
+    answer = SharedAnswer(page.message) if page.entries else empty_answer()
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)

@@ -38,6 +38,7 @@ from mirror_server.views import (
     snapshots,
     subscriptions,
 )
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.errors import answer_to
@@ -246,11 +247,12 @@ class MirrorApp(Flask):
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
-        # Values may be personal data: nobody on the way keeps them. To look for such headers first takes longer.
-        response.headers.add(REQUEST_ID_HEADER, request_id(environ))
-        if not isinstance(response, PageFile):
-            response.headers.add("Cache-Control", "no-store")
-        response.headers.add("X-Content-Type-Options", "nosniff")
+        if not isinstance(response, SharedAnswer):
+            # To look for such headers first takes longer.
+            response.headers.add(REQUEST_ID_HEADER, request_id(environ))
+            if not isinstance(response, PageFile):
+                response.headers.add(*NOT_KEPT)
+            response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
         self._metrics.answered(*route, response.status_code, seconds)
         if tells_requests():

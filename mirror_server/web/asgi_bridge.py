@@ -22,15 +22,17 @@ from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
 from mirror_server.store.failures import StorageFailed
+from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 from mirror_server.views.requests import noted
 from mirror_server.views.websocket import OPEN
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
+from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader, Unread
 from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
-from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, Unfinished, environ_of
+from mirror_server.web.wsgi_call import Answer, EncodedShared, Message, Receive, Send, Unfinished, environ_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -90,6 +92,7 @@ class Bridge:
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
+        self._calls: Calls | None = None
 
     @classmethod
     def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
@@ -188,6 +191,7 @@ class Bridge:
                 send,
                 look_seconds=self._websocket_look_seconds,
                 is_stopping=self._stopping,
+                calls=self._calls_here(),
             )
         finally:
             unfinished.release()
@@ -247,7 +251,10 @@ class Bridge:
                 await reader.room()
                 if deferred.takes and await _is_gone(receive):
                     return None
-            return Answer.of(self._app.finish(deferred, environ), environ)
+            answer = self._app.finish(deferred, environ)
+            if isinstance(answer, SharedAnswer):
+                return EncodedShared(answer, environ)
+            return Answer.of(answer, environ)
         finally:
             deferred.release()
 
@@ -306,6 +313,13 @@ class Bridge:
                 end.cancel()
             download.release()
 
+    def _calls_here(self) -> Calls:
+        """What brings calls to the loop that runs here."""
+        loop = asyncio.get_running_loop()
+        if self._calls is None or self._calls.loop is not loop:
+            self._calls = Calls(loop)
+        return self._calls
+
     def _ends(self, receive: Receive) -> list[asyncio.Future[Any]]:
         """What is done when the client goes away, or the server stops."""
         return [asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(self._stopping.wait())]
@@ -333,7 +347,8 @@ class Bridge:
         # The end of the server may have come before it was parked.
         if self._stopping.is_set():
             end()
-        deferred.future.add_done_callback(lambda _: _call(loop, end))
+        calls = self._calls_here()
+        deferred.future.add_done_callback(lambda _: calls.soon(end))
         try:
             await _disconnect(receive)
             gone = True

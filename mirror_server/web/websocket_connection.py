@@ -11,6 +11,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
@@ -19,11 +20,12 @@ from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.exceptions import HeaderLineTooLong, InvalidHeader, RequestLineTooLong, TooManyHeaders
-from websockets.frames import Frame
+from websockets.frames import Frame, Opcode
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS, Request
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
+from mirror_server.notifications.sockets import Frame as Message
 from mirror_server.web.websocket_serving import CONNECTION
 
 _NUMBER_BYTES = 8
@@ -32,6 +34,12 @@ _log = logging.getLogger(__name__)
 # What uvicorn tells of each websocket stands in the line of its request.
 _quiet = logging.getLogger(f"{__name__}.uvicorn")
 _quiet.setLevel(logging.WARNING)
+
+
+@lru_cache(maxsize=1024)
+def _encoded_ping(number: int) -> bytes:
+    """A ping with a number; those of many websockets have the same ones."""
+    return Frame(Opcode.PING, number.to_bytes(_NUMBER_BYTES)).serialize(mask=False)
 
 
 class _Ping(NamedTuple):
@@ -72,9 +80,14 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
         return self.close_sent or self.disconnected or self.transport.is_closing()
 
-    def confirm(self, number: int) -> None:
+    def deliver(self, message: Message) -> None:
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
-        self._ping(number)
+        if self.is_over:
+            return
+        if message.encoded is None:
+            message.encoded = Frame(Opcode.TEXT, message.text).serialize(mask=False)
+        # In one write, as each costs as much as to make both.
+        self.transport.write(message.encoded + self._note_ping(message.cursor))
 
     async def drain(self) -> None:
         """See :class:`~mirror_server.web.websocket_serving.Connection`."""
@@ -189,13 +202,16 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
             self.data_received(self._early)
 
-    def _ping(self, confirms: int | None) -> None:
+    def _ping(self, confirms: int | None = None) -> None:
         if self.is_over:
             return
+        self.transport.write(self._note_ping(confirms))
+
+    def _note_ping(self, confirms: int | None) -> bytes:
+        """The next ping, which is to be sent."""
         ping = _Ping(next(self._numbers), self.loop.time(), confirms)
         self._pings.append(ping)
-        self.conn.send_ping(ping.number.to_bytes(_NUMBER_BYTES))
-        self.transport.write(b"".join(self.conn.data_to_send()))
+        return _encoded_ping(ping.number)
 
     def _look(self) -> None:
         """Ping, or end it where the client has not answered one for too long."""
@@ -207,7 +223,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self._fail()
             return
         if not self._pings:
-            self._ping(None)
+            self._ping()
         seconds = min(self._settings.websocket_ping_seconds, self._settings.websocket_pong_seconds)
         self._timer = self.loop.call_later(seconds, self._look)
 

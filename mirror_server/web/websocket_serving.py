@@ -11,6 +11,7 @@ import orjson
 from mirror_server.notifications.log import More
 from mirror_server.notifications.sockets import POLICY, UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader
 from mirror_server.web.wsgi_call import Answer, Message, Send, environ_of
 
@@ -31,8 +32,7 @@ class Connection(Protocol):
 
     Attributes:
         on_end: Called when the connection is over.
-        on_confirmed: Called with the greatest number that was given to :meth:`confirm` before a ping that the client
-            has answered.
+        on_confirmed: Called with the number up to which all was delivered before a ping that the client has answered.
     """
 
     on_end: Callable[[], None]
@@ -43,8 +43,8 @@ class Connection(Protocol):
         """Whether nothing can be sent any more."""
         ...
 
-    def confirm(self, number: int) -> None:
-        """Ask the client, by a ping, to confirm what was sent; see ``on_confirmed``."""
+    def deliver(self, frame: Frame) -> None:
+        """Send a message and, by a ping behind it, ask the client to confirm it; see ``on_confirmed``."""
         ...
 
     async def drain(self) -> None:
@@ -81,12 +81,22 @@ async def refuse(scope: Message, answer: Answer, send: Send) -> None:
         await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "websocket.http.response.body", "body": answer.body})
         return
+    message = orjson.loads(answer.body)["message"]
+    if "HTTP_AUTHORIZATION" not in environ_of_handshake(scope):  # a browser could not send the header
+        message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
     await accept(scope, Answer(), send)
-    await _close(Closing(code, orjson.loads(answer.body)["message"]), send)
+    await _close(Closing(code, message), send)
 
 
 async def serve(
-    scope: Message, socket: Socket, reader: Reader, send: Send, *, look_seconds: float, is_stopping: asyncio.Event
+    scope: Message,
+    socket: Socket,
+    reader: Reader,
+    send: Send,
+    *,
+    look_seconds: float,
+    is_stopping: asyncio.Event,
+    calls: Calls,
 ) -> None:
     """Send messages as they come, until one side ends it.
 
@@ -97,12 +107,13 @@ async def serve(
         send: Sends to it.
         look_seconds: How often is looked whether it is to go on where nothing happens.
         is_stopping: Set when the server stops.
+        calls: Brings calls of other threads to this loop.
     """
     connection: Connection = scope[CONNECTION]
     wake = asyncio.Event()
     connection.on_end = wake.set
     connection.on_confirmed = socket.confirmed
-    sending = _Sending(connection, socket, reader, send, wake)
+    sending = _Sending(connection, socket, reader, calls, wake)
     try:
         await asyncio.wrap_future(socket.begin(sending.wake_soon))
         while not connection.is_over:
@@ -114,49 +125,62 @@ async def serve(
     except (StorageFailed, TooMuchWaiting) as failure:
         await _close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
     finally:
+        sending.end()
         socket.close()
 
 
 class _Sending:
     """Sends what there is, or waits for it."""
 
-    def __init__(self, connection: Connection, socket: Socket, reader: Reader, send: Send, wake: asyncio.Event) -> None:
+    def __init__(
+        self, connection: Connection, socket: Socket, reader: Reader, calls: Calls, wake: asyncio.Event
+    ) -> None:
         self._connection = connection
         self._socket = socket
         self._reader = reader
-        self._send = send
+        self._calls = calls
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._before: More | None = None
+        self._more: More | None = None
+        self._is_at_end = False
 
     def wake_soon(self) -> None:
         """Have it look again; from any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake.set)
+        self._calls.soon(self._wake.set)
+
+    def end(self) -> None:
+        """Nothing is waited for any more."""
+        if self._more is not None:
+            self._more.cancel()
 
     def _note_done(self, more: More) -> None:
-        # One that is given up is done too: to wake for that would be to look, and give up the next, without end.
         if not more.cancelled():
             self.wake_soon()
 
     async def next(self, look_seconds: float) -> None:
         """Send the next message; where there is none, wait for one, for the end, or for so long."""
         await self._reader.room()
-        self._wake.clear()
-        # Asked for before looking, so that what is added in between is not waited for.
-        more = self._socket.more()
-        try:
-            frame = self._socket.take(self._before)
-            if frame is None:
-                more.add_done_callback(self._note_done)
-                frame = await self._wait(look_seconds)
-            if frame is not None:
-                await self._deliver(frame)
-        finally:
-            self._before = more if more.done() and not more.cancelled() else None
-            more.cancel()
+        if self._wake.is_set():
+            self._wake.clear()
+            self._is_at_end = False
+        if self._more is None or self._more.done():
+            # Asked for before looking, so that what is added in between is not waited for.
+            self._before, self._more = self._more, self._socket.more()
+            self._more.add_done_callback(self._note_done)
+            self._is_at_end = False
+        # Behind the last message there is nothing to look for: what is added now wakes it.
+        frame = None if self._is_at_end else self._socket.take(self._before)
+        if frame is None:
+            frame = await self._wait(look_seconds)
+        if frame is not None:
+            self._is_at_end = frame.is_last
+            # Nor is what was added then kept any longer.
+            self._before = None if frame.is_last else self._before
+            await self._deliver(frame)
 
     async def _wait(self, look_seconds: float) -> Frame | None:
+        self._is_at_end = False
         timer = self._loop.call_later(look_seconds, self._wake.set)
         try:
             await self._wake.wait()
@@ -166,8 +190,7 @@ class _Sending:
 
     async def _deliver(self, frame: Frame) -> None:
         with self._reader.waiting(len(frame.text)):
-            await self._send({"type": "websocket.send", "text": frame.text.decode()})
-            self._connection.confirm(frame.cursor)
+            self._connection.deliver(frame)
             await self._connection.drain()
 
 

@@ -7,15 +7,18 @@ import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.notifications.sockets import Socket
 from mirror_server.service.slots import Slots
+from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.download import Download
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import CALLER
-from mirror_server.views.requests import noted
+from mirror_server.views.requests import noted, request_id
 from mirror_server.views.websocket import OpenedWebsocket
+from mirror_server.web.one_write import send_at_once
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -25,6 +28,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _PIECE_BYTES = 64 * 1024
+_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
 class Unfinished:
@@ -133,6 +137,31 @@ class Answer:
             await send_pieces(send, self.body, is_end=True)
         else:
             await send({"type": "http.response.body", "body": self.body})
+
+
+class EncodedShared(Answer):
+    """An answer that other requests get too, encoded once for all of them.
+
+    Args:
+        shared: The answer.
+        environ: One of the requests.
+    """
+
+    def __init__(self, shared: SharedAnswer, environ: WSGIEnvironment) -> None:
+        super().__init__()
+        self.status = shared.status_code
+        self.body = shared.content
+        self._shared = shared
+        self._environ = environ
+
+    async def send(self, send: Send, *, is_last: bool = False) -> None:
+        """Send it, in one write where that is possible."""
+        if not is_last and len(self.body) <= _PIECE_BYTES:
+            lines = b"%b%b: %b\r\n" % (self._shared.lines, _REQUEST_ID, request_id(self._environ).encode())
+            if await send_at_once(send, self.status, lines, self.body):
+                return
+        self.headers = Answer.of(self._shared, self._environ).headers
+        await super().send(send, is_last=is_last)
 
 
 async def send_pieces(send: Send, content: bytes, *, is_end: bool) -> None:

@@ -28,21 +28,35 @@ BEFORE_THE_END_SECONDS = 30
 class HeldPoll:
     """A poll on a connection of its own, sent without waiting for the answer."""
 
-    def __init__(self, server: ServerProcess, key: str, query: str) -> None:
+    def __init__(
+        self, server: ServerProcess, key: str, query: str, *headers: str, version: str = "1.1", more: str = ""
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
-        request = f"GET /v2/notification/pull?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-        self.socket.sendall(request.encode())
+        lines = [
+            f"GET /v2/notification/pull?{query} HTTP/{version}",
+            "Host: x",
+            f"Authorization: Bearer {key}",
+            *headers,
+        ]
+        self.socket.sendall("\r\n".join([*lines, "", more]).encode())
 
     def answer(self) -> tuple[int, bytes]:
         """Status and body."""
+        status, _, body = self.whole_answer()
+        return status, body
+
+    def whole_answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+        """Status, headers, of which none is there twice, and body."""
         received = b""
         while b"\r\n\r\n" not in received:
             received += self._more()
         head, _, body = received.partition(b"\r\n\r\n")
-        headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        lines = [line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:]]
+        headers = dict(lines)
+        assert len(headers) == len(lines)
         while len(body) < int(headers.get(b"content-length", 0)):
             body += self._more()
-        return int(head.split()[1]), body
+        return int(head.split()[1]), headers, body
 
     def _more(self) -> bytes:
         chunk = self.socket.recv(65536)
@@ -105,6 +119,65 @@ def test_200_held_polls_leave_the_mirror_readable_and_wake_together(
     assert {status for status, _ in answers} == {200}
     assert len({body for _, body in answers}) == 1
     assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
+
+
+def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(
+    shared_server: ServerProcess, application: Application
+) -> None:
+    """Also those whose connection ends, or speaks an older version, and with the id that its client gave it."""
+    device_id = application.add_device("heads", {"path": SWITCH, "value": "0", "writable": True})
+    last_seq = len(list(application.entries()))
+    query = f"after={last_seq}&hold=55"
+    of_client = "0123456789abcdef0123456789abcdef"
+    with ExitStack() as opened:
+        held = [
+            HeldPoll(shared_server, application.key, query),
+            HeldPoll(shared_server, application.key, query, f"X-Request-ID: {of_client}"),
+            HeldPoll(shared_server, application.key, query, "Connection: close"),
+            HeldPoll(shared_server, application.key, query, version="1.0"),
+        ]
+        for poll in held:
+            opened.callback(poll.close)
+        application.write(device_id, SWITCH, "1", "heads")
+        answers = [poll.whole_answer() for poll in held]
+        alone = HeldPoll(shared_server, application.key, query)
+        opened.callback(alone.close)
+        status, expected, body = alone.whole_answer()
+
+        names = {name for name, _ in expected.items()} - {b"mirror-time"}
+        for woken_status, headers, woken_body in answers:
+            assert (woken_status, woken_body) == (status, body)
+            assert headers.keys() - {b"connection", b"mirror-time"} == names
+            for name in names - {b"date", b"x-request-id"}:
+                assert headers[name] == expected[name]
+        assert [headers.get(b"connection") for _, headers, _ in answers] == [None, None, b"close", b"close"]
+        assert answers[1][1][b"x-request-id"] == of_client.encode()
+        assert len({headers[b"x-request-id"] for _, headers, _ in answers}) == len(answers)
+        # Those that end, end; the others take the next request.
+        assert [poll.socket.recv(1) for poll in held[2:]] == [b"", b""]
+        for poll in held[:2]:
+            poll.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert poll.answer()[0] == 200
+
+
+def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(
+    shared_server: ServerProcess, application: Application
+) -> None:
+    device_id = application.add_device("piped", {"path": SWITCH, "value": "0", "writable": True})
+    last_seq = len(list(application.entries()))
+    poll = HeldPoll(
+        shared_server,
+        application.key,
+        f"after={last_seq}&hold=55",
+        more="GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    )
+    with poll.socket:
+        application.write(device_id, SWITCH, "1", "piped")
+        received = b""
+        while chunk := poll.socket.recv(65536):
+            received += chunk
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert received.index(b"async-responses") < received.rindex(b"HTTP/1.1 200 OK")
 
 
 def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(

@@ -1,0 +1,34 @@
+"""Answers whose head and body are encoded already, in one write.
+
+uvicorn looks at each header of an answer and writes head and body apart, which for thousands of equal answers at once
+takes longer than to send them.
+"""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+
+async def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> bool:
+    """Send an answer, which is whole; false where the server has to do that itself, and nothing was sent.
+
+    Args:
+        send: What ASGI gives to send with.
+        status: The status.
+        lines: Its headers, each with its line end; without the length of the body, but for those of an empty one.
+        body: The body.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if cycle.disconnected:
+        return True
+    common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join([STATUS_LINE[status], *common, lines, b"\r\n", body]))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True

@@ -1,0 +1,103 @@
+"""Calls from other threads are made on the loop, each once and in order, a hundred at most without a break."""
+
+import asyncio
+import threading
+
+from mirror_server.web.calls import Calls
+
+MANY = 1050
+
+
+def test_calls_of_a_thread_are_made_in_their_order_on_the_thread_of_the_loop():
+    made = []
+
+    async def check():
+        done = asyncio.Event()
+        calls = Calls(asyncio.get_running_loop())
+
+        def call_all():
+            for number in range(MANY):
+                calls.soon(lambda number=number: made.append((number, threading.get_ident())))
+            calls.soon(done.set)
+
+        thread = threading.Thread(target=call_all)
+        thread.start()
+        async with asyncio.timeout(30):
+            await done.wait()
+        thread.join()
+
+    asyncio.run(check())
+    assert made == [(number, threading.get_ident()) for number in range(MANY)]
+
+
+def test_none_is_lost_between_threads_that_call_at_once():
+    made = []
+
+    async def check():
+        done = asyncio.Event()
+        calls = Calls(asyncio.get_running_loop())
+
+        def note(number):
+            made.append(number)
+            if len(made) == 4 * MANY:
+                done.set()
+
+        def call_all(first):
+            for number in range(first, first + MANY):
+                calls.soon(lambda number=number: note(number))
+
+        threads = [threading.Thread(target=call_all, args=(first * MANY,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        async with asyncio.timeout(30):
+            await done.wait()
+        for thread in threads:
+            thread.join()
+
+    asyncio.run(check())
+    assert sorted(made) == list(range(4 * MANY))
+
+
+def test_others_have_their_turn_between_many_calls():
+    order = []
+
+    async def check():
+        done = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        calls = Calls(loop)
+        for number in range(250):
+            calls.soon(lambda number=number: order.append(number))
+        calls.soon(done.set)
+        loop.call_soon(order.append, "other")
+        await done.wait()
+
+    asyncio.run(check())
+    assert order.index("other") == 100
+    assert [each for each in order if each != "other"] == list(range(250))
+
+
+def test_a_call_made_by_a_call_comes_behind_those_that_wait():
+    order = []
+
+    async def check():
+        done = asyncio.Event()
+        calls = Calls(asyncio.get_running_loop())
+
+        def first():
+            order.append("first")
+            calls.soon(lambda: order.append("of the first"))
+            calls.soon(done.set)
+
+        calls.soon(first)
+        calls.soon(lambda: order.append("second"))
+        await done.wait()
+
+    asyncio.run(check())
+    assert order == ["first", "second", "of the first"]
+
+
+def test_after_the_end_of_its_loop_nothing_is_called():
+    loop = asyncio.new_event_loop()
+    calls = Calls(loop)
+    loop.close()
+    calls.soon(lambda: 1 / 0)
