@@ -4,16 +4,18 @@ import asyncio
 import os
 import socket
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import httpcore
 import httpx
 import pytest
 from hostile_service import AT_MOST, BRIEFLY, HostileService
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient
+from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import proxy_for
-from mirror_sdk._service.network import _Backend
+from mirror_sdk._service.network import _Backend, _Streams
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
 PROXY = "http://proxy.test:3128"
@@ -104,7 +106,7 @@ def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
     """As for SOCKS, whose proxy may say nothing, or take nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        stream = _Backend().connect_tcp("127.0.0.1", port, Deadline(BRIEFLY))
+        stream = _Backend(_Streams()).connect_tcp("127.0.0.1", port, Deadline(BRIEFLY))
         began = time.monotonic()
         with pytest.raises(httpcore.ReadTimeout):
             stream.read(10)
@@ -138,3 +140,14 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
         ask(kind("https://mirror.test", "key"))
     kind("http://mirror.test", "key")
+
+
+def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of):
+    service = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=service.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(ConnectionFailed, match="begin its address with http://"):
+            client_of(f"https://127.0.0.1:{service.server_port}", max_retries=0).delete_presubscriptions()
+    finally:
+        service.shutdown()
+        service.server_close()
