@@ -15,7 +15,6 @@ EVERY = "logs"
 
 _ROWS_AT_A_TIME = 50
 
-<<<<<<< HEAD
 _COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
     " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
@@ -28,10 +27,9 @@ _COUNT_AND_ADD = (
     " SELECT last_seq, stored_bytes FROM counted"
 )
 """All of it at once, as PostgreSQL takes it."""
-=======
+
 Entry = tuple[int, str, bytes, Instant]
 """Number, kind, body and time of an entry."""
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
