@@ -33,6 +33,10 @@ the time of issue; afterwards it is the time of the status update, and ``request
 device answers too late still shows as the reported value. ``client.get_connection(device)`` tells how a device is
 connected: by which protocols, whether a request would reach it now, and for operators from where its messages come.
 
+``client.set_device("light-01", name="Lamp by the window", attributes={"room": "B12"})`` says something of a device, and
+``client.list_devices(filters={"custom_attributes__room": "B12"})`` finds it by that, or with ``query="lights"`` by a
+filter that ``client.create_device_query`` saved. What is found goes wherever a method takes devices.
+
 Subscriptions and events
 ------------------------
 
@@ -69,6 +73,9 @@ A device that refused a subscription or did not answer is asked again: when it r
 rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscription_state`` tells what
 became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
 event names (``event.content.ended_subscriptions``); rules hold for the next one too.
+
+Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has them come by websockets, or
+says why there is none to be had; all else stays as it is.
 
 When devices registered and left, ``client.device_events_frame()`` tells whoever did not listen then, for a month where
 the operator chose nothing else.

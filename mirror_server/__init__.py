@@ -19,8 +19,9 @@ values may be given, a variable has them separated by spaces.
 
 - Where it listens: ``--host``, ``--port``. It speaks plain HTTP on loopback; with ``--tls-cert`` and ``--tls-key`` it
   speaks TLS, and loads another certificate at ``SIGHUP``, without an interruption (of systemd:
-  ``ExecReload=/bin/kill -HUP $MAINPID``). A reverse proxy is better where it renews certificates, has them for more
-  than one service, or is to limit requests.
+  ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). The Python client trusts an authority
+  of your own by ``SSL_CERT_FILE=authority.pem``. A reverse proxy is better where it renews certificates, has
+  them for more than one service, or is to limit requests.
 - Where the state is: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``,
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
@@ -159,6 +160,8 @@ The proxy has to let an answer take a minute and pass server-sent events on at o
             proxy_buffering off;
         }
     }
+
+Websockets take two lines more, as ``mirror-server help notifications`` has them.
 
 Wrong keys count by the address that the proxy names, and without ``--trust-proxy`` by that of the proxy itself, where
 all clients are one. ``unix`` is a proxy that comes by a socket file. Where several proxies stand in a row, name them

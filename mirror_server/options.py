@@ -218,7 +218,7 @@ _ALL = (
         "--max-parked-polls",
         "max_parked_polls",
         type=click.IntRange(min=1),
-        help="How many long polls and event streams may be open at once; one more is refused with 429.",
+        help="How many long polls, event streams and websockets may be open at once; one more is refused with 429.",
     ),
     _option(
         "--poll-share",

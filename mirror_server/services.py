@@ -40,7 +40,7 @@ from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
 from mirror_server.store import devices as stored_devices
-from mirror_server.store import processes
+from mirror_server.store import logs, processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
@@ -236,8 +236,7 @@ class Services:
         self._let_others_serve()
 
     def _is_alive(self, process_id: str) -> bool:
-        with self.database.read() as session:
-            return processes.is_alive(session, process_id)
+        return self.database.look(lambda session: processes.is_alive(session, process_id))
 
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
@@ -279,7 +278,7 @@ class Services:
             else:
                 self.subscriptions.finish(session, job, answer)
 
-        return self.database.insist(work)
+        return self.database.insist(work, touched=(job.device_id, logs.EVERY))
 
     def _make_log(self) -> NotificationLog:
         return NotificationLog(

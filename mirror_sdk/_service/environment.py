@@ -66,6 +66,21 @@ def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
         ) from exc
 
 
+def tls_hint(failure: Exception) -> str:
+    """What mends it that a service cannot be spoken to by TLS, to stand behind the failure; empty for any other."""
+    said = str(failure)
+    if any(words in said for words in _UNKNOWN_AUTHORITY):
+        return "; for an authority of your own, name the file of its certificate in SSL_CERT_FILE"
+    if any(words in said for words in _NOT_TLS):
+        return "; it seems to speak plain HTTP: begin its address with http://"
+    return ""
+
+
+# Words of OpenSSL, which are in the message whoever hands it on.
+_UNKNOWN_AUTHORITY = ("unable to get local issuer certificate", "self-signed certificate", "self signed certificate")
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
 def _names(entry: str, url: httpx.URL) -> bool:
     """Whether an entry of ``NO_PROXY`` means an address: ``*``, a network, or a host with what is below it.
 

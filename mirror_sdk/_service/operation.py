@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mirror_sdk._visible import visible_line, without_key
 from mirror_sdk.errors import APIError, MirrorError, PreconditionFailed, UnexpectedAnswer, api_error
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.model import place_and_fault
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
@@ -124,9 +125,8 @@ def content_type(headers: Mapping[str, str]) -> str:
 
 def first_fault(fault: ValidationError) -> str:
     """What is wrong first, and where, without the value itself."""
-    first = fault.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "body"
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
+    place, words = place_and_fault(fault.errors(include_url=False, include_input=False)[0])
+    return f"{place or 'body'}: {words}"
 
 
 def hide_key(error: MirrorError, key: str) -> None:

@@ -12,17 +12,26 @@ import httpx
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import certificates_for, proxy_for
-from mirror_sdk._service.operation import Operation, hide_key
+from mirror_sdk._service.environment import certificates_for, proxy_for, tls_hint
+from mirror_sdk._service.operation import Operation, hide_key, read_error_body
 from mirror_sdk._service.operations import Poll, nothing, read_gap, read_instant
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import (
+    APIError,
+    CallTimeout,
+    ClientClosed,
+    ConnectionFailed,
+    MirrorError,
+    UnexpectedAnswer,
+    api_error,
+)
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.entries import Gap
 
 LONGEST_MESSAGE_BYTES = 64 * 1024 * 1024
 PING_SECONDS = 20
 CLOSE_SECONDS = 2
+_NOT_PASSED_ON = "have what is on the way, such as a proxy, pass websockets on, or read by long polling"
 
 
 class Way:
@@ -93,7 +102,7 @@ class Way:
             why = "without a word" if told is None else f"with {told.code} {visible_line(told.reason)}".rstrip()
             return ConnectionFailed(f"the websocket {self.place} was closed {why}")
         why = f"{type(failure).__name__}: {visible_line(str(failure))}"
-        return ConnectionFailed(f"GET {self.place}: no websocket ({why})")
+        return ConnectionFailed(f"GET {self.place}: no websocket ({why}){tls_hint(failure)}")
 
 
 def closed_here() -> ClientClosed:
@@ -106,10 +115,16 @@ def _refused(failure: InvalidStatus) -> MirrorError:
     answer = httpx.Response(told.status_code, headers=list(told.headers.raw_items()), content=bytes(told.body or b""))
     try:
         Operation("GET", routes.WEBSOCKET_CONNECT, nothing).finish(answer)
+    except APIError as error:
+        if routes.REQUEST_ID_HEADER in answer.headers:
+            return error
+        body = read_error_body(answer)
+        body = body.model_copy(update={"message": f"{body.message}; {_NOT_PASSED_ON}"})
+        return api_error(error.status, body, error.retry_after_seconds)
     except MirrorError as error:
         return error
     return UnexpectedAnswer(
-        f"GET {routes.WEBSOCKET_CONNECT} was answered with {told.status_code} instead of a websocket"
+        f"GET {routes.WEBSOCKET_CONNECT} was answered with {told.status_code} instead of a websocket; {_NOT_PASSED_ON}"
     )
 
 

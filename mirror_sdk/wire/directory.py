@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from html import escape
 from typing import Annotated, Any, Literal
@@ -137,15 +138,23 @@ def _check_text(text: str) -> str:
     return text
 
 
+def _check_attribute_name(name: str) -> str:
+    # No filter could name one that begins with a digit, by the rules of the public API.
+    if not re.fullmatch(_ATTRIBUTE_NAME, name):
+        raise ValueError("is no name of an attribute; begin with no digit, and use letters, digits and signs")
+    return name
+
+
 PRINTABLE = {"pattern": r"^[^\x00-\x1f\x7f-\xa0]*$"}
-_Text = Annotated[str, Field(json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(_check_text)]
-_Attribute = Annotated[_Text, Field(max_length=MAX_ATTRIBUTE_CHARACTERS)]
-# No filter could name one that begins with a digit, by the rules of the public API.
+_TEXT = {"pattern": r"^[^\x00]*$"}
+_Attribute = Annotated[
+    str, Field(max_length=MAX_ATTRIBUTE_CHARACTERS, json_schema_extra=_TEXT), AfterValidator(_check_text)
+]
+_ATTRIBUTE_NAME = r"^[^0-9\x00-\x1f\x7f-\xa0][^\x00-\x1f\x7f-\xa0]*$"
 _AttributeName = Annotated[
     str,
-    Field(
-        min_length=1, max_length=MAX_ATTRIBUTE_CHARACTERS, pattern=r"^[^0-9\x00-\x1f\x7f-\xa0][^\x00-\x1f\x7f-\xa0]*$"
-    ),
+    Field(min_length=1, max_length=MAX_ATTRIBUTE_CHARACTERS, json_schema_extra={"pattern": _ATTRIBUTE_NAME}),
+    AfterValidator(_check_attribute_name),
 ]
 
 
@@ -162,7 +171,12 @@ class DeviceUpdate(WireModel):
         ]
         | None
     ) = None
-    description: Annotated[_Text, Field(max_length=MAX_DESCRIPTION_CHARACTERS)] | None = None
+    description: (
+        Annotated[
+            str, Field(max_length=MAX_DESCRIPTION_CHARACTERS, json_schema_extra=_TEXT), AfterValidator(_check_text)
+        ]
+        | None
+    ) = None
     custom_attributes: Annotated[dict[_AttributeName, _Attribute], Field(max_length=MAX_ATTRIBUTES)] | None = None
     object: Literal["device"] | None = None
     id: str | None = None

@@ -23,8 +23,31 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
+from pydantic_core import ErrorDetails
 
+_FAULTS = {
+    "extra_forbidden": "unknown field; leave it out or correct its name",
+    "missing": "missing; this field is required",
+    "model_type": "must be an object, like {...}",
+    "dict_type": "must be an object, like {...}",
+    "list_type": "must be a list, like [...]",
+    "string_type": 'must be a text, like "..."',
+    "none_required": "is not yours to give; leave it out",
+    "string_too_short": "must not be empty",
+    "string_too_long": "takes at most %(max_length)s characters",
+    "too_short": "must not be empty",
+    "too_long": "takes at most %(max_length)s entries",
+}
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
+
+
+def place_and_fault(detail: ErrorDetails) -> tuple[str, str]:
+    """Where something is wrong in what was given, empty for all of it, and what, with the cure; never the value."""
+    place = ".".join(str(part) or "''" for part in detail["loc"] if part != "[key]")
+    words = _FAULTS.get(detail["type"])
+    if words is None:
+        return place, detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    return place, words % detail.get("ctx", {})
 
 
 class JsonForm:

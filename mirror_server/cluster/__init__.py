@@ -12,9 +12,10 @@ proxy (``upstream mirror { server 127.0.0.1:8080; server 127.0.0.1:8081; }``, an
 process answers any request, and an application may go to another one with each. Workers of gunicorn do as well
 (``mirror-server help wsgi``).
 
-- What is stored is seen by all at once. The processes write in turn, each all that waits for its turn in one
-  transaction, so sequence numbers have no holes, and whoever sees the revision of a snapshot has seen every change
-  below it.
+- What is stored is seen by all at once. Each process stores all that waits in one transaction, and waits for another
+  process only where both have to do with the same device, or with what concerns many (registrations, subscriptions,
+  rules, keys, retention). Sequence numbers have no holes, and whoever sees the revision of a snapshot has seen every
+  change below it; it may have seen some of those behind it too, and the next one tells them again.
 - They tell each other by ``LISTEN``/``NOTIFY`` on the same database; a poll held by one is woken by what another
   stores.
 - One of them is the leader: it holds the devices, delivers webhooks, ends what expires. It has an advisory lock, so
@@ -45,10 +46,11 @@ and the last columns are how many times as much two and four of them do::
     observations, one by one           17,000   9,300   0.53
     observations, groups of 500        49,000  34,000   0.72
 
-Reads grow with the processes for as long as PostgreSQL has cores for them, to 7,600 a second with four. Writes hardly
-do: all processes take turns, and an observation comes in at the leader, which stores those that wait together. At 9,300
-observations a second, one a device every ten minutes, that is a fleet of 5.6 million. A device with 20 resources takes
-8 KB with its indexes (6.4 KB of them its resources), a kept notification 0.43 KB: 45 GB, and the logs are bounded by
-``--keep-log-bytes``. The figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What
-more than one database would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
+Reads grow with the processes for as long as PostgreSQL has cores for them, to 7,600 a second with four. The writes of
+this table took turns; since they run beside each other, accepting a request grows with the processes, and storing what
+a device answers and observes is the leader's still, which stores together what waits. At 9,300 observations a second,
+one a device every ten minutes, that is a fleet of 5.6 million. A device with 20 resources takes 8 KB with its indexes
+(6.4 KB of them its resources), a kept notification 0.43 KB: 45 GB, and the logs are bounded by ``--keep-log-bytes``.
+The figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What more than one database
+would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
 """

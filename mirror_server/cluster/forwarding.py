@@ -130,7 +130,8 @@ class Forwarder:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
             session.notify(f"{CALL} {call_id}")
 
-        self._database.submit(work).add_done_callback(lambda stored: self._note_stored(call_id, stored))
+        stored = self._database.submit(work, touched=(call_id,))
+        stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
         return call_id, future
 
     def forget(self, call_id: str) -> None:
@@ -177,7 +178,7 @@ class Forwarder:
                     self._end(call_id, future)
 
     def _ask_again(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.notify(f"{CALL} {call_id}"))
+        self._database.submit(lambda session: session.notify(f"{CALL} {call_id}"), touched=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
@@ -191,8 +192,7 @@ class Forwarder:
             known = self._asked.get(call_id)
         if known is None:
             return False
-        with self._database.read() as session:
-            answer = processes.answer(session, call_id)
+        answer = self._database.look(lambda session: processes.answer(session, call_id))
         if answer is None:
             return False
         with self._lock:
@@ -208,7 +208,7 @@ class Forwarder:
             if message is not None:
                 session.notify(message)
 
-        self._database.submit(work)
+        self._database.submit(work, touched=(call_id,))
 
     def _note_stored(self, call_id: str, stored: Future[None]) -> None:
         error = stored.exception()

@@ -315,8 +315,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="post_device_query",
         group="Directory",
         summary="Save a filter of the directory",
-        meaning="`query` is what `filter` of `GET /v3/devices` takes, and is checked as that is. A name is taken once."
-        f" {device_queries.MAX_QUERIES} are saved at most.",
+        meaning="`query` is what `filter` of `GET /v3/devices` takes, and is checked as that is; to use a saved"
+        f" filter, read it and send it there. A name is taken once. {device_queries.MAX_QUERIES} are saved at most.",
         body=Content(model=device_queries.DeviceQueryBody, variants=("lights that are registered",)),
         answers=(Answer(code=201, meaning="It is saved.", content=_OF_QUERY),),
     ),
@@ -355,8 +355,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="list_device_events",
         group="Directory",
         summary="What became of the registrations of devices, page by page",
-        meaning="The oldest first; `order=DESC` begins with what is newest. Filters as in `GET /v3/devices`. It is kept"
-        " for a while, a month where the operator says nothing else.",
+        meaning="The oldest first; `order=DESC` begins with what is newest. Filters as in `GET /v3/devices`;"
+        " `event_type` is `registration`, `reg_update`, `deregistration` or `expired`, and no other word"
+        " matches. It is kept for a while, a month where the operator says nothing else.",
         parameters=parameters.DEVICE_EVENTS,
         answers=_OF_EVENTS,
     ),
@@ -625,8 +626,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="pull",
         group="Notifications",
         summary="Wait for the next notification message",
-        meaning="A plain poll is the channel of the key: only one at a time, and none beside a webhook. Polls with"
-        " `after` (an extension) are readers with a position of their own, as many as wanted.",
+        meaning="A plain poll is the channel of the key: only one at a time, and none beside a webhook or a"
+        " websocket channel. Polls with `after` (an extension) are readers with a position of their own, as many as"
+        " wanted.",
         parameters=parameters.PULL,
         answers=(
             Answer(code=200, meaning="A message.", content=_MESSAGE, headers=_OF_A_POSITION),

@@ -138,7 +138,11 @@ class CommandService:
                 placed = _find_placed(session, placement, placement.async_id, free_since)
             return placed or self._accept(session, placement, placement.async_id or self._new_async_id())
 
-        return self._database.submit(work)
+        touched = [placement.device_id]
+        if placement.async_id is not None:
+            # The other request with this id may be for another device.
+            touched.append(f"{placement.app_id} {placement.async_id}")
+        return self._database.submit(work, touched=touched)
 
     def place_untold(self, placement: Placement) -> tuple[Future[Command], Callable[[], None]]:
         """Queue a command as :meth:`place` does, without an async-id of the application's.
@@ -148,7 +152,9 @@ class CommandService:
         """
         async_id = self._new_async_id()
         self._untold.hold(placement.device_id, async_id)
-        future = self._database.submit(lambda session: self._accept(session, placement, async_id, is_untold=True))
+        future = self._database.submit(
+            lambda session: self._accept(session, placement, async_id, is_untold=True), touched=[placement.device_id]
+        )
         return future, lambda: self._told(future, placement.device_id, async_id)
 
     def cached(self, device_id: str, path: str) -> Content | None:
@@ -231,7 +237,7 @@ class CommandService:
             return
 
         # The writer takes it behind the request itself, and wakes the device on its own thread.
-        self._database.insist(lambda session: self._release(session, device_id, async_id), by_leader=False)
+        self._database.insist(lambda session: self._release(session, device_id, async_id), by_leader=False, touched=())
 
     def _release(self, session: Session, device_id: str, async_id: str) -> None:
         def release() -> None:

@@ -22,14 +22,16 @@ from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import descriptions, devices, logs, registrations, revisions, settings, subscriptions
+from mirror_server.store import device_objects as stored_objects
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
+from mirror_server.store.device_objects import DeviceObject
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
-from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -142,12 +144,18 @@ class DeviceService:
         if cached is None or not self._is_current(cached, device_id, version):
             # Before the device is read, so that what changes meanwhile counts as changed since.
             as_of = self._last_change_at(version)
-            with self._database.read() as session:
-                device = _known(session, device_id)
-                resources = stored_resources.of_device(session, device_id)
-            cached = _encode_for_all(encode, device, resources, version, as_of)
+            found = self._find(device_id)
+            if found is None:
+                raise unknown_device(device_id)
+            cached = _encode_for_all(encode, *found, version, as_of)
             self._cache.put(device_id, cached)
         return cached.for_issuers.get(app_id, cached.for_others)
+
+    def _find(self, device_id: str) -> DeviceObject | None:
+        if self._database.is_shared:
+            return self._database.look(lambda session: stored_objects.find_at_once(session, device_id))
+        with self._database.read() as session:
+            return stored_objects.find(session, device_id)
 
     def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
         if version is not None and version == cached.version:
@@ -210,8 +218,7 @@ class DeviceService:
         Raises:
             Refusal: There is no such device (404).
         """
-        with self._database.read() as session:
-            return _known(session, device_id)
+        return self._database.look(lambda session: _known(session, device_id))
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
         """When values that a device sent were told to an application lately, the oldest first.
@@ -247,8 +254,7 @@ class DeviceService:
 
     def count(self, conditions: Sequence[Condition]) -> int:
         """How many devices of the directory meet all conditions."""
-        with self._database.read() as session:
-            return devices.count(session, conditions)
+        return self._database.look(lambda session: devices.count(session, conditions))
 
     def registered(self, registration: Registration) -> Future[str]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
@@ -292,7 +298,7 @@ class DeviceService:
             self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
-        return self._database.insist(work)
+        return self._database.insist(work, touched=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
@@ -309,16 +315,19 @@ class DeviceService:
     def contact(self, device_id: str) -> None:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
         now = self._clock.now()
-        self._database.insist(lambda session: devices.touch(session, [device_id], now))
+        self._database.insist(lambda session: devices.touch(session, [device_id], now), touched=(device_id,))
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist_together(self._observe, observations)
+        touched = {logs.EVERY, *(each.device_id for each in observations)}
+        return self._database.insist_together(self._observe, observations, touched=touched)
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        return self._database.insist(lambda session: subscriptions.observation_ended(session, device_id, path))
+        return self._database.insist(
+            lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
+        )
 
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
@@ -339,7 +348,7 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        hearings = subscriptions.hearers(session, ((each.device_id, each.path) for each in observations))
+        hearings = subscriptions.hearers(session, [each[:2] for each in observations])
         told = list(_in_order(observations, hearings))
         entries = ((_told_at(each, at), hearing.endpoint_name, hearing.app_ids) for each, at, hearing in told)
         self._subscriptions.notify(session, entries)
@@ -422,13 +431,13 @@ def _in_order(
     observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
 ) -> Iterator[tuple[Observation, Instant, Hearing]]:
     """What came from devices that are known; no time told of a resource is before the one that was told last."""
-    last_at: dict[tuple[str, str], Instant] = {}
     for each in observations:
-        resource = each.device_id, each.path
-        hearing = hearings.get(resource)
+        hearing = hearings.get(each[:2])
         if hearing is not None:
-            changed_at = max(each.changed_at, last_at.get(resource, hearing.changed_at or 0))
-            last_at[resource] = changed_at
+            changed_at, last_at = each.changed_at, hearing.changed_at
+            if last_at is not None and last_at > changed_at:
+                changed_at = last_at
+            hearing.changed_at = changed_at
             yield each, changed_at, hearing
 
 

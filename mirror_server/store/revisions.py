@@ -6,8 +6,9 @@ can ask for the devices that have changed since, and who holds what was made of 
 What was reported of a resource, and what is desired of it, each bear the number of the change that made them what they
 are, so that it can be told which came first where their times are the same.
 
-The counter is a row, and who raises it holds the row until its transaction has ended. So of several processes on one
-database each sees the numbers in the order in which they were given: who sees one has seen all below it.
+On SQLite the counter is a row. On PostgreSQL it looks like one, and is a sequence that several transactions take from
+beside each other. A device has its numbers in the order in which they were given all the same; :func:`last` gives the
+number up to which all changes are seen, and some of those behind it may be.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LOST_AT_MOST = 2**32
 
 
 def last(session: Session) -> int:
-    """The number of the last change of any device."""
+    """The number of the last change of any device; where a session reads, of one that was opened for that."""
     return session.last_revision()
 
 

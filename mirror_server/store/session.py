@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mirror_server.store.known_hearings import KnownHearings
 from mirror_server.store.recent_changes import RecentChanges
 
 T = TypeVar("T")
@@ -57,12 +58,21 @@ class Session:
 
     Attributes:
         changes: Which devices it changed lately.
+        hearings: Who hears of which resource, as it was looked up.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
         self.changes = RecentChanges()
+        self.hearings = KnownHearings()
+
+    def version_of_hearings(self) -> Hashable | None:
+        """Another one as soon as who hears of a resource may have changed, by whomever, in this transaction or before.
+
+        ``None`` where that is not to be had cheaply.
+        """
+        return None
 
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of the result."""
@@ -115,8 +125,9 @@ class Session:
         return len(self._effects)
 
     def forget_effects(self, mark: int) -> None:
-        """Drop the effects that were added after the mark, because their work was undone."""
+        """Drop the effects that were added after the mark, and what was noted meanwhile: the work was undone."""
         del self._effects[mark:]
+        self.hearings.forget()
 
     def take_effects(self) -> list[Callable[[], None]]:
         """All effects, which are then forgotten."""

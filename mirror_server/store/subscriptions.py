@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
+from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.session import Session, parts
 
 _FORGOTTEN = (
@@ -24,22 +24,6 @@ _FORGOTTEN = (
 
 _KEPT_UP = "s.state IN ('wanted', 'active')"
 """What keeps up an observation: neither what the device refused nor what has ended."""
-
-
-class Hearing(NamedTuple):
-    """Who hears of a resource that was observed, and what is to be known to tell them.
-
-    Attributes:
-        endpoint_name: That of its device.
-        app_ids: The applications that hold a subscription of it, while the device observes it for any of them.
-        auto_observed: Whether the device sends it without a subscription.
-        changed_at: The device's time in the last observation event of it.
-    """
-
-    endpoint_name: str
-    app_ids: list[str]
-    auto_observed: bool
-    changed_at: Instant | None
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -275,10 +259,14 @@ def cancelled(session: Session, device_id: str, path: str) -> None:
     forgotten(session, device_id, path)
 
 
-def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Hearing]:
-    """Who gets an observation event of these resources, each given as device id and path; of devices that are known."""
-    found: dict[tuple[str, str], Hearing] = {}
-    for some in parts(list(dict.fromkeys(resources))):
+def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Hearing]:
+    """Who gets an observation event of these resources, each given as device id and path; of devices that are known.
+
+    Others may be in it as well, which were asked for before.
+    """
+    found = session.hearings.as_of(session.version_of_hearings())
+    unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
+    for some in parts(unknown):
         # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
         size = 1 << (len(some) - 1).bit_length()
         wanted = ", ".join(["(?, ?)"] * size)

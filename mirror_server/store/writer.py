@@ -84,10 +84,9 @@ class Writer:
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused.
             by_leader: Whether it is only to be stored while this process is the leader.
-            touched: What the work reads and changes that other work may change: ids of devices, and whatever else all
-                such work calls the same. Work of other processes that touches none of it may run beside this, and
-                change between two of its statements what it does not touch. A log may be appended to without being
-                named by work of the leader. ``None`` where the work has to be alone.
+            touched: What the work changes, and what it reads that may not change before it ends: ids of devices, and
+                whatever else all such work calls the same. Work of other processes that touches none of it may run
+                beside this, and end between two of its statements. ``None`` where it has to be alone.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
         much waits; :class:`NotLeader` where another process has taken over.
@@ -201,7 +200,7 @@ class Writer:
         return outcome
 
     def _undo(self) -> None:
-        self._session.take_effects()
+        self._session.forget_effects(0)
         try:
             self._backend.undo()
         except Exception:

@@ -8,10 +8,11 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
 - ``GET``, ``PUT`` and ``POST`` of ``/v2/endpoints/{device-id}/3303/0/5700`` read, write and execute: requests like
   those of ``POST /v2/device-requests``, in the same queues, with the same scopes, expiry and answers, under an async-id
   that the server makes. The device gets the request 50 ms after the 202 that tells the id, so that a program knows it
-  when the answer comes; one with an ``async-id`` of its own does not wait for that. The body is the raw value, in the
-  format its ``Content-Type`` tells (``text/plain`` without). One number, text or boolean in JSON is written as plain
-  text (``"on"`` as ``on``, ``true`` as ``1``): some programs send every value so, and devices do not know it. ``PUT``
-  without a body and with ``?pmin=5&pmax=120`` sets notification rules.
+  when the answer comes; ``POST /v2/device-requests`` takes an ``async-id`` of the program's own, and does not wait for
+  that. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without; ``curl -d`` sends
+  another one, which devices refuse, unless ``-H 'Content-Type: text/plain'`` is there). One number, text or boolean in
+  JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``): some programs send every value so, and devices
+  do not know it. ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules.
 - ``?cacheOnly=true`` answers such a read with what the mirror holds and asks the device for nothing; 205 where there
   is no value, or none that is fresh by what the device said. With ``?noResp=true`` nobody is told how the request ends:
   204, and 409 for a device in queue mode. It waits and is delivered as any other, and what it brings is in the mirror.

@@ -14,7 +14,7 @@ from flask import current_app, g, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from mirror_sdk.wire.model import Timestamp
+from mirror_sdk.wire.model import Timestamp, place_and_fault
 from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -283,22 +283,10 @@ def _unique(members: list[tuple[str, Any]]) -> None:
 
 
 def _refusal_of(error: ValidationError) -> Refusal:
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    fields = [
-        (".".join(map(str, detail["loc"]))[:_LONGEST_NAME] or "body", _sentence(detail["type"], detail["msg"]))
-        for detail in details[:_MOST_FIELDS]
-    ]
+    details = error.errors(include_url=False, include_input=False)
+    found = map(place_and_fault, details[:_MOST_FIELDS])
+    fields = [(place[:_LONGEST_NAME] or "body", fault) for place, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:
         summary += f"; and more, {len(details)} in all"
     return Refusal(400, summary, fields=fields)
-
-
-def _sentence(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "unknown field; leave it out or correct its name"
-    if kind == "missing":
-        return "missing; this field is required"
-    if kind == "model_type":
-        return "must be an object, like {...}"
-    return message.removeprefix("Value error, ")

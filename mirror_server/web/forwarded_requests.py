@@ -77,14 +77,14 @@ class _ForwardedRequests:
 
     async def _answer(self, call_id: str) -> None:
         try:
-            with self._database.read() as session:
-                request = processes.call(session, call_id)
+            request = self._database.look(lambda session: processes.call(session, call_id))
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._gone[call_id])
                 # Until it is stored the call is under way, and not begun again.
-                await asyncio.wrap_future(
-                    self._database.insist(lambda session: self._forwarder.answered(session, call_id, reply))
+                stored = self._database.insist(
+                    lambda session: self._forwarder.answered(session, call_id, reply), touched=(call_id,)
                 )
+                await asyncio.wrap_future(stored)
         except DatabaseError as error:
             _log.warning("the call of another process could not be answered: %s", error)
         finally:

@@ -81,8 +81,11 @@ async def refuse(scope: Message, answer: Answer, send: Send) -> None:
         await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "websocket.http.response.body", "body": answer.body})
         return
+    message = orjson.loads(answer.body)["message"]
+    if "HTTP_AUTHORIZATION" not in environ_of_handshake(scope):  # a browser could not send the header
+        message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
     await accept(scope, Answer(), send)
-    await _close(Closing(code, orjson.loads(answer.body)["message"]), send)
+    await _close(Closing(code, message), send)
 
 
 async def serve(

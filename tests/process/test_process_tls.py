@@ -23,7 +23,7 @@ from databases import new_database_url, new_postgresql_url
 from process_server import PATIENCE_SECONDS, Child, run_command, wait_until
 from websockets.sync.client import connect
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk import AsyncMirrorClient, ConnectionFailed, MirrorClient
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
@@ -147,7 +147,16 @@ def test_sdk_trusts_what_the_environment_names(
     key = server.key()
     with MirrorClient(server.url, key) as client:
         assert len(client.list_devices()) == 2
+        client.use_websocket()
+        assert client.status().channel == "websocket"
     assert asyncio.run(devices_of(server.url, key)) == 2
+
+
+def test_sdk_says_how_to_trust_another_authority(server: Server) -> None:
+    with MirrorClient(server.url, "key", max_retries=0) as client:
+        for call in (client.list_devices, client.use_websocket):
+            with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
+                call()
 
 
 def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files: Files, server: Server) -> None:

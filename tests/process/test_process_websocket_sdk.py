@@ -18,6 +18,7 @@ from process_server import PATIENCE_SECONDS, Application, ServerProcess, run_com
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.errors import (
+    AccessDenied,
     AuthenticationError,
     CallTimeout,
     ConnectionFailed,
@@ -200,14 +201,16 @@ class Older(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.parametrize(("status", "error"), [(404, NotFound), (426, MirrorError), (200, UnexpectedAnswer)])
+@pytest.mark.parametrize(
+    ("status", "error"), [(404, NotFound), (403, AccessDenied), (426, MirrorError), (200, UnexpectedAnswer)]
+)
 def test_service_without_websockets_is_told_and_nothing_falls_back(status: int, error: type[MirrorError]) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
     server.other_status = status  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with MirrorClient(f"http://127.0.0.1:{server.server_port}", "key") as client:
-            with pytest.raises(error):
+            with pytest.raises(error, match="proxy, pass websockets on, or read by long polling"):
                 client.use_websocket()
             assert client.status().channel == "long polling"
     finally:

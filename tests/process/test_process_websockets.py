@@ -164,6 +164,7 @@ def test_wrong_key_is_told_after_the_handshake(shared_server: ServerProcess, soc
 
     assert code == 1008
     assert "access key" in reason
+    assert ("protocols 'wss, pelion_<key>'" in reason) == (not key)
 
 
 def test_key_that_may_only_operate_is_told_after_the_handshake(shared_server: ServerProcess, sockets: Sockets) -> None:

@@ -49,7 +49,7 @@ def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
     """
     chosen = [one for one in LIBRARIES if not names or any(name.lower() in one.name.lower() for name in names)]
     if not chosen:
-        raise click.UsageError(f"no such program; there are {', '.join(one.name for one in LIBRARIES)}")
+        raise click.UsageError(f"no such program; there are {'; '.join(one.name for one in LIBRARIES)}")
     console = Console(width=None if os.isatty(1) else 160)
     began = time.monotonic()
     try:

@@ -4,13 +4,15 @@ import asyncio
 import os
 import socket
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import httpcore
 import httpx
 import pytest
 from hostile_service import AT_MOST, BRIEFLY, HostileService
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient
+from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import proxy_for
 from mirror_sdk._service.network import _Backend
@@ -138,3 +140,14 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
         ask(kind("https://mirror.test", "key"))
     kind("http://mirror.test", "key")
+
+
+def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of):
+    service = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=service.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(ConnectionFailed, match="begin its address with http://"):
+            client_of(f"https://127.0.0.1:{service.server_port}", max_retries=0).delete_presubscriptions()
+    finally:
+        service.shutdown()
+        service.server_close()

@@ -423,7 +423,7 @@ def test_a_line_that_cannot_be_read_is_refused(client_over, devices):
             return refused
         return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1))
 
-    with pytest.raises(UnexpectedAnswer, match="what: Field required"):
+    with pytest.raises(UnexpectedAnswer, match="what: missing"):
         client_over(change).history()
 
 

@@ -6,11 +6,11 @@ each other, all lock in this order:
 
 1. the lock of writing, shared or alone;
 2. what is touched, by its number, all of it at the start;
-3. rows: of devices that are touched, and of logs, to which beside others the leader alone appends;
+3. rows, all of what is touched;
 4. the lock of counting, for a moment within one statement;
 5. the lock of ending, in one message with the commit, so that it is not held while a process stands still.
 
-Work that touches a row of another device, or a log while another process leads, has to be alone.
+Work that locks a row of what it cannot name has to be alone.
 """
 
 from __future__ import annotations

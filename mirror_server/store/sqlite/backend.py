@@ -54,12 +54,45 @@ _LOST = {
 }
 
 
+_NOTE_WRITE = "note_deciding_write"
+_DECIDING_WRITES = (
+    "INSERT ON main.subscriptions",
+    "UPDATE ON main.subscriptions",
+    "DELETE ON main.subscriptions",
+    "INSERT ON main.resources",
+    "UPDATE OF subscribed, auto_observed ON main.resources",
+    "DELETE ON main.resources",
+    "UPDATE OF endpoint_name ON main.devices",
+    "DELETE ON main.devices",
+)
+"""What decides who hears of a resource, and by what name of its device; see the store's ``subscriptions.hearers``."""
+
+
 class _Reader(Session):
     """A session that only reads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self.close = connection.close
+
+
+class _Writer(Session):
+    """The session that writes, which knows whether what decides who hears of a resource was written by anybody."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._writes = 0
+        connection.create_function(_NOTE_WRITE, 0, self._note_write)
+        for number, what in enumerate(_DECIDING_WRITES):
+            connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
+
+    def version_of_hearings(self) -> Hashable:
+        """See :class:`Session`; what this connection undid counts as written."""
+        # The number is that of what other connections committed, such as the commands of an operator.
+        return self.scalar("PRAGMA data_version"), self._writes
+
+    def _note_write(self) -> None:
+        self._writes += 1
 
 
 class SqliteBackend:
@@ -92,7 +125,7 @@ class SqliteBackend:
             raise _unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
         self._log_file = LogFile(path, self._connection, largest_bytes=LARGEST_LOG_PAGES * _PAGE_BYTES)
-        self.writing = Session(self._connection)
+        self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"

@@ -101,13 +101,13 @@ def test_a_whole_device_comes_back_as_programs_send_it(server, key, device, say)
         ("device_key", "abc", "leave it out"),
         ("groups", ["abc"], "leave it out"),
         ("colour", "red", "unknown field"),
-        ("name", "a" * 129, "at most 128"),
+        ("name", "a" * 129, "takes at most 128 characters"),
         ("name", "a\nb", "cannot be shown"),
-        ("name", 1, "valid string"),
-        ("description", "a" * 2001, "at most 2000"),
+        ("name", 1, "must be a text"),
+        ("description", "a" * 2001, "takes at most 2000 characters"),
         ("description", "a\0b", "U+0000"),
-        ("custom_attributes", {str.lower(c): "" for c in "ABCDEF"}, "at most 5"),
-        ("custom_attributes", ["a"], "valid dictionary"),
+        ("custom_attributes", {str.lower(c): "" for c in "ABCDEF"}, "takes at most 5 entries"),
+        ("custom_attributes", ["a"], "must be an object"),
     ],
 )
 def test_what_cannot_be_changed_is_refused_by_name(refused_as, name, value, told):
@@ -117,12 +117,23 @@ def test_what_cannot_be_changed_is_refused_by_name(refused_as, name, value, told
 
 
 @pytest.mark.parametrize(
-    "attribute",
-    [{"1a": "x"}, {"": "x"}, {"a" * 129: "x"}, {"a": "x" * 129}, {"a\n": "x"}, {"a": 1}, {"a": None}, {"a": "\0"}],
+    ("attribute", "name", "told"),
+    [
+        ({"1a": "x"}, "1a", "begin with no digit"),
+        ({"": "x"}, "''", "must not be empty"),
+        ({"a" * 129: "x"}, "aaa", "takes at most 128 characters"),
+        ({"a": "x" * 129}, "a", "takes at most 128 characters"),
+        ({"a\n": "x"}, "a", "is no name of an attribute"),
+        ({"a": 1}, "a", "must be a text"),
+        ({"a": None}, "a", "must be a text"),
+        ({"a": "\0"}, "a", "U+0000"),
+    ],
 )
-def test_an_attribute_that_is_none_is_refused(refused_as, attribute):
+def test_an_attribute_that_is_none_is_refused(refused_as, attribute, name, told):
     (field, *_) = refused_as(json={"custom_attributes": attribute}).fields
-    assert field.name.startswith("custom_attributes.")
+    assert field.name.startswith(f"custom_attributes.{name}")
+    assert "[key]" not in field.name
+    assert told in field.message
 
 
 @pytest.mark.parametrize("data", ["[]", "1", "{", '{"name": "a", "name": "b"}', '"name"'])

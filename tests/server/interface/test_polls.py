@@ -390,7 +390,8 @@ def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypat
     def fail(*_):
         raise StorageFailed("cannot reach its database")
 
-    monkeypatch.setattr("mirror_server.store.logs.state", fail)
+    for name in ("state", "last_seq_and_entries"):
+        monkeypatch.setattr(f"mirror_server.store.logs.{name}", fail)
     assert server.call(key, "GET", f"{PULL}?{query}").status_code == 503
     monkeypatch.undo()
     assert server.services.log.open_polls == 0

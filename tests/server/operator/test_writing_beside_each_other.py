@@ -1,0 +1,388 @@
+"""Transactions of several processes on one PostgreSQL database that are open beside each other, and what readers see.
+
+``tests/server/operator/test_shared_database.py`` has work that is alone, and what leads.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import databases
+import pytest
+
+from mirror_server.config import Settings
+from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
+from mirror_server.devices.simulator.bench import SimulatedResource
+from mirror_server.service import keys
+from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
+from mirror_server.service.snapshots import Selection
+from mirror_server.services import Services
+from mirror_server.store import devices, logs, revisions, settings
+from mirror_server.store import resources as stored_resources
+from mirror_server.store.database import Database
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.maintenance import violations
+from mirror_server.store.postgresql.backend import _MOST_TOUCHED, _locks_of
+from mirror_server.store.resources import ReportedValue
+from mirror_server.store.session import Session
+
+PATH = "/3311/0/5850"
+DEVICES = [f"d{number}" for number in range(6)]
+
+
+@pytest.fixture
+def url() -> str:
+    return databases.new_postgresql_url()
+
+
+@pytest.fixture
+def processes(url: str) -> Iterator[list[Database]]:
+    """Three processes, with devices, and the log of an application."""
+    opened = [Database(url) for _ in range(3)]
+
+    def work(session: Session) -> None:
+        for device_id in DEVICES:
+            devices.put(session, DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0))
+        for app_id in ("a", "b"):
+            logs.create(session, app_id)
+
+    opened[0].write(work)
+    yield opened
+    for database in opened:
+        database.close()
+
+
+def report(session: Session, device_id: str, value: bytes = b"1") -> int:
+    """Store a value; gives its number."""
+    return stored_resources.report(session, [ReportedValue(value, "text/plain", "read", 1, None, device_id, PATH)])
+
+
+class Held:
+    """Work that has done something, and stays in its transaction until it is let go."""
+
+    def __init__(self, database: Database, work: Callable[[Session], Any], touched: Any) -> None:
+        self._go_on = threading.Event()
+        self._is_there = threading.Event()
+        database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
+        self.future: Future[Any] = database.submit(partial(self._hold, work), touched=touched)
+        assert self._is_there.wait(60)
+
+    def _hold(self, work: Callable[[Session], Any], session: Session) -> Any:
+        self.result = work(session)
+        self._is_there.set()
+        assert self._go_on.wait(60)
+        return self.result
+
+    def let_go(self) -> Any:
+        self._go_on.set()
+        return self.future.result(60)
+
+
+@contextmanager
+def held(database: Database, work: Callable[[Session], Any], touched: Any) -> Iterator[Held]:
+    """Work in its transaction, which ends with the block if it has not before."""
+    one = Held(database, work, touched)
+    try:
+        yield one
+    finally:
+        one.let_go()
+
+
+def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
+    """Up to which change a reader sees all, and the devices that changed after a number."""
+    with database.read(with_revision=True) as session:
+        rows = session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=after)
+        return revisions.last(session), dict(rows)
+
+
+def waits_for_lock(url: str) -> bool:
+    ((count,),) = databases.query(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    return bool(count)
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end_at = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < end_at
+        threading.Event().wait(0.01)
+    return value
+
+
+def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_does(url, processes):
+    first, second, third = processes
+    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
+        number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+        assert number > one.result
+        same = second.submit(partial(report, device_id="d0"), touched=("d1", "d0"))
+        wait_for(lambda: waits_for_lock(url))
+        assert not same.done()
+    assert same.result(60) > number
+    with held(first, partial(report, device_id="d0"), ("d0",)):
+        alone = third.submit(lambda session: settings.put(session, "alone", "yes"))
+        wait_for(lambda: waits_for_lock(url))
+        assert not alone.done()
+    alone.result(60)
+    with held(first, partial(report, device_id="d0"), None):
+        beside = second.submit(partial(report, device_id="d1"), touched=("d1",))
+        wait_for(lambda: waits_for_lock(url))
+        assert not beside.done()
+    beside.result(60)
+
+
+def test_one_that_has_to_be_alone_makes_all_of_its_group_so(url, processes):
+    first, second, _ = processes
+    with held(first, partial(report, device_id="d0"), ("d0",)):
+        with held(second, partial(report, device_id="d1"), ("d1",)):
+            # They come together into the next transaction.
+            group = [second.submit(partial(report, device_id="d2"), touched=("d2",)) for _ in range(3)]
+            group.append(second.submit(lambda session: report(session, "d3")))
+        wait_for(lambda: waits_for_lock(url))
+        assert not any(future.done() for future in group)
+    assert len({future.result(60) for future in group}) == 4
+
+
+def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
+    first, second, reading = processes
+    before, _ = seen(reading)
+    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
+        assert one.result == before + 1
+        later = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+        assert later == before + 2
+        last, newer = seen(reading, before)
+        assert (last, newer) == (before, {"d1": later}), "what is told last is seen, and nothing below it is to come"
+    last, newer = seen(reading, last)
+    assert (last, newer) == (later, {"d0": one.result, "d1": later})
+
+
+@pytest.mark.parametrize("end", ["undone", "lost"])
+def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(url, processes, end):
+    first, second, reading = processes
+    before, _ = seen(reading)
+
+    def fail(session: Session) -> None:
+        report(session, "d0")
+        report(session, "d0")
+        if end == "lost":
+            databases.query(url, f"SELECT pg_terminate_backend({session.scalar('SELECT pg_backend_pid()')}, 5000)")
+            session.scalar("SELECT 1")
+        raise ValueError
+
+    failed = first.submit(fail, touched=("d0",))
+    assert failed.exception(60) is not None
+    # A lost connection stored nothing; of work that was undone alone, how far was counted is on disk with its group.
+    told, newer = seen(reading, before)
+    assert (told, newer) == (before if end == "lost" else told, {})
+    number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+    assert number > max(told, before + 2)
+    assert seen(reading, before) == (number, {"d1": number})
+    assert first.submit(partial(report, device_id="d0"), touched=("d0",)).result(60) == number + 1
+
+
+def test_a_number_that_was_told_is_never_more_than_the_next_one_told(processes):
+    """What begins between two looks begins behind the first."""
+    first, second, reading = processes
+    told = [seen(reading)[0]]
+    for _ in range(5):
+        with held(first, partial(report, device_id="d0"), ("d0",)):
+            told.append(seen(reading)[0])
+            second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+            told.append(seen(reading)[0])
+        told.append(seen(reading)[0])
+    assert told == sorted(told)
+    assert told[-1] == seen(reading)[0] == told[0] + 10
+
+
+def test_those_that_touch_the_same_in_another_order_do_not_wait_for_each_other(processes):
+    first, second, _ = processes
+
+    def both(session: Session, order: list[str]) -> list[int]:
+        return [report(session, device_id) for device_id in order]
+
+    futures = [
+        database.submit(partial(both, order=order), touched=order)
+        for _ in range(40)
+        for database, order in ((first, DEVICES), (second, DEVICES[::-1]))
+    ]
+    numbers = [number for future in futures for number in future.result(60)]
+    assert len(set(numbers)) == len(futures) * len(DEVICES)
+
+
+def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alone():
+    assert _locks_of(DEVICES) == _locks_of(DEVICES[::-1])
+    assert _locks_of(set()) is not None
+    many = [str(number) for number in range(_MOST_TOUCHED + 1)]
+    assert _locks_of(many[:-1]) is not None
+    assert _locks_of(many) is None
+    assert _locks_of(None) is None
+
+
+def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_write_at_once(processes):
+    """A model keeps what was stored; a copy of the devices, and one of each log, are kept up by asking for newer."""
+    chance = random.Random(7)
+    expected: dict[str, list[tuple[int, bytes]]] = {device_id: [] for device_id in DEVICES}
+
+    def tell(session: Session, number: int, told: list[str], app_id: str) -> list[tuple[str, int, bytes]]:
+        given = [(device_id, report(session, device_id, b"%d" % number), b"%d" % number) for device_id in told]
+        end = logs.append(session, app_id, [(told[0], b"%d" % number)], kind="k", at=number, read_seq=0)
+        assert end is not None
+        return given
+
+    def take_in(copy: dict[str, bytes], after: int) -> int:
+        with processes[-1].read(with_revision=True) as session:
+            newer = (
+                "SELECT d.device_id, r.reported_value FROM devices d JOIN resources r ON r.device_id = d.device_id"
+                " WHERE d.revision > :after"
+            )
+            copy |= dict(session.rows(newer, after=after))
+            return revisions.last(session)
+
+    def read_on(told: list[int], app_id: str) -> None:
+        with processes[-1].read() as session:
+            told += [seq for seq, *_ in logs.entries(session, app_id, len(told), 10_000, 1 << 30)]
+
+    futures: list[tuple[int, str, Future[Any]]] = []
+    copy: dict[str, bytes] = {}
+    read: dict[str, list[int]] = {"a": [], "b": []}
+    after, looks = 0, []
+    for number in range(240):
+        told = chance.sample(DEVICES, chance.randint(1, 3))
+        app_id = chance.choice("ab")
+        work = partial(tell, number=number, told=told, app_id=app_id)
+        database = chance.choice(processes)
+        # Who names the application instead of all logs appends beside the other.
+        future = database.submit(work, touched=None if chance.random() < 0.05 else (*told, app_id))
+        futures.append((number, app_id, future))
+        if number % 4 == 0:
+            after = take_in(copy, after)
+            looks.append(after)
+            read_on(read[app_id], app_id)
+    for _, _, future in futures:
+        for device_id, revision, value in future.result(60):
+            expected[device_id].append((revision, value))
+    after = take_in(copy, after)
+    assert looks == sorted(looks)
+    assert after >= looks[-1]
+    assert copy == {device_id: max(told)[1] for device_id, told in expected.items()}
+    for app_id, told in read.items():
+        read_on(told, app_id)
+        assert told == list(range(1, 1 + sum(each == app_id for _, each, _ in futures)))
+    numbers = [revision for told in expected.values() for revision, _ in told]
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.fixture
+def services(url: str) -> Iterator[list[Services]]:
+    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
+    for each in opened:
+        each.start()
+    yield opened
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def app_id(services: list[Services]) -> str:
+    key = keys.create(services[0].database, "test", tuple(Scope), services[0].clock.now())
+    services[0].log.keep_for(key.split("_")[1])
+    return key.split("_")[1]
+
+
+def add_devices(services: Services, number: int) -> list[str]:
+    resource = SimulatedResource(
+        path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
+    )
+    added = [services.bench.simulator.add(f"lamp-{at}", "", False, [resource]) for at in range(number)]
+    assert services.database.settle(60)
+    return added
+
+
+def test_requests_that_two_processes_take_at_once_are_each_answered_once(services, app_id):
+    """Against a model: each request has one answer, each device its last write, and no number is missing."""
+    leader, other = services
+    ids = add_devices(leader, 5)
+    chance = random.Random(3)
+    last_write: dict[str, bytes] = {}
+    placed: dict[str, Future[Any]] = {}
+    read: list[str] = []
+    after, told, revision, copy = 0, [], 0, {}
+    for number in range(120):
+        device_id = ids[chance.randrange(len(ids))]
+        async_id = f"{number}"
+        request = CommandRequest("PUT", PATH, payload=b"%d" % number, content_type="text/plain")
+        if chance.random() < 0.3:
+            request = CommandRequest("GET", PATH)
+        # Those for one device in turns: which of two that are under way is accepted first, nobody says.
+        process = services[ids.index(device_id) % 2]
+        placed[async_id] = process.commands.place(Placement(app_id, device_id, request, async_id))
+        if request.method == "PUT":
+            last_write[device_id] = b"%d" % number
+        if number % 10 == 9:
+            # As many wait for a device as may.
+            [future.result(60) for future in placed.values()]
+            page = other.log.read(app_id, after)
+            assert page.gap is None
+            told += [entry.seq for entry in page.entries]
+            read += [entry.body["id"] for entry in page.entries if entry.kind == "async-responses"]
+            after = page.cursor
+            snapshot = other.snapshots.open(app_id, Selection())
+            for part in snapshot.pages():
+                for device in snapshot.devices(part):
+                    if device.revision > revision:
+                        copy[device.device_id] = device.revision
+            assert snapshot.revision >= revision
+            revision = snapshot.revision
+            snapshot.close()
+    assert [future.result(60).async_id for future in placed.values()] == list(placed)
+    wait_for(lambda: not leader.commands.waiting(app_id, device_id=None, after=None, limit=1))
+    page = leader.log.read(app_id, after)
+    told += [entry.seq for entry in page.entries]
+    read += [entry.body["id"] for entry in page.entries if entry.kind == "async-responses"]
+    assert told == list(range(1, len(told) + 1))
+    assert sorted(read) == sorted(placed)
+    with other.database.read(with_revision=True) as session:
+        assert list(violations(session)) == []
+        for device_id, value in last_write.items():
+            (row,) = stored_resources.of_device(session, device_id)
+            assert (row.desired_value, row.desired_status) == (value, 1)
+        newest = dict(session.rows("SELECT device_id, revision FROM devices"))
+        copy |= dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=revision))
+        assert copy == newest
+        assert revisions.last(session) == max(newest.values())
+
+
+def test_of_two_requests_with_one_id_that_come_at_once_one_is_taken(services, app_id):
+    ids = add_devices(services[0], 2)
+    for turn in range(10):
+        futures = [
+            process.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), f"{turn}"))
+            for process, device_id in zip(services, ids, strict=True)
+        ]
+        refused = [future.exception(60) for future in futures]
+        assert refused.count(None) == 1
+        (refusal,) = [error for error in refused if error is not None]
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == 409
+
+
+def test_of_two_writers_that_saw_the_same_value_one_writes(services, app_id):
+    (device_id,) = add_devices(services[0], 1)
+    for turn in range(10):
+        with services[0].database.read() as session:
+            (row,) = stored_resources.of_device(session, device_id)
+        request = CommandRequest("PUT", PATH, payload=b"%d" % turn)
+        futures = [
+            process.commands.place(
+                Placement(app_id, device_id, request, f"{turn}-{at}", if_match=row.desired_revision or 0)
+            )
+            for at, process in enumerate(services)
+        ]
+        statuses = [getattr(future.exception(60), "code", None) for future in futures]
+        assert sorted(statuses, key=str) == [412, None]
+        wait_for(lambda: not services[0].commands.waiting(app_id, device_id=None, after=None, limit=1))
