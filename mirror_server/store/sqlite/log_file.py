@@ -41,8 +41,9 @@ class LogFile:
     def look(self) -> None:
         """Make the file longer if its end was reached since this was called last; not within a transaction.
 
-        It becomes many times as long, by 8 MiB at most, as each time holds up who comes next: a database that is opened for a moment has no use of it. Where
-        that cannot be done, or would take the room that others need, SQLite makes it longer itself.
+        It becomes many times as long, by 8 MiB at most, as each time holds up who comes next: a database that is opened
+        for a moment has no use of it. Where that cannot be done, or would take the room that others need, SQLite makes
+        it longer itself.
         """
         try:
             size = self._path.stat().st_size
