@@ -236,8 +236,7 @@ class Services:
         self._let_others_serve()
 
     def _is_alive(self, process_id: str) -> bool:
-        with self.database.read() as session:
-            return processes.is_alive(session, process_id)
+        return self.database.look(lambda session: processes.is_alive(session, process_id))
 
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""

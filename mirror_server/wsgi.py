@@ -8,7 +8,8 @@ With gunicorn or with waitress::
 ``mirror-server run`` parks held polls and event streams on its event loop; ``--max-parked-polls`` is the limit. Under
 any other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) may be open at once; one
 more is told ``429``, and everything else is answered. Keep that number below the threads. gunicorn and waitress show
-when a client hangs up, which frees its thread.
+when a client hangs up, which frees its thread. Websockets are those of ``mirror-server run`` alone: here one is told
+``426``.
 
 On a database file run one process; on PostgreSQL there may be several workers (``gunicorn --workers 4``). The app is
 made in the process that serves: gunicorn's ``--preload`` is refused, as threads do not survive its fork.

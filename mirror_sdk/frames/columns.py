@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -22,6 +23,13 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.large_string(): pd.StringDtype(),
     pa.string_view(): pd.StringDtype(),
     INSTANT: pd.DatetimeTZDtype("ms", "UTC"),
+}
+_MASKED: Mapping[pa.DataType, tuple[type[np.generic], Any]] = {
+    pa.int16(): (np.int16, pd.arrays.IntegerArray),
+    pa.int32(): (np.int32, pd.arrays.IntegerArray),
+    pa.int64(): (np.int64, pd.arrays.IntegerArray),
+    pa.float64(): (np.float64, pd.arrays.FloatingArray),
+    pa.bool_(): (np.bool_, pd.arrays.BooleanArray),
 }
 _WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
 
@@ -91,19 +99,51 @@ def frame_of(
     Raises:
         ValueRefused: There is no such time zone.
     """
-    frame = pd.DataFrame({name: _series(columns.pop(name)) for name in tuple(columns)}, copy=False)
+    # Arrays in the place of series, whose indices pandas would compare.
+    frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
     if about:
         frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
 
 
-def _series(column: pa.ChunkedArray) -> pd.Series:
+def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
+    if column.type in _MASKED:
+        masked = _masked(column)
+        if masked is not None:
+            return masked
     if pa.types.is_dictionary(column.type):
         # Arrow's own pool keeps megabytes of what this needs in between.
         column = column.unify_dictionaries(memory_pool=pa.system_memory_pool())
+        if pa.types.is_string(column.type.value_type) and column.num_chunks:
+            return _categorical(column)
     series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
     # Else their kind depends on whether there are some, and two tables could not be put together.
-    return series.astype(_WORDS) if has_no_categories(series.dtype) else series
+    array: pd.api.extensions.ExtensionArray = series.array
+    return pd.Categorical(array, dtype=_WORDS) if has_no_categories(series.dtype) else array
+
+
+def _masked(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray | None:
+    """A column as pandas makes it, copied once where pandas copies it twice; ``None`` where it holds no number."""
+    dtype, array_class = _MASKED[column.type]
+    values, is_missing = np.zeros(len(column), dtype), np.zeros(len(column), np.bool_)
+    begin = 0
+    for chunk in column.chunks:
+        place = slice(begin, begin := begin + len(chunk))
+        is_missing[place] = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else False
+        if chunk.null_count < len(chunk):
+            told = chunk.fill_null(dtype(0).item()) if chunk.null_count else chunk
+            values[place] = told.to_numpy(zero_copy_only=False)
+    # Whether that is missing is for pandas to say.
+    has_nan = dtype is np.float64 and np.isnan(values).any()
+    return None if has_nan else array_class(values, is_missing)
+
+
+def _categorical(column: pa.ChunkedArray) -> pd.Categorical:
+    """A category column with one dictionary, whose words pandas would take apart and put together again."""
+    words = column.chunk(0).dictionary.to_pandas()
+    dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
+    codes = [chunk.indices.cast(pa.int32()).fill_null(-1).to_numpy() for chunk in column.chunks]
+    return pd.Categorical.from_codes(np.concatenate(codes), dtype=dtype)
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:

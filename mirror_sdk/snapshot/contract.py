@@ -90,6 +90,17 @@ class DeviceOrder:
                 raise NotAsAgreed(f"device {device_id!r} comes after {self._last!r}: it was sent twice or out of order")
             self._last = device_id
 
+    def follow_batch(self, device_ids: pa.StringArray) -> None:
+        """The same of many at once.
+
+        Raises:
+            NotAsAgreed: One of them has come before, or should have.
+        """
+        # Arrow compares their bytes in UTF-8, which are in the order of the characters.
+        is_ordered = pc.all(pc.less(device_ids[:-1], device_ids[1:])).as_py()
+        ends = [device_ids[0], device_ids[-1]] if is_ordered and len(device_ids) > 1 else device_ids
+        self.follow(each.as_py() for each in ends)
+
 
 def require_columns(schema: pa.Schema) -> None:
     """Make sure that a stream has the columns.

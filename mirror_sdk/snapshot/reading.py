@@ -96,6 +96,14 @@ class _Read:
         require_asked(self.request.selection.sent_filters, "id", device_ids)
         require_asked(self.request.selection.sent_filters, "endpoint_name", endpoint_names)
 
+    def follow_batch(self, batch: pa.RecordBatch) -> None:
+        """The same of the devices of a batch, which are made Python's own only where they have to meet something."""
+        device_ids, endpoint_names = batch.column("device_id"), batch.column("endpoint_name")
+        if self.request.selection.sent_filters:
+            self.follow(device_ids.to_pylist(), endpoint_names.to_pylist())
+        else:
+            self.order.follow_batch(device_ids)
+
     def require_paths(self, paths: Iterable[str]) -> None:
         """Make sure that these resources were asked for."""
         patterns = self.request.selection.sent_paths or None
@@ -213,7 +221,7 @@ def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Map
 def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
     count = batch.num_rows
-    read.follow(batch.column("device_id").to_pylist(), batch.column("endpoint_name").to_pylist())
+    read.follow_batch(batch)
     read.require_paths(_paths_of(batch))
     read.arrived += count
     wanted = read.request.selection.device_ids

@@ -61,10 +61,13 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "subscribed": _own(resources["subscribed"]),
         "reported_revision": _own(_extension(resources.struct, "reported_revision", pa.int64())),
         "desired_revision": desired.spread(_extension(desired.struct, "desired_revision", pa.int64())),
-        "reported_raw": resources["reported_value"],
-        "desired_raw": desired.spread(desired["desired_value"]),
-        "reported_origin": _extension(resources.struct, "reported_origin", pa.string()).cast(pa.string()),
     }
+    if raw:
+        columns |= {
+            "reported_raw": resources["reported_value"],
+            "desired_raw": desired.spread(desired["desired_value"]),
+            "reported_origin": _extension(resources.struct, "reported_origin", pa.string()).cast(pa.string()),
+        }
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     return table if paths is None else _only(table, resources.path, paths)
 

@@ -30,6 +30,10 @@ _FLOAT = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _SECONDS = r"^[0-9]{1,11}$"
+_DIGITS = b"0123456789"
+_POINT, _MINUS = b".", b"-"
+_SHORT = 16
+"""A number of so few characters is within both patterns, or is the same value by value."""
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
@@ -69,12 +73,12 @@ class _Columns:
         self._num = np.zeros(length)
         self._bool = np.zeros(length, np.bool_)
         self._texts: list[pa.Array] = []
-        self._text_at = np.full(length, -1)
-        self._text_count = 0
+        self._text_at: list[Rows] = []
 
     def put_numbers(self, rows: Rows, numbers: Any) -> None:
-        self._kind[rows] = _KINDS[ValueKind.NUMBER]
-        self._num[rows] = numbers
+        where = self._where(rows)
+        self._kind[where] = _KINDS[ValueKind.NUMBER]
+        self._num[where] = numbers
 
     def put_booleans(self, rows: Rows, booleans: Any) -> None:
         self._kind[rows] = _KINDS[ValueKind.BOOLEAN]
@@ -83,8 +87,7 @@ class _Columns:
     def put_texts(self, rows: Rows, texts: pa.Array, kind: Any) -> None:
         self._kind[rows] = kind
         self._texts.append(texts)
-        self._text_at[rows] = np.arange(self._text_count, self._text_count + len(rows))
-        self._text_count += len(rows)
+        self._text_at.append(rows)
 
     def put_opaque(self, rows: Rows) -> None:
         self._kind[rows] = _KINDS[ValueKind.OPAQUE]
@@ -92,15 +95,29 @@ class _Columns:
     def finish(self) -> TypedColumns:
         return TypedColumns(
             kind=pa.array(self._kind),
-            num=pa.array(self._num, mask=self._kind != _KINDS[ValueKind.NUMBER]),
+            num=self._of_kind(ValueKind.NUMBER, self._num, pa.float64()),
             text=self._all_texts(),
-            bool=pa.array(self._bool, mask=self._kind != _KINDS[ValueKind.BOOLEAN]),
+            bool=self._of_kind(ValueKind.BOOLEAN, self._bool, pa.bool_()),
         )
+
+    def _where(self, rows: Rows) -> Rows | slice:
+        """The rows; all of them need not be looked up one by one."""
+        return slice(None) if len(rows) == len(self._kind) else rows
+
+    def _of_kind(self, kind: ValueKind, values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+        is_other = self._kind != _KINDS[kind]
+        others = np.count_nonzero(is_other)
+        if others == len(values):
+            return pa.nulls(len(values), type_)
+        return pa.array(values, type_, mask=is_other if others else None)
 
     def _all_texts(self) -> pa.StringArray:
         if not self._texts:
             return pa.nulls(len(self._kind), pa.string())
-        return pa.concat_arrays(self._texts).take(pa.array(self._text_at, mask=self._text_at < 0))
+        places = np.full(len(self._kind), -1)
+        rows = np.concatenate(self._text_at)
+        places[rows] = np.arange(len(rows))
+        return pa.concat_arrays(self._texts).take(pa.array(places, mask=places < 0))
 
 
 def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
@@ -152,13 +169,45 @@ _Reader: TypeAlias = Callable[[_Columns, Rows, pa.BinaryArray], _IsPlain]
 """Puts what is plain into the columns, and says which that is."""
 
 
-def _read_numbers(pattern: str, kind: pa.DataType) -> _Reader:
+def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
     def read(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
+        # To match a pattern takes as long as all the rest.
+        if (numbers := _all_short(raw, kind, signs)) is not None:
+            columns.put_numbers(rows, numbers)
+            return np.ones(len(rows), np.bool_)
         is_plain, digits = _matching(raw, pattern)
         columns.put_numbers(rows[is_plain], digits.cast(kind).to_numpy(zero_copy_only=False))
         return is_plain
 
     return read
+
+
+def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDArray[Any] | None:
+    """The numbers, where a look at the bytes of all payloads at once tells that each is a short one; else ``None``.
+
+    Args:
+        raw: The payloads, of which none is missing.
+        kind: As what they are read.
+        signs: What may stand there besides digits; where, the reading itself says, but for a point at the edge.
+    """
+    lengths = pc.min_max(pc.binary_length(raw)).as_py()
+    if not 0 < lengths["min"] <= lengths["max"] <= _SHORT:
+        return None
+    _, offsets, content = raw.buffers()
+    borders = np.frombuffer(offsets, np.int32)[raw.offset : raw.offset + len(raw) + 1]
+    written = content[borders[0] : borders[-1]].to_pybytes()
+    if written.translate(None, _DIGITS + signs):
+        return None
+    if _POINT in written:
+        ends = np.frombuffer(written, np.uint8)[np.concatenate([borders[:-1], borders[1:] - 1]) - borders[0]]
+        if _MINUS + _POINT in written or (ends == ord(_POINT)).any():
+            return None
+    try:
+        texts = pa.Array.from_buffers(pa.string(), len(raw), [None, offsets, content], 0, raw.offset)
+        numbers: npt.NDArray[Any] = texts.cast(kind).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    return numbers
 
 
 def _read_booleans(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
@@ -197,9 +246,9 @@ def _matching(raw: pa.BinaryArray, pattern: str) -> tuple[_IsPlain, pa.StringArr
 
 
 _READERS: Mapping[ResourceType, _Reader] = {
-    ResourceType.FLOAT: _read_numbers(_FLOAT, pa.float64()),
-    ResourceType.INTEGER: _read_numbers(_INTEGER, pa.int64()),
-    ResourceType.UNSIGNED: _read_numbers(_UNSIGNED, pa.int64()),
+    ResourceType.FLOAT: _read_numbers(_FLOAT, pa.float64(), _POINT + _MINUS),
+    ResourceType.INTEGER: _read_numbers(_INTEGER, pa.int64(), _MINUS),
+    ResourceType.UNSIGNED: _read_numbers(_UNSIGNED, pa.int64(), b""),
     ResourceType.BOOLEAN: _read_booleans,
     ResourceType.STRING: _read_texts,
     ResourceType.CORELINK: _read_texts,

@@ -33,9 +33,9 @@ _FAULTS = {
     "list_type": "must be a list, like [...]",
     "string_type": 'must be a text, like "..."',
     "none_required": "is not yours to give; leave it out",
-    "string_too_short": "takes at least %(min_length)s characters",
+    "string_too_short": "must not be empty",
     "string_too_long": "takes at most %(max_length)s characters",
-    "too_short": "takes at least %(min_length)s entries",
+    "too_short": "must not be empty",
     "too_long": "takes at most %(max_length)s entries",
 }
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")

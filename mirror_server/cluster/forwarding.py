@@ -192,8 +192,7 @@ class Forwarder:
             known = self._asked.get(call_id)
         if known is None:
             return False
-        with self._database.read() as session:
-            answer = processes.answer(session, call_id)
+        answer = self._database.look(lambda session: processes.answer(session, call_id))
         if answer is None:
             return False
         with self._lock:

@@ -214,10 +214,7 @@ class NotificationLog:
         """
         # Before anything is read, so that nothing is told to be there that comes after.
         settled_at = self._settled_at()
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
-            last_seq = state.last_seq if state else 0
-            rows = logs.entries(session, app_id, after, most, MOST_BYTES)
+        last_seq, rows = self._read(app_id, after, most)
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
@@ -243,6 +240,15 @@ class NotificationLog:
         page = self.read(app_id, after)
         woken.read = _Read(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
         return page
+
+    def _read(self, app_id: str, after: int, most: int) -> tuple[int, list[logs.Entry]]:
+        """The last number, and what follows another one."""
+        found = self._database.look(lambda session: logs.last_seq_and_entries(session, app_id, after, most, MOST_BYTES))
+        if found is not None:
+            return found
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+            return state.last_seq if state else 0, logs.entries(session, app_id, after, most, MOST_BYTES)
 
     def _settled_at(self) -> Instant | None:
         """The instant before which all that happened is on disk, for who reads after this call."""
@@ -285,8 +291,7 @@ class NotificationLog:
 
     def last_seq(self, app_id: str) -> int:
         """The number of the newest entry, 0 in an empty log."""
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def count(self, app_id: str) -> int:

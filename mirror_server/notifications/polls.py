@@ -110,8 +110,7 @@ class PlainPolls:
             # That it is open may not be on disk yet.
             if app_id in self._open or app_id in self._positions:
                 return True
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         return bool(state and state.polled)
 
     def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
@@ -171,8 +170,7 @@ class PlainPolls:
             position, _ = self._positions.get(app_id, (None, None))
         if position is not None:
             return position
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         return state.position if state else 0
 
 

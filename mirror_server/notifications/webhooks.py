@@ -86,13 +86,11 @@ class Webhooks:
 
     def registration(self, app_id: str) -> CallbackRow | None:
         """The webhook of an application."""
-        with self._database.read() as session:
-            return callbacks.find(session, app_id)
+        return self._database.look(lambda session: callbacks.find(session, app_id))
 
     def backlog(self, app_id: str) -> int:
         """How many entries wait to be delivered."""
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         return state.last_seq - state.position if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
@@ -189,8 +187,7 @@ class Webhooks:
         """Send what comes next; false when there is nothing."""
         registration = _registration_of(row)
         serialization = registration.serialization or Serialization()
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
+        state = self._database.look(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
         if not page.entries:
             return False

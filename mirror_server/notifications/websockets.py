@@ -137,8 +137,7 @@ class Websockets:
             self.look_again(app_id)
 
     def _find(self, app_id: str) -> WebsocketRow | None:
-        with self._database.read() as session:
-            return websockets.find(session, app_id)
+        return self._database.look(lambda session: websockets.find(session, app_id))
 
     def _is_connected(self, app_id: str, row: WebsocketRow) -> bool:
         if row.connection is None or row.process_id is None:

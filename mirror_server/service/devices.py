@@ -22,10 +22,12 @@ from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import descriptions, devices, logs, registrations, revisions, settings, subscriptions
+from mirror_server.store import device_objects as stored_objects
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
+from mirror_server.store.device_objects import DeviceObject
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
@@ -142,12 +144,18 @@ class DeviceService:
         if cached is None or not self._is_current(cached, device_id, version):
             # Before the device is read, so that what changes meanwhile counts as changed since.
             as_of = self._last_change_at(version)
-            with self._database.read() as session:
-                device = _known(session, device_id)
-                resources = stored_resources.of_device(session, device_id)
-            cached = _encode_for_all(encode, device, resources, version, as_of)
+            found = self._find(device_id)
+            if found is None:
+                raise unknown_device(device_id)
+            cached = _encode_for_all(encode, *found, version, as_of)
             self._cache.put(device_id, cached)
         return cached.for_issuers.get(app_id, cached.for_others)
+
+    def _find(self, device_id: str) -> DeviceObject | None:
+        if self._database.is_shared:
+            return self._database.look(lambda session: stored_objects.find_at_once(session, device_id))
+        with self._database.read() as session:
+            return stored_objects.find(session, device_id)
 
     def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
         if version is not None and version == cached.version:
@@ -210,8 +218,7 @@ class DeviceService:
         Raises:
             Refusal: There is no such device (404).
         """
-        with self._database.read() as session:
-            return _known(session, device_id)
+        return self._database.look(lambda session: _known(session, device_id))
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
         """When values that a device sent were told to an application lately, the oldest first.
@@ -247,8 +254,7 @@ class DeviceService:
 
     def count(self, conditions: Sequence[Condition]) -> int:
         """How many devices of the directory meet all conditions."""
-        with self._database.read() as session:
-            return devices.count(session, conditions)
+        return self._database.look(lambda session: devices.count(session, conditions))
 
     def registered(self, registration: Registration) -> Future[str]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""

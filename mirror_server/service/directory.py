@@ -39,8 +39,7 @@ class DirectoryService:
         Raises:
             Refusal: There is none with this id (404).
         """
-        with self._database.read() as session:
-            return _known(session, query_id)
+        return self._database.look(lambda session: _known(session, query_id))
 
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -96,8 +95,7 @@ class DirectoryService:
 
     def event(self, revision: int) -> DeviceEventRow | None:
         """What became of a registration; ``None`` where nothing with this number is kept."""
-        with self._database.read() as session:
-            return device_events.find(session, revision)
+        return self._database.look(lambda session: device_events.find(session, revision))
 
     def events(
         self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool

@@ -64,8 +64,7 @@ class SubscriptionService:
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
-        with self._database.read() as session:
-            return _tagged(subscriptions.rules(session, app_id))
+        return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
         self, app_id: str, text: str, *, apply_now: bool, was_seen: Callable[[str], bool] | None = None
@@ -139,13 +138,11 @@ class SubscriptionService:
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
         """The resources of a device the application is subscribed to."""
-        with self._database.read() as session:
-            return subscriptions.paths(session, app_id, device_id)
+        return self._database.look(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
         """What became of the application's subscription of a resource."""
-        with self._database.read() as session:
-            return _STATES[subscriptions.state(session, app_id, device_id, path)]
+        return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
         """Store what a device said to a subscribe command or to its end; without an answer it is asked again.

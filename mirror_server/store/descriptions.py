@@ -73,6 +73,19 @@ def of_device(session: Session, device_id: str) -> Description:
     return of_devices(session, [device_id]).get(device_id, NO_DESCRIPTION)
 
 
+def is_with_others(session: Session, device_id: str, name: str, value: str) -> bool:
+    """Whether another device has an attribute of this name and value too."""
+    return (
+        session.row(
+            "SELECT 1 FROM device_attributes WHERE name = :name AND value = :value AND device_id <> :device_id LIMIT 1",
+            name=name,
+            value=value,
+            device_id=device_id,
+        )
+        is not None
+    )
+
+
 def put(session: Session, device_id: str, told: Description) -> None:
     """Store what is said of a device that is known, in the place of what was."""
     session.run(

@@ -10,7 +10,7 @@ from mirror_server.store import revisions
 from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import Session
 
-_DEVICE = (
+DEVICE_COLUMNS = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
     " created_at, updated_at, last_contact_at, registration_expires_at, revision"
 )
@@ -44,7 +44,7 @@ def newest_contact(session: Session) -> Instant | None:
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
     """The device with this id."""
-    row = session.row(f"SELECT {_DEVICE} FROM devices WHERE device_id = :device_id", device_id=device_id)
+    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)
     return DeviceRow(*row) if row else None
 
 
@@ -64,7 +64,7 @@ def revision(session: Session, device_id: str) -> int | None:
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
     """The device with this endpoint name."""
-    row = session.row(f"SELECT {_DEVICE} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
+    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
     return DeviceRow(*row) if row else None
 
 
@@ -136,7 +136,7 @@ def page(
         where.append(f"device_id {'<' if descending else '>'} :after")
         parameters["after"] = after
     rows = session.rows(
-        f"SELECT {_DEVICE} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
+        f"SELECT {DEVICE_COLUMNS} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
         " LIMIT :limit",
         limit=limit,
         **parameters,
@@ -158,7 +158,7 @@ def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
 
 def registered(session: Session) -> list[DeviceRow]:
     """All devices that are registered now."""
-    return [DeviceRow(*row) for row in session.rows(f"SELECT {_DEVICE} FROM devices WHERE registered = 1")]
+    return [DeviceRow(*row) for row in session.rows(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1")]
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
@@ -170,7 +170,7 @@ def next_registration_expiry(session: Session) -> Instant | None:
 def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]:
     """The registered devices whose registration was not updated in time."""
     rows = session.rows(
-        f"SELECT {_DEVICE} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
+        f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
     )
     return [DeviceRow(*row) for row in rows]
 

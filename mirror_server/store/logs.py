@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 
 EVERY = "logs"
 """What work touches that appends to a log or changes where it stands; which logs is known only when it is run."""
 
 _ROWS_AT_A_TIME = 50
+
+Entry = tuple[int, str, bytes, Instant]
+"""Number, kind, body and time of an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,9 @@ def append(
     return end
 
 
-def entries(
-    session: Session, app_id: str, after: int, limit: int, most_bytes: int
-) -> list[tuple[int, str, bytes, Instant]]:
-    """Number, kind, body and time of up to ``limit`` entries behind ``after``; none behind what reaches the bytes."""
-    found: list[tuple[int, str, bytes, Instant]] = []
+def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[Entry]:
+    """Up to ``limit`` entries behind ``after``; none behind what reaches the bytes."""
+    found: list[Entry] = []
     while len(found) < limit and most_bytes > 0:
         rows = session.rows(
             "SELECT seq, kind, body, logged_at FROM notifications WHERE app_id = :app_id AND seq > :after"
@@ -97,13 +98,43 @@ def entries(
             after=found[-1][0] if found else after,
             limit=min(_ROWS_AT_A_TIME, limit - len(found)),
         )
-        for seq, kind, body, logged_at in rows:
-            if most_bytes > 0:
-                found.append((seq, kind, body, logged_at))
-                most_bytes -= len(body)
+        most_bytes = _take(rows, found, most_bytes)
         if len(rows) < _ROWS_AT_A_TIME:
             break
     return found
+
+
+def last_seq_and_entries(
+    session: Session, app_id: str, after: int, limit: int, most_bytes: int
+) -> tuple[int, list[Entry]] | None:
+    """The last number of a log, 0 where none is kept, and its :func:`entries`, by one statement.
+
+    ``None`` where there may be more of these than are taken at a time.
+    """
+    at_a_time = min(_ROWS_AT_A_TIME, limit)
+    rows = session.rows(
+        "SELECT behind.seq, behind.kind, behind.body, behind.logged_at, logs.last_seq FROM logs LEFT JOIN"
+        " (SELECT app_id, seq, kind, body, logged_at FROM notifications WHERE app_id = :app_id AND seq > :after"
+        " ORDER BY seq LIMIT :limit) AS behind ON behind.app_id = logs.app_id"
+        " WHERE logs.app_id = :app_id ORDER BY behind.seq",
+        app_id=app_id,
+        after=after,
+        limit=at_a_time,
+    )
+    if not rows:
+        return 0, []
+    found: list[Entry] = []
+    most_bytes = _take((row[:4] for row in rows if row[0] is not None), found, most_bytes)
+    return None if len(found) == at_a_time < limit and most_bytes > 0 else (rows[0][4], found)
+
+
+def _take(rows: Iterable[Row], found: list[Entry], most_bytes: int) -> int:
+    """Take entries until they reach so many bytes; gives how many may still come."""
+    for seq, kind, body, logged_at in rows:
+        if most_bytes > 0:
+            found.append((seq, kind, body, logged_at))
+            most_bytes -= len(body)
+    return most_bytes
 
 
 def contacts(

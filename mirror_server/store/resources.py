@@ -19,8 +19,7 @@ RESOURCE_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRow:
+class ResourceRow(NamedTuple):
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
@@ -93,7 +92,7 @@ class AnnouncedResource:
 def of_device(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
     rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
-    return [ResourceRow(*row) for row in rows]
+    return [ResourceRow._make(row) for row in rows]
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
@@ -103,7 +102,7 @@ def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
         device_id=device_id,
         path=path,
     )
-    return ResourceRow(*row) if row else None
+    return ResourceRow._make(row) if row else None
 
 
 def announced(session: Session, device_id: str) -> list[AnnouncedResource]:

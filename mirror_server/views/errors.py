@@ -18,6 +18,7 @@ from mirror_server.service.pasts import BeforeHistory
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
+from mirror_server.views.deferred import PARK
 from mirror_server.views.requests import request_id
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
     if refusal.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if refusal.code == 426:
-        response.headers["Upgrade"] = "websocket"
+        if PARK in environ:  # of an application under any other server it is forbidden (PEP 3333); waitress answers 500
+            response.headers["Upgrade"] = "websocket"
         response.headers["Sec-WebSocket-Version"] = "13"
     if refusal.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(refusal.retry_after_seconds)

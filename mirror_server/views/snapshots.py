@@ -167,6 +167,6 @@ def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]
         for device in some:
             found = []
             if device_id == device.device_id:
-                found = [ResourceRow(*row[1:]) for row in own]
+                found = [ResourceRow._make(row[1:]) for row in own]
                 device_id, own = next(by_device, _NONE)
             yield device, found

@@ -77,8 +77,7 @@ class _ForwardedRequests:
 
     async def _answer(self, call_id: str) -> None:
         try:
-            with self._database.read() as session:
-                request = processes.call(session, call_id)
+            request = self._database.look(lambda session: processes.call(session, call_id))
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._gone[call_id])
                 # Until it is stored the call is under way, and not begun again.

@@ -124,6 +124,16 @@ def test_the_flows_of_the_specification_work(server: WsgiProcess, application: C
     assert "id: 1\n" in seen
 
 
+def test_a_websocket_is_refused_with_the_cure(application: Callable[[], Application]) -> None:
+    app = application()
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    for headers in ({}, {**upgrade, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}):
+        refused = app.http.get("/v2/notification/websocket-connect", headers=headers)
+        assert refused.status_code == 426
+        assert "a server run by 'mirror-server run'" in refused.json()["message"]
+    assert app.poll(after=0, hold=0).status_code == 204
+
+
 def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
     server: WsgiProcess, application: Callable[[], Application]
 ) -> None:

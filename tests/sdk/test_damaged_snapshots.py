@@ -75,6 +75,8 @@ DAMAGED = {
     "a device twice in a batch": ([[device(1), device(1)]], "twice or out of order"),
     "a device twice in two batches": ([[device(1)], [device(1)]], "twice or out of order"),
     "devices out of order": ([[device(2), device(1)]], "twice or out of order"),
+    "devices out of order between batches": ([[device(1), device(3)], [device(2), device(4)]], "twice or out of order"),
+    "a device twice at the end of a batch": ([[device(1), device(2), device(2)]], "twice or out of order"),
     "a device without an id": ([[changed(device_id=None)]], "1 of device_id"),
     "a resource twice": ([[resources(0, path="/3303/0/5700")]], "resource of a device"),
     "a resource without a path": ([[resources(0, path=None)]], "1 of path"),

@@ -16,6 +16,7 @@ from mirror_sdk.frames import (
     value_column,
     wide,
 )
+from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.tables.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.directory import Device
@@ -253,3 +254,36 @@ def test_the_directory_is_a_table_too(count):
     assert frame["queue_mode"].tolist() == [True] * count
     assert frame["created_at"].tolist() == [TAKEN_AT] * count
     assert frame["last_contact"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "chunks", [[], [[]], [["some"]], [["none"]], [["all"], ["none"]], [["some", "all"], [], ["none"]]]
+)
+@pytest.mark.parametrize(
+    ("kind", "values", "dtype"),
+    [
+        (pa.int16(), [1, -(2**15)], pd.Int16Dtype()),
+        (pa.int32(), [1, -(2**31)], pd.Int32Dtype()),
+        (pa.int64(), [2**63 - 1, -(2**63)], pd.Int64Dtype()),
+        (pa.float64(), [1.5, float("inf")], pd.Float64Dtype()),
+        (pa.float64(), [1.5, float("nan")], pd.Float64Dtype()),
+        (pa.bool_(), [True, False], pd.BooleanDtype()),
+        (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], None),
+        (pa.dictionary(pa.uint32(), pa.string()), ["a", "b"], None),
+        (pa.dictionary(pa.int8(), pa.string(), ordered=True), ["a", "b"], None),
+    ],
+)
+def test_a_column_in_parts_is_what_pandas_makes_of_it(chunks, kind, values, dtype):
+    cells = {"some": [values[0], None, values[1]], "none": [None, None], "all": values}
+    parts = [[cell for each in chunk for cell in cells[each]] for chunk in chunks]
+    # Each part stands in the middle of a longer one.
+    column = pa.chunked_array([pa.array([*values, *part, *values], kind).slice(2, len(part)) for part in parts], kind)
+    made = to_frame(pa.table({"a": column}), {})["a"]
+    by_pandas = column.unify_dictionaries().to_pandas(types_mapper=lambda _: dtype)
+    if isinstance(made.dtype, pd.CategoricalDtype) and not len(by_pandas.dtype.categories):
+        assert len(made.dtype.categories) == 0
+        by_pandas = by_pandas.astype(made.dtype)
+    pd.testing.assert_series_equal(made, by_pandas, check_names=False, check_exact=True)
+    if len(made):
+        made.iloc[0] = None
+        assert made.isna().iloc[0]

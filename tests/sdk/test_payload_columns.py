@@ -100,6 +100,29 @@ def test_many_at_once_are_what_each_is_alone(rows):
         assert (words, flag) == (text(value), boolean(value)), row
 
 
+NUMERIC = [BY_TYPE[kind] for kind in (ResourceType.FLOAT, ResourceType.INTEGER, ResourceType.UNSIGNED)]
+
+
+@pytest.mark.parametrize("path", NUMERIC)
+def test_numbers_that_are_looked_at_together_are_what_each_is_alone(path):
+    plain = (b"20", "text/plain", path)
+    for one in [*NUMBERS, "", "-", ".", "-.5", "-5.", "5.-3", "1-2", "9" * 16, "9" * 17]:
+        row = (one.encode(), "text/plain", path)
+        for rows in ([row], [plain, row, plain], [row, plain], [plain, row]):
+            columns = columns_of(rows)
+            values = [decode(*each) for each in rows]
+            assert all(map(same, columns.num.to_pylist(), map(number, values))), rows
+            assert columns.text.to_pylist() == list(map(text, values)), rows
+
+
+@pytest.mark.parametrize("path", NUMERIC)
+def test_short_numbers_are_read_without_a_pattern(path, monkeypatch):
+    monkeypatch.setattr("mirror_sdk.tables.payloads._matching", lambda *_: pytest.fail("matched one by one"))
+    raw = pa.array([b"no number", b"1", b"20", b"300", b"nor this"], pa.binary())[1:4]
+    content_types = pa.array(["text/plain"] * 3).dictionary_encode()
+    assert read_payloads(raw, content_types, pa.array([path] * 3).dictionary_encode()).num.to_pylist() == [1, 20, 300]
+
+
 def test_plain_numbers_need_no_second_look(monkeypatch):
     def fail(*_):
         raise AssertionError("looked at one by one")

@@ -120,7 +120,7 @@ def test_what_cannot_be_changed_is_refused_by_name(refused_as, name, value, told
     ("attribute", "name", "told"),
     [
         ({"1a": "x"}, "1a", "begin with no digit"),
-        ({"": "x"}, "''", "takes at least 1 character"),
+        ({"": "x"}, "''", "must not be empty"),
         ({"a" * 129: "x"}, "aaa", "takes at most 128 characters"),
         ({"a": "x" * 129}, "a", "takes at most 128 characters"),
         ({"a\n": "x"}, "a", "is no name of an attribute"),

@@ -77,7 +77,7 @@ def test_the_query_is_kept_as_it_came(save):
     [
         ({"name": "a"}, "query", "missing"),
         ({"query": ""}, "name", "missing"),
-        ({"name": "", "query": ""}, "name", "at least 1"),
+        ({"name": "", "query": ""}, "name", "must not be empty"),
         ({"name": "a" * 201, "query": ""}, "name", "at most 200"),
         ({"name": "a\n", "query": ""}, "name", "cannot be shown"),
         ({"name": "a", "query": f"id={'a' * 1000}"}, "query", "at most 1000"),

@@ -10,9 +10,12 @@ from databases import ON_POSTGRESQL, new_database_url
 from mirror_server.clock import SystemClock
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import devices
+from mirror_server.store import device_objects, devices
 from mirror_server.store import keys as stored_keys
+from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.resources import AnnouncedResource
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
 
@@ -64,8 +67,9 @@ def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(s
 
     shown = [read(server, key, device).json["updated_at"] for device in ids]
 
-    # The key, the number of the last change, and the one that changed; where others change them too, the key and each.
-    assert len(looks) == (6 if ON_POSTGRESQL else 3)
+    # The key, the number of the last change, and whether the one changed. Where others change devices too: the key,
+    # whether each changed, and the one that did.
+    assert len(looks) == (7 if ON_POSTGRESQL else 3)
     assert [each == shown[0] for each in shown] == [True, False, True, True, True]
 
 
@@ -90,6 +94,27 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
         other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
 
     assert read(server, key, device).status_code == 401
+
+
+@pytest.mark.parametrize("resources", [0, 1, 20])
+def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, resources):
+    database, paths = server.services.database, [f"/3303/{number}/5700" for number in range(resources)]
+    announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
+    other = [AnnouncedResource("/3303/0/5700", "", "text/plain", observable=True)]
+
+    def work(session):
+        for device_id, listed in (("one", announced), ("other", other)):
+            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[server.now] * 4))
+            stored_resources.announce(session, device_id, listed)
+
+    database.write(work)
+    with database.read() as session:
+        for device_id in ("one", "other", "unknown"):
+            by_two = device_objects.find(session, device_id)
+            assert device_objects.find_at_once(session, device_id) == by_two
+        found = device_objects.find(session, "one")
+    assert found is not None
+    assert {row.path for row in found[1]} == set(paths)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

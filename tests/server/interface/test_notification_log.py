@@ -243,3 +243,30 @@ def test_a_message_that_is_cut_off_tells_the_instant_of_its_last_entry(server, k
     assert len(told) > 1
     assert all(at == of_last for at, of_last in told[:-1])
     assert told[-1][0] == serialize.timestamp(server.now) > first_at
+
+
+def test_a_log_read_by_one_statement_is_the_same_as_by_several_or_left_to_them(server):
+    """Whatever is asked for: behind any number, up to any number and size; and of a log that nobody keeps."""
+    database, count, size = server.services.database, 120, 10
+
+    def fill(session):
+        for app_id in ("reader", "other", "empty"):
+            logs.create(session, app_id)
+        entries = [("d", orjson.dumps("x" * (size - 2))) for _ in range(count)]
+        for app_id in ("reader", "other"):
+            logs.append(session, app_id, entries, kind="notifications", at=7, read_seq=0)
+
+    database.write(fill)
+    left = 0
+    with database.read() as session:
+        for app_id in ("reader", "empty", "unknown"):
+            for after in (0, 1, 60, 70, 71, 119, 120, 121):
+                for most in (1, 49, 50, 51, 10_000):
+                    for most_bytes in (1, size, size + 1, 50 * size, 51 * size, 10**6):
+                        state = logs.state(session, app_id)
+                        entries = logs.entries(session, app_id, after, most, most_bytes)
+                        found = logs.last_seq_and_entries(session, app_id, after, most, most_bytes)
+                        assert found in (None, (state.last_seq if state else 0, entries))
+                        assert found or len(entries) >= 50
+                        left += found is None
+    assert left

@@ -390,7 +390,8 @@ def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypat
     def fail(*_):
         raise StorageFailed("cannot reach its database")
 
-    monkeypatch.setattr("mirror_server.store.logs.state", fail)
+    for name in ("state", "last_seq_and_entries"):
+        monkeypatch.setattr(f"mirror_server.store.logs.{name}", fail)
     assert server.call(key, "GET", f"{PULL}?{query}").status_code == 503
     monkeypatch.undo()
     assert server.services.log.open_polls == 0
@@ -411,7 +412,7 @@ def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server,
     assert len(server.responses(key)) == 100
 
 
-@pytest.mark.parametrize("query", ["noWait=true", "noWait=true&hold=20", "noWait=true&after=0"])
+@pytest.mark.parametrize("query", ["noWait=true", "noWait=True", "noWait=true&hold=20", "noWait=true&after=0"])
 def test_a_poll_that_does_not_wait_is_answered_at_once(server, key, query):
     assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
     server.add_device(key, "sensor-1")

@@ -26,6 +26,10 @@ class Reads:
         with self._database.read() as session:
             yield session
 
+    def look(self, statement):
+        self.count += 1
+        return self._database.look(statement)
+
     def __getattr__(self, name):
         return getattr(self._database, name)
 
