@@ -2,7 +2,9 @@
 
 What logging does for any line, a look at where it was called from, a record and a chain of functions that format it,
 takes half as long as a small request. So the line of a request is made at once where one :class:`LineHandler` takes the
-whole log; elsewhere, under a server with a log of its own, it is a record like any other.
+whole log; elsewhere, under a server with a log of its own, it is a record like any other. How a line looks is
+structlog's to say, which takes longer to load than most of the server; so what no terminal shows is made here, to look
+the same.
 """
 
 from __future__ import annotations
@@ -11,18 +13,28 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from io import FileIO
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import orjson
 
 from mirror_server.config import ACCESS_LOG, LogFormat
 
-Details = Mapping[str, str | int | float]
+Details = Mapping[str, object]
 
 _EVENT = "request"
 
 _access_log = logging.getLogger(ACCESS_LOG)
 _log = logging.getLogger(__name__)
+
+
+class Line(NamedTuple):
+    """What one line tells."""
+
+    event: str
+    level: str
+    logger: str
+    details: Details
+    traceback: str | None = None
 
 
 class LineHandler(logging.Handler):
@@ -47,7 +59,7 @@ class LineHandler(logging.Handler):
         self._is_cut = False
         self._stream = stream
         # On a terminal people read along, in colours, which the formatter knows.
-        self._request_line = None if stream.isatty() else _REQUEST_LINES[log_format]
+        self._line = None if stream.isatty() else LINES[log_format]
         self._file = None if stream.isatty() else _unbuffered(stream)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -61,9 +73,9 @@ class LineHandler(logging.Handler):
 
     def emit_request(self, details: Details) -> bool:
         """Write the line of a request; false where that takes a record."""
-        if self._request_line is None:
+        if self._line is None:
             return False
-        line = self._request_line(details)
+        line = self._line(Line(_EVENT, "info", ACCESS_LOG, details))
         self.acquire()
         try:
             self._write(line)
@@ -133,15 +145,18 @@ def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _json_line(details: Details) -> str:
-    head = {"event": _EVENT, "level": "info", "logger": ACCESS_LOG, "timestamp": _now()}
-    return orjson.dumps({**head, **details}).decode()
+def _json_line(line: Line) -> str:
+    head = {"event": line.event, "level": line.level, "logger": line.logger, "timestamp": _now()}
+    end = {} if line.traceback is None else {"exception": line.traceback}
+    return orjson.dumps({**head, **line.details, **end}, default=repr).decode()
 
 
-def _console_line(details: Details) -> str:
+def _console_line(line: Line) -> str:
     # Quoted, so that a path with a line break in it is still one line.
-    told = " ".join([f"{name}={value!r}" for name, value in sorted(details.items())])
-    return f"{_now()} [info     ] {_EVENT:<30} [{ACCESS_LOG}] {told}"
+    told = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
+    text = " ".join([f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", *told])
+    return text if line.traceback is None else f"{text}\n{line.traceback}"
 
 
-_REQUEST_LINES: dict[LogFormat, Callable[[Details], str]] = {"console": _console_line, "json": _json_line}
+LINES: dict[LogFormat, Callable[[Line], str]] = {"console": _console_line, "json": _json_line}
+"""How a line is made of what it tells, where no terminal shows it."""

@@ -12,6 +12,7 @@ import encodings.idna  # noqa: F401
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from typing import Any
 import httpcore
 import httpx
 
+from mirror_sdk._fork import Lock
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import certificates_for, proxy_for
 
@@ -37,7 +39,8 @@ class Network(httpx.BaseTransport):
     """
 
     def __init__(self, base_url: str) -> None:
-        self._pool = _pool(httpx.URL(base_url))
+        self._streams = _Streams()
+        self._pool = _pool(httpx.URL(base_url), self._streams)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; the body of the answer is read as it is wanted."""
@@ -56,8 +59,9 @@ class Network(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, also those that other threads are making."""
         self._pool.close()
+        self._streams.close()
 
 
 class _Arriving(httpx.SyncByteStream):
@@ -84,8 +88,8 @@ def _told_by_httpx() -> Iterator[None]:
         raise told(str(exc)) from exc
 
 
-def _pool(base_url: httpx.URL) -> httpcore.ConnectionPool:
-    options = {**_CONNECTIONS, "ssl_context": certificates_for(base_url), "network_backend": _Backend()}
+def _pool(base_url: httpx.URL, streams: _Streams) -> httpcore.ConnectionPool:
+    options = {**_CONNECTIONS, "ssl_context": certificates_for(base_url), "network_backend": _Backend(streams)}
     proxy = proxy_for(base_url)
     if proxy is None:
         return httpcore.ConnectionPool(**options)
@@ -96,11 +100,45 @@ def _pool(base_url: httpx.URL) -> httpcore.ConnectionPool:
     return httpcore.HTTPProxy(address, proxy_auth=proxy.raw_auth, proxy_headers=proxy.headers.raw, **options)
 
 
+class _Streams:
+    """The connections that were made, until they are closed together.
+
+    The pool closes those it knows. One that a thread was making meanwhile would be used, and stay open, all the same.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open: weakref.WeakSet[_Stream] = weakref.WeakSet()
+        self._is_closed = False
+
+    def add(self, stream: _Stream) -> None:
+        """Have it closed with the others.
+
+        Raises:
+            httpcore.ConnectError: They are closed already, and this one is now.
+        """
+        with self._lock:
+            is_late = self._is_closed
+            if not is_late:
+                self._open.add(stream)
+        if is_late:
+            stream.close()
+            raise httpcore.ConnectError("the client was closed")
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            streams = list(self._open)
+        for stream in streams:
+            stream.close()
+
+
 class _Backend(httpcore.NetworkBackend):
     """Makes connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: _Streams) -> None:
         self._backend = httpcore.SyncBackend()
+        self._streams = streams
 
     def connect_tcp(
         self,
@@ -117,9 +155,11 @@ class _Backend(httpcore.NetworkBackend):
             # Each has its share, so that one that says nothing leaves time for the next.
             share = None if left is None else left / len(addresses)
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options), timeout)
+                made = self._backend.connect_tcp(address, port, share, local_address, socket_options)
+                return _Stream(made, timeout, self._streams)
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._backend.connect_tcp(last, port, left, local_address, socket_options), timeout)
+        made = self._backend.connect_tcp(last, port, left, local_address, socket_options)
+        return _Stream(made, timeout, self._streams)
 
 
 def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
@@ -152,11 +192,17 @@ class _Stream(httpcore.NetworkStream):
     Args:
         stream: The connection.
         connecting: The limit on making it, which also holds where httpcore gives none: to what a SOCKS proxy is told.
+        streams: What it is closed with.
+
+    Raises:
+        httpcore.ConnectError: Those are closed already.
     """
 
-    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None, streams: _Streams) -> None:
         self._stream = stream
         self._connecting = connecting
+        self._streams = streams
+        streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """What has come, once something has."""
@@ -176,7 +222,7 @@ class _Stream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """The same connection, encrypted."""
         left = self._left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._connecting)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._connecting, self._streams)
 
     def get_extra_info(self, info: str) -> Any:
         """What is known of it."""

@@ -184,12 +184,21 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
     """Conditions on the directory as they are sent.
 
     Raises:
-        ValueError: A time has no zone, or there are several values where one is compared with.
+        ValueError: A time has no zone, there are several values where one is compared with, or one of several has a
+            comma.
     """
     for name, value in filters.items():
         field, _, operator = _filter_name(name).rpartition("__")
-        if _is_several(value) and operator not in {"in", "nin"}:
+        if not _is_several(value):
+            continue
+        if operator not in {"in", "nin"}:
             raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
+        for part in value:
+            if "," in _filter_text(name, part):
+                raise ValueError(
+                    f"filter {name}: a comma separates several values, and {part!r} has one; ask for it alone, with"
+                    f" {field}__{'eq' if operator == 'in' else 'neq'}"
+                )
     return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
 
 

@@ -229,7 +229,7 @@ PULL = (
         whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
         is_extension=True,
     ),
-    query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words("true", "false")),
+    query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words(*FLAGS)),
 )
 WEBSOCKET = (
     query(

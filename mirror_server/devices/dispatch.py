@@ -28,7 +28,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.store import commands, next_work, subscriptions
+from mirror_server.store import commands, subscriptions, waiting
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 
@@ -156,8 +156,9 @@ class Dispatcher:
 
     def _next_job(self, device_id: str) -> Job | None:
         now = self._clock.now()
-        wanted, unwanted, command = self._database.look(lambda session: next_work.of_device(session, device_id, now))
-        asks: Iterable[DeviceCommand] = [*map(Observe, wanted), *map(CancelObservation, unwanted)]
+        found = self._database.look(lambda session: waiting.of_device(session, device_id, now))
+        asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
+        command = found.command
         with self._lock:
             unanswered = self._unanswered.get(device_id, set())
             for ask in asks:

@@ -29,6 +29,8 @@ ATTRIBUTE = (
     "coalesce((SELECT a.value FROM device_attributes a WHERE a.device_id = devices.device_id AND a.name = :of), '')"
 )
 """SQL for one of its attributes, empty where it has none of the name ``:of``."""
+LOOKED_UP = frozenset({NAME, DESCRIPTION, CHANGED_AT, ATTRIBUTE})
+"""Those of these that are looked up for each device."""
 NOTHING = "''"
 """SQL for what no device has, which is no value that can be asked for."""
 NEVER = "NULL"
@@ -71,6 +73,19 @@ def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Descrip
 def of_device(session: Session, device_id: str) -> Description:
     """What was said of a device."""
     return of_devices(session, [device_id]).get(device_id, NO_DESCRIPTION)
+
+
+def is_with_others(session: Session, device_id: str, name: str, value: str) -> bool:
+    """Whether another device has an attribute of this name and value too."""
+    return (
+        session.row(
+            "SELECT 1 FROM device_attributes WHERE name = :name AND value = :value AND device_id <> :device_id LIMIT 1",
+            name=name,
+            value=value,
+            device_id=device_id,
+        )
+        is not None
+    )
 
 
 def put(session: Session, device_id: str, told: Description) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS
 from mirror_server.store import (
     descriptions,
     device_events,
@@ -35,6 +37,7 @@ _OF_A_DEVICE = (
     "device_events",
     "devices",
 )
+_OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
@@ -83,28 +86,42 @@ def _erase_rules(session: Session, device_id: str) -> int:
 
 
 def _erase_queries(session: Session, device_id: str) -> int:
-    """Take this device out of the saved filters that name it, which are deleted where no other is named; their number.
+    """Take this device out of the saved filters that tell of it; gives the number of these.
 
-    A filter without the condition that names the device would select others.
+    A filter in which no other device is named is deleted: without the condition it would select others. What is said of
+    the device tells of it as its names do, and so does the value of an attribute that no other device has. In the name
+    of a filter its names are replaced.
     """
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
-    names = {device_id, name, descriptions.of_device(session, device_id).name}
+    told = descriptions.of_device(session, device_id)
+    names = {device_id, name, told.name} - {None}
+    own = {
+        f"{ATTRIBUTE_FILTER}__{attribute}": value
+        for attribute, value in told.attributes.items()
+        if not descriptions.is_with_others(session, device_id, attribute, value)
+    }
+    mention = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w-])")
     erased = 0
     for row in device_queries.list_all(session):
         conditions = parse_qsl(row.query, keep_blank_values=True)
-        left = [(field, _without(value, names)) for field, value in conditions]
-        if left == conditions:
+        left = [
+            (field, _without(value, {*names, told.description, own.get(_OPERATOR.sub("", field))}))
+            for field, value in conditions
+        ]
+        shown = mention.sub(f"({row.query_id})", row.name)
+        if left == conditions and shown == row.name:
             continue
         erased += 1
         if any(value == "" != before for (_, before), (_, value) in zip(conditions, left, strict=True)):
             device_queries.delete(session, row.query_id)
         else:
-            device_queries.put(session, replace(row, query=urlencode(left, safe=",")))
+            query = row.query if left == conditions else urlencode(left, safe=",")
+            device_queries.put(session, replace(row, name=shown, query=query))
     return erased
 
 
 def _without(value: str, names: Collection[str | None]) -> str:
-    return ",".join(each for each in value.split(",") if each not in names)
+    return "" if value in names else ",".join(each for each in value.split(",") if each not in names)
 
 
 def end_application(session: Session, app_id: str) -> None:

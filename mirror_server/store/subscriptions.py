@@ -26,12 +26,11 @@ _KEPT_UP = "s.state IN ('wanted', 'active')"
 """What keeps up an observation: neither what the device refused nor what has ended."""
 
 WANTED = (
-    "SELECT path, min(position) AS position FROM"
-    " (SELECT path, position FROM subscriptions WHERE device_id = :device_id AND state = 'wanted'"
-    f" UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id) AS forgotten) AS wanted"
-    " GROUP BY path"
+    "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
+    f" AND state = 'wanted' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
+    " AS forgotten) AS asked GROUP BY path"
 )
-"""The resources for which a device is to be sent a subscribe command, and where their rules stand."""
+"""The resources for which a device is to be sent a subscribe command; where there are rules, in the order of places."""
 
 UNWANTED = (
     "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"

@@ -24,7 +24,7 @@ from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
-    query_choice,
+    query_flag,
     query_integer,
     query_text,
     read_body,
@@ -202,7 +202,7 @@ def _read_hold_seconds() -> int:
         Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
     """
     hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
-    if query_choice("noWait", ("true", "false")) == "true":
+    if query_flag("noWait"):
         return 0
     return DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
 

@@ -16,13 +16,14 @@ from typing import Any, Self, cast
 
 import uvicorn
 
+from mirror_server.config import Settings
 from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection
 from mirror_server.web.forwarded_requests import answer_forwarded
-from mirror_server.web.tls import Certificate
+from mirror_server.web.tls import Certificate, TlsListener
 
 if sys.platform != "win32":
     import resource
@@ -75,16 +76,40 @@ class _StopSignals:
 class _Server(uvicorn.Server):
     """Ends the held polls at the first signal, so that stopping does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, bridge: Bridge) -> None:
+    def __init__(self, config: uvicorn.Config, bridge: Bridge, settings: Settings) -> None:
         super().__init__(config)
         self._bridge = bridge
+        self._settings = settings
+        self._certificate: Certificate | None = None
 
     def speak_tls(self, certificate: Certificate) -> None:
         """Speak TLS; SIGHUP has the certificate loaded again, and connections that are open stay."""
-        self.config.load()
-        self.config.ssl = certificate.context
+        self._certificate = certificate
         if sys.platform != "win32":
             signal.signal(signal.SIGHUP, lambda *_: certificate.reload())
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; see :class:`TlsListener` for why not as uvicorn does where TLS is spoken."""
+        if self._certificate is None or sockets is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        make = partial(
+            cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class),
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        for listener in sockets:
+            accepting = TlsListener(
+                listener,
+                self._certificate,
+                make,
+                self.server_state.connections,
+                max_connections=self._settings.max_connections,
+                handshake_seconds=self._settings.idle_timeout_seconds,
+            )
+            self.servers.append(cast("asyncio.Server", accepting))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
         """Begin to stop, or at a second Ctrl-C stop at once.
@@ -184,7 +209,7 @@ def _server_of(services: Services) -> _Server:
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )
-    server = _Server(config, bridge)
+    server = _Server(config, bridge, settings)
     connections = server.server_state.connections
     watch = services.metrics.watch
     watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))

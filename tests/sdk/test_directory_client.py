@@ -94,6 +94,18 @@ def test_what_is_no_query_is_refused(client):
         client.list_devices(query=1)
 
 
+@pytest.mark.parametrize(("operator", "alone"), [("in", "eq"), ("nin", "neq")])
+def test_of_several_values_none_may_have_a_comma(client, device_id, operator, alone):
+    """A comma separates them, so that the filter would be another one than was asked for."""
+    client.set_device(device_id, name="Lamp, by the window")
+    several = {f"name__{operator}": ["Lamp", "Lamp, by the window"]}
+    for use in (client.list_devices, lambda filters: client.create_device_query("lamps", filters)):
+        with pytest.raises(ValueError, match=f"'Lamp, by the window' has one; ask for it alone, with name__{alone}"):
+            use(filters=several)
+    found = client.list_devices(filters={f"name__{alone}": "Lamp, by the window"}).ids
+    assert (device_id in found) == (alone == "eq")
+
+
 def test_all_queries_are_listed(client):
     saved = [client.create_device_query(f"q{number}", "") for number in range(5)]
     assert client.list_device_queries() == sorted(saved, key=lambda query: query.id)

@@ -15,7 +15,7 @@ from hostile_service import AT_MOST, BRIEFLY, HostileService
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import proxy_for
-from mirror_sdk._service.network import _Backend
+from mirror_sdk._service.network import _Backend, _Streams
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
 PROXY = "http://proxy.test:3128"
@@ -106,7 +106,7 @@ def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
     """As for SOCKS, whose proxy may say nothing, or take nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        stream = _Backend().connect_tcp("127.0.0.1", port, Deadline(BRIEFLY))
+        stream = _Backend(_Streams()).connect_tcp("127.0.0.1", port, Deadline(BRIEFLY))
         began = time.monotonic()
         with pytest.raises(httpcore.ReadTimeout):
             stream.read(10)

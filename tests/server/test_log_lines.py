@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from mirror_server.config import ACCESS_LOG
 from mirror_server.log_lines import lost_lines, tell_request
-from mirror_server.logging_format import configure
+from mirror_server.logging_format import LineFormatter, configure
 
 DETAILS = {
     "method": "GET",
@@ -73,6 +75,64 @@ def test_the_line_of_a_request_looks_like_any_other(log_to, log_format):
     logging.getLogger(ACCESS_LOG).info("request", extra=DETAILS)
     made, formatted = stream.getvalue().splitlines()
     assert without_instant(made, log_format) == without_instant(formatted, log_format)
+
+
+def failed():
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as error:
+        raise RuntimeError("ä") from error
+
+
+def a_failure():
+    try:
+        failed()
+    except RuntimeError:
+        return sys.exc_info()
+
+
+RECORDS = {
+    "plain": {"msg": "a line"},
+    "a text longer than its column": {"msg": "a" * 50},
+    "arguments": {"msg": "%d of %s", "args": (3, "ä\x1b[31m")},
+    "a line break": {"msg": "one\ntwo"},
+    "what is told beside it": {"msg": "a line", "path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
+    "what JSON does not know": {"msg": "a line", "at": Path("/tmp"), "told": {1, 2}},
+    "colours of uvicorn": {"msg": "a line", "color_message": "\x1b[31ma line"},
+    "a warning": {"msg": "a line", "levelno": logging.WARNING, "levelname": "WARNING"},
+    "a level of its own": {"msg": "a line", "levelno": 5, "levelname": "TRACE"},
+    "a failure": {"msg": "it failed", "exc_info": a_failure(), "path": "/x"},
+    "no failure": {"msg": "it failed", "exc_info": (None, None, None)},
+    "a stack": {"msg": "a line", "stack_info": "Stack (most recent call last):\n  here"},
+    "a name that has a place": {"msg": "a line", "level": "x", "event": "y"},
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_a_line_looks_as_structlog_has_it(log_format, record):
+    known = {"name": "mirror_server.x", "levelno": logging.INFO, "levelname": "INFO", "args": ()}
+    formatter = LineFormatter(log_format, is_terminal=False)
+    made, expected = (
+        form.format(logging.makeLogRecord(known | record)) for form in (formatter, formatter._by_structlog)
+    )
+    assert without_instant(made, log_format) == without_instant(expected, log_format)
+
+
+@FORMATS
+def test_a_log_that_no_terminal_shows_does_not_wait_for_structlog(log_format):
+    program = f"""if True:
+        import logging, sys
+        from mirror_server.logging_format import configure
+        configure({log_format!r})
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            logging.getLogger("x").exception("it failed", extra={{"path": "/"}})
+        sys.exit("structlog" in sys.modules)"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "ZeroDivisionError: division by zero" in ended.stderr
 
 
 @FORMATS

@@ -12,12 +12,13 @@ from mirror_server.clock import SystemClock
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import commands, device_objects, devices, next_work
+from mirror_server.store import commands, device_objects, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
+from mirror_server.store.waiting import Waiting
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
 
@@ -149,12 +150,12 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
 
     database.write(work)
     for device_id in ("one", "other"):
-        found = database.look(partial(next_work.of_device, device_id=device_id, now=now))
-        assert found[:2] == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        found = database.look(partial(waiting.of_device, device_id=device_id, now=now))
+        assert (found.wanted, found.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
         assert found.command.async_id == f"{device_id} r1"
         assert bytes(found.command.request.payload) == b"1"
     for device_id in ("idle", "unknown"):
-        assert database.look(partial(next_work.of_device, device_id=device_id, now=now)) == ([], [], None)
+        assert database.look(partial(waiting.of_device, device_id=device_id, now=now)) == Waiting([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

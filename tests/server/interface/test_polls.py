@@ -412,7 +412,7 @@ def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server,
     assert len(server.responses(key)) == 100
 
 
-@pytest.mark.parametrize("query", ["noWait=true", "noWait=true&hold=20", "noWait=true&after=0"])
+@pytest.mark.parametrize("query", ["noWait=true", "noWait=True", "noWait=true&hold=20", "noWait=true&after=0"])
 def test_a_poll_that_does_not_wait_is_answered_at_once(server, key, query):
     assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
     server.add_device(key, "sensor-1")

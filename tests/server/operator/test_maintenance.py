@@ -473,6 +473,45 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
     assert services.devices.device(kept)
 
 
+def test_erasing_takes_what_was_said_of_the_device_out_of_saved_filters(services, device_ids, tmp_path, url):
+    erased, kept = device_ids
+    name = services.devices.device(erased).endpoint_name
+    of_both = {"floor": "second"}
+    for device_id, told in (
+        (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
+        (kept, Description("Lamp", "", of_both)),
+    ):
+        services.devices.describe(device_id, lambda _, told=told: told).result(60)
+    queries = {
+        "what she said": "description=Ms+Ray%2C+room+12",
+        "her own": "custom_attributes__tenant__in=Ray,Roe",
+        "with her": "state=registered&custom_attributes__tenant=Ray",
+        "her floor": "custom_attributes__floor=second",
+        "another member": "custom_attributes__floor=Ray",
+        f"all but {erased}": "state=registered",
+        f"{name}: like it": "endpoint_type=Lamp",
+        "Lamp of Ms Ray": "state=registered",
+        "Lamp of Ms Raymond": "state=registered",
+    }
+    for label, query in queries.items():
+        services.directory.save_query(label, query).result(60)
+    receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
+    assert receipt["rows"]["device_queries"] == 6
+    rows, _ = services.directory.queries((), after=None, descending=False, limit=10, count=False)
+    assert {row.name.replace(row.query_id, "ID"): row.query for row in rows} == {
+        "her own": "custom_attributes__tenant__in=Roe",
+        "her floor": "custom_attributes__floor=second",
+        "another member": "custom_attributes__floor=Ray",
+        "all but (ID)": "state=registered",
+        "(ID): like it": "endpoint_type=Lamp",
+        "(ID)": "state=registered",
+        "Lamp of Ms Raymond": "state=registered",
+    }
+    if not databases.ON_POSTGRESQL:
+        assert erased.encode() not in stored_bytes(tmp_path)
+        assert b"room 12" not in stored_bytes(tmp_path)
+
+
 def test_erasing_takes_the_device_out_of_saved_filters(services, device_ids, tmp_path, url):
     erased, kept = device_ids
     name, said = services.devices.device(erased).endpoint_name, services.devices.described(erased).description.name

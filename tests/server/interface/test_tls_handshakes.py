@@ -1,0 +1,200 @@
+"""Handshakes of TLS that are begun and not ended: how many there may be, and for how long."""
+
+import asyncio
+import socket
+import ssl
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import trustme
+
+from mirror_server.web import tls
+from mirror_server.web.tls import Certificate, TlsListener
+
+PATIENCE_SECONDS = 60
+NEVER_SECONDS = 3600
+SHORT = 0.05
+
+
+class Greeting(asyncio.Protocol):
+    """Says something as soon as the handshake is over."""
+
+    def __init__(self, opened):
+        self.opened = opened
+
+    def connection_made(self, transport):
+        self.opened.add(self)
+        transport.write(b"welcome")
+
+    def connection_lost(self, exc):
+        self.opened.discard(self)
+
+
+class Listening:
+    def __init__(self, folder, *, max_connections=3, handshake_seconds=NEVER_SECONDS):
+        authority = trustme.CA()
+        made = authority.issue_cert("localhost")
+        cert, key = folder / "cert.pem", folder / "key.pem"
+        cert.write_bytes(made.cert_chain_pems[0].bytes())
+        key.write_bytes(made.private_key_pem.bytes())
+        self.trust = ssl.create_default_context()
+        authority.configure_trust(self.trust)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.opened = set()
+        self.clients, self.awaited = [], []
+        self.listener = TlsListener(
+            self.socket,
+            Certificate(str(cert), str(key)),
+            lambda: Greeting(self.opened),
+            self.opened,
+            max_connections=max_connections,
+            handshake_seconds=handshake_seconds,
+        )
+
+    async def begin(self):
+        """A connection whose handshake is not begun."""
+        return await self.connect()
+
+    async def greeted(self):
+        """A connection whose handshake is over."""
+        reader, writer = await self.connect(ssl=self.trust, server_hostname="localhost")
+        assert await reader.readexactly(7) == b"welcome"
+        return reader, writer
+
+    async def connect(self, **options):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **options)
+        self.clients.append(writer)
+        return reader, writer
+
+
+@asynccontextmanager
+async def listening(folder, **options):
+    made = Listening(folder, **options)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield made
+    finally:
+        made.listener.close()
+        await made.listener.wait_closed()
+        for reader in made.awaited:
+            assert await ended(reader)
+        for writer in made.clients:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+    assert made.socket.fileno() == -1
+
+
+LOOPS = [asyncio.new_event_loop]
+if sys.platform != "win32":
+    import uvloop
+
+    LOOPS.append(uvloop.new_event_loop)
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
+def run(request):
+    """Runs a coroutine, on each of the event loops that the server may have."""
+
+    def run(coroutine):
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(coroutine)
+
+    return run
+
+
+async def ended(reader):
+    """Waits until the server ends a connection."""
+    try:
+        return await reader.read() == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_one_more_than_there_may_be_ends_the_oldest_handshake(run, tmp_path):
+    async def tried():
+        async with listening(tmp_path) as made:
+            silent = [await made.begin() for _ in range(10)]
+            for reader, _ in silent[:7]:
+                assert await ended(reader)
+            assert not any(reader.at_eof() for reader, _ in silent[7:])
+
+    run(tried())
+
+
+def test_who_speaks_tls_comes_in_beside_those_who_only_begin(run, tmp_path):
+    async def tried():
+        async with listening(tmp_path) as made:
+            for _ in range(3):
+                silent = [await made.begin() for _ in range(5)]
+                # Half of the first message of TLS is no better than nothing.
+                silent[0][1].write(b"\x16\x03\x01\x02\x00\x01")
+                _, writer = await made.greeted()
+                writer.transport.abort()
+            assert len(silent) == 5
+
+    run(tried())
+
+
+def test_a_handshake_has_its_time(run, tmp_path):
+    async def tried():
+        async with listening(tmp_path, handshake_seconds=SHORT) as made:
+            reader, _ = await made.begin()
+            assert await ended(reader)
+            assert await made.greeted()
+
+    run(tried())
+
+
+def test_connections_that_are_open_stay_and_those_beyond_are_ended(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "_MOST_TOLD", 1)
+
+    async def tried():
+        async with listening(tmp_path, max_connections=2) as made:
+            opened = [await made.greeted() for _ in range(3)]
+            reader, _ = await made.begin()
+            assert await ended(reader)
+            assert len(made.opened) == len(opened)
+
+    run(tried())
+
+
+def test_what_is_no_tls_is_ended_and_the_next_is_served(run, tmp_path):
+    async def tried():
+        async with listening(tmp_path) as made:
+            reader, writer = await made.begin()
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()
+            assert await made.greeted()
+
+    run(tried())
+
+
+def test_a_system_without_files_is_asked_again(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "_PAUSE_SECONDS", 0)
+
+    async def tried():
+        loop = asyncio.get_running_loop()
+        accept, failures = loop.sock_accept, [OSError(24, "Too many open files")] * 2
+
+        async def sock_accept(sock):
+            if failures:
+                raise failures.pop()
+            return await accept(sock)
+
+        loop.sock_accept = sock_accept
+        async with listening(tmp_path) as made:
+            assert await made.greeted()
+        assert not failures
+
+    run(tried())
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_end_ends_handshakes(run, tmp_path, count):
+    async def tried():
+        async with listening(tmp_path) as made:
+            made.awaited = [(await made.begin())[0] for _ in range(count)]
+
+    run(tried())
