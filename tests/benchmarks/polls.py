@@ -37,8 +37,8 @@ for all together. The write is 25 to 30 us of it. Python's garbage collector wen
 of a second each time, until what is there at the start was set apart and old objects were looked at a tenth as often.
 
 5,000 websockets: 86 us of the server's core each, where it was 176: nothing is read behind the last message until
-something comes, the message is encoded once as it goes over the wire, the ping goes with it in one write, and the key is
-looked up once for each version of the database. Idle, each is looked at every 20 s: that takes a tenth of a core.
+something comes, the message is encoded once as it goes over the wire, the ping goes with it in one write, and the key
+is looked up once for each version of the database. Idle, each is looked at every 20 s: that takes a tenth of a core.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
 core away after the commit; fewer but longer collections of young objects (2 % slower E1, they leave the cache);
