@@ -54,7 +54,8 @@ recordings go on after the next start. A file that others may use, a link or any
 for another key.
 
 Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths, 100
-filters with 1000 values, 1000 saved filters, five custom attributes a device, 10,000 notifications or 4 MiB a message.
+filters (10 of them by name, description, etag or attributes) with 1000 values, 1000 saved filters, five custom
+attributes a device, 10,000 notifications or 4 MiB a message.
 
 Keys
 ----

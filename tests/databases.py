@@ -69,6 +69,7 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_log_format.py",
     "process/test_process_mirror_command.py",
     "process/test_process_programs.py",
+    "process/test_process_real_devices.py",
     "process/test_process_record.py",
     "process/test_process_secrets.py",
     "process/test_process_tasks.py",

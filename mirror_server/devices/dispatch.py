@@ -28,7 +28,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.store import commands, subscriptions
+from mirror_server.store import commands, subscriptions, waiting
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 
@@ -155,12 +155,10 @@ class Dispatcher:
                 lane.look_again = False
 
     def _next_job(self, device_id: str) -> Job | None:
-        with self._database.read() as session:
-            asks: Iterable[DeviceCommand] = [
-                *map(Observe, subscriptions.wanted_paths(session, device_id)),
-                *map(CancelObservation, subscriptions.unwanted_paths(session, device_id)),
-            ]
-            command = commands.first_waiting(session, device_id, self._clock.now())
+        now = self._clock.now()
+        found = self._database.look(lambda session: waiting.of_device(session, device_id, now))
+        asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
+        command = found.command
         with self._lock:
             unanswered = self._unanswered.get(device_id, set())
             for ask in asks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +28,7 @@ from mirror_server.core.commands import (
     may_try_again,
     retries,
 )
-from mirror_server.core.desired import write_accepted, write_finished
+from mirror_server.core.desired import Desired, write_accepted, write_finished
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
@@ -36,11 +36,12 @@ from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
-from mirror_server.store import commands, devices, registrations, resources
+from mirror_server.store import commands, devices, registrations, resources, targets
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import ReportedValue, ResourceRow
 from mirror_server.store.session import Session
+from mirror_server.store.targets import Target
 
 _MANY_WAITING = QUEUE_LIMIT // 2
 
@@ -204,32 +205,32 @@ class CommandService:
 
         The answer to a command that is over has still brought what it tells. Source: specification 2.2.
         """
-        if not commands.is_unfinished(session, command.command_id):
+        target = targets.of_ending(session, command.device_id, command.request.path, command.command_id)
+        if target is None or not target.unfinished:
             self._take_late(session, command, answer)
             return
         if answer is not None and answer.outcome is Outcome.NOT_SENT:
             return
         if answer is not None and answer.outcome.is_of_device:
-            devices.touch(session, [command.device_id], self._clock.now())
-            self._end(session, command, answer.outcome.value, answer)
+            self._end(session, command, answer.outcome.value, target, answer)
         elif may_try_again(command, self._clock.now()):
             commands.count_attempt(session, command.command_id)
         else:
             is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
             failure = Failure.NOT_CONNECTED if is_lost else Failure.TIMEOUT
-            self._end(session, command, failure.value)
+            self._end(session, command, failure.value, target)
 
     def expire(self, session: Session, now: Instant) -> None:
         """End the commands whose time is over; one that a device has in hand waits for its answer."""
         under_way = self._under_way()
         for command in commands.expired(session, now):
             if command.command_id not in under_way:
-                self._end(session, command, Failure.EXPIRED.value)
+                self._fail(session, command, Failure.EXPIRED)
 
     def cancel_all(self, session: Session, device_id: str) -> None:
         """End all commands that wait for a device that left."""
         for command in commands.waiting(session, device_id):
-            self._end(session, command, Failure.DEREGISTERED.value)
+            self._fail(session, command, Failure.DEREGISTERED)
 
     def _told(self, future: Future[Command], device_id: str, async_id: str) -> None:
         if future.done() and future.exception() is not None:
@@ -256,15 +257,17 @@ class CommandService:
 
     def _accept(self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False) -> Command:
         device_id, request = placement.device_id, placement.request
-        device = devices.find(session, device_id)
-        if device is None:
+        target = targets.of_placed(session, device_id, request.path)
+        if target is None:
             raise unknown_device(device_id)
-        _check_path(session, device_id, request.path)
+        if not target.is_resource:
+            _check_instance(session, device_id, request.path)
         _check_seen(session, placement)
-        if _check_queue(session, device_id) >= _MANY_WAITING:
+        _check_queue(target.unfinished)
+        if target.unfinished >= _MANY_WAITING:
             self._make_room(session, device_id, async_id)
         now = self._clock.now()
-        queue_mode = bool(device.queue_mode)
+        queue_mode = target.queue_mode
         if placement.is_silent and queue_mode:
             raise _needs_answer(device_id)
         command = Command(
@@ -280,9 +283,9 @@ class CommandService:
             is_silent=placement.is_silent,
         )
         command_id = commands.insert(session, command)
-        for path, content in self._written(session, device_id, request):
+        for path, content, current in self._written(session, target, request):
             value = write_accepted(
-                resources.desired(session, device_id, path),
+                current,
                 command_id=command_id,
                 app_id=placement.app_id,
                 value=content.payload,
@@ -300,25 +303,41 @@ class CommandService:
             session.notify(f"{WAITING} {device_id}")
         return command
 
+    def _fail(self, session: Session, command: Command, failure: Failure) -> None:
+        """End a command that no device has answered."""
+        target = targets.of_ending(session, command.device_id, command.request.path, command.command_id)
+        if target is not None:
+            self._end(session, command, failure.value, target)
+
     def _end(
-        self, session: Session, command: Command, outcome: tuple[int, str | None], answer: Answer | None = None
+        self,
+        session: Session,
+        command: Command,
+        outcome: tuple[int, str | None],
+        target: Target,
+        answer: Answer | None = None,
     ) -> None:
+        """Store the end of a command; ``answer`` is what the device said, if it did."""
         status, category = outcome
         content = None if answer is None else answer.content
         now = self._clock.now()
+        contact_at = None if answer is None else now
         # The clock may have been set back meanwhile, or be that of another server.
         ended_at = max(now, command.requested_at)
         commands.finish(session, command.command_id, now)
+        is_contact_noted = False
         if command.request.is_write:
-            self._finish_write(session, command, category, ended_at)
-        if category is None and answer is not None:
-            self._report(session, command, answer, now)
+            is_contact_noted = self._finish_write(session, command, target, category, ended_at, contact_at)
+        elif category is None and answer is not None:
+            is_contact_noted = self._report(session, command, answer, now)
+        if contact_at is not None and not is_contact_noted:
+            devices.touch(session, [command.device_id], contact_at)
         if command.is_silent:
             return
         response = events.async_response(
             async_id=command.async_id,
             device_id=command.device_id,
-            endpoint_name=devices.endpoint_name(session, command.device_id),
+            endpoint_name=target.endpoint_name,
             path=command.request.path,
             status=status,
             category=category,
@@ -333,37 +352,58 @@ class CommandService:
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
-        devices.touch(session, [command.device_id], now)
-        if answer.outcome is Outcome.DONE:
-            self._report(session, command, answer, now)
+        if answer.outcome is not Outcome.DONE or not self._report(session, command, answer, now):
+            devices.touch(session, [command.device_id], now)
 
-    def _report(self, session: Session, command: Command, answer: Answer, now: Instant) -> None:
-        """Store what a read brought: one value, or those of an object instance."""
+    def _report(self, session: Session, command: Command, answer: Answer, now: Instant) -> bool:
+        """Store what a read brought: one value, or those of an object instance; gives whether it brought anything.
+
+        That the device was heard of is noted with it.
+        """
         if command.request.method != "GET" or answer.content is None:
-            return
+            return False
         parts = answer.parts or ((command.request.path, answer.content),)
         values = [reported_value(command.device_id, path, content, now, "read") for path, content in parts]
-        first_revision = resources.report(session, values)
+        first_revision = resources.report(session, values, contact_at=now)
         self._happenings.answered(session, first_revision, values, answer.answered_at)
+        return True
 
-    def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
-        for path, content in self._written(session, command.device_id, command.request):
-            current = resources.desired(session, command.device_id, path)
-            value = write_finished(current, command_id=command.command_id, category=category, at=now)
-            revision = None if value is None else resources.put_desired(session, command.device_id, path, value)
-            self._happenings.write_ended(session, command, path, content, category, now, revision)
+    def _finish_write(
+        self,
+        session: Session,
+        command: Command,
+        target: Target,
+        category: str | None,
+        ended_at: Instant,
+        contact_at: Instant | None,
+    ) -> bool:
+        """Store how a write ended; gives whether it was noted with it when the device was heard of."""
+        is_noted = False
+        for path, content, current in self._written(session, target, command.request):
+            value = write_finished(current, command_id=command.command_id, category=category, at=ended_at)
+            revision = None
+            if value is not None:
+                revision = resources.put_desired(session, command.device_id, path, value, contact_at=contact_at)
+                is_noted = True
+            self._happenings.write_ended(session, command, path, content, category, ended_at, revision)
+        return is_noted
 
-    def _written(self, session: Session, device_id: str, request: CommandRequest) -> Sequence[tuple[str, Content]]:
-        """What a write sets, by paths: one resource, or those of an object instance."""
+    def _written(
+        self, session: Session, target: Target, request: CommandRequest
+    ) -> Iterator[tuple[str, Content, Desired | None]]:
+        """What a write sets, by paths, and what was desired before: of one resource, or those of an object instance."""
         if not request.is_write:
-            return ()
+            return
         content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
-        if resources.knows_path(session, device_id, request.path):
-            return ((request.path, content),)
+        if target.is_resource:
+            yield request.path, content, target.desired
+            return
         try:
-            return self._values_of(request.path, content)
+            values = self._values_of(request.path, content)
         except ValueError as error:
             raise Refusal.of_field("payload-b64", str(error)) from error
+        for path, each in values:
+            yield path, each, resources.desired(session, target.device_id, path)
 
 
 def reported_value(
@@ -390,7 +430,13 @@ def _find_placed(session: Session, placement: Placement, async_id: str, free_sin
 
 
 def _check_path(session: Session, device_id: str, path: str) -> None:
-    if not (resources.knows_path(session, device_id, path) or _is_instance(session, device_id, path)):
+    if not resources.knows_path(session, device_id, path):
+        _check_instance(session, device_id, path)
+
+
+def _check_instance(session: Session, device_id: str, path: str) -> None:
+    """Refuse a path that is no resource of the device, unless it is an object instance that can be read and written."""
+    if not _is_instance(session, device_id, path):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
@@ -441,13 +487,11 @@ def _needs_answer(device_id: str) -> Refusal:
     return Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
-def _check_queue(session: Session, device_id: str) -> int:
-    """How many commands wait for a device, if there is room for another one."""
-    waiting = commands.count_waiting(session, device_id)
+def _check_queue(waiting: int) -> None:
+    """Refuse a command where as many wait for its device as may."""
     if waiting >= QUEUE_LIMIT:
         raise Refusal(
             429,
             f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired",
             reason="QUEUE_IS_FULL",
         )
-    return waiting

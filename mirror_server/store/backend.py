@@ -98,6 +98,10 @@ class Backend(Protocol):
         """Put the transaction on disk."""
         ...
 
+    def rest(self) -> None:
+        """Do what has to be done now and then; called when who waited for a transaction was told. It must not raise."""
+        ...
+
     def undo(self) -> None:
         """Undo the transaction, if there still is one."""
         ...

@@ -6,10 +6,17 @@ from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Row, Session
 
-_COLUMNS = (
+COLUMNS = (
     "command_id, app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
     " requested_at, expires_at, retries, attempts, silent"
 )
+"""What :func:`command_of` makes a command of."""
+
+FIRST_WAITING = (
+    f"SELECT {COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL AND expires_at > :now"
+    " ORDER BY command_id LIMIT 1"
+)
+"""The command of a device that is to be delivered next."""
 
 
 def insert(session: Session, command: Command) -> int:
@@ -41,62 +48,33 @@ def insert(session: Session, command: Command) -> int:
 def find(session: Session, app_id: str, async_id: str) -> Command | None:
     """The command an application placed under this async-id, finished or not."""
     row = session.row(
-        f"SELECT {_COLUMNS} FROM commands WHERE app_id = :app_id AND async_id = :async_id",
+        f"SELECT {COLUMNS} FROM commands WHERE app_id = :app_id AND async_id = :async_id",
         app_id=app_id,
         async_id=async_id,
     )
-    return _command(row) if row else None
-
-
-def is_unfinished(session: Session, command_id: int) -> bool:
-    """Whether the command has not ended yet."""
-    return bool(
-        session.scalar(
-            "SELECT 1 FROM commands WHERE command_id = :command_id AND finished_at IS NULL", command_id=command_id
-        )
-    )
-
-
-def count_waiting(session: Session, device_id: str) -> int:
-    """How many commands of the device have not ended yet."""
-    return int(
-        session.scalar(
-            "SELECT count(*) FROM commands WHERE device_id = :device_id AND finished_at IS NULL", device_id=device_id
-        )
-    )
-
-
-def first_waiting(session: Session, device_id: str, now: Instant) -> Command | None:
-    """The command of the device that is to be delivered next."""
-    row = session.row(
-        f"SELECT {_COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL AND expires_at > :now"
-        " ORDER BY command_id LIMIT 1",
-        device_id=device_id,
-        now=now,
-    )
-    return _command(row) if row else None
+    return command_of(row) if row else None
 
 
 def waiting(session: Session, device_id: str) -> list[Command]:
     """All commands of the device that have not ended yet, in order."""
     rows = session.rows(
-        f"SELECT {_COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL ORDER BY command_id",
+        f"SELECT {COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL ORDER BY command_id",
         device_id=device_id,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def page_waiting(session: Session, app_id: str, *, device_id: str | None, after: int, limit: int) -> list[Command]:
     """Commands of an application that have not ended yet, in order, behind the number ``after``."""
     rows = session.rows(
-        f"SELECT {_COLUMNS} FROM commands WHERE app_id = :app_id AND finished_at IS NULL AND command_id > :after"
+        f"SELECT {COLUMNS} FROM commands WHERE app_id = :app_id AND finished_at IS NULL AND command_id > :after"
         " AND (CAST(:device_id AS TEXT) IS NULL OR device_id = :device_id) ORDER BY command_id LIMIT :limit",
         app_id=app_id,
         device_id=device_id,
         after=after,
         limit=limit,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def devices_with_waiting(session: Session) -> list[str]:
@@ -115,10 +93,10 @@ def next_expiry(session: Session, after: Instant) -> Instant | None:
 def expired(session: Session, now: Instant) -> list[Command]:
     """The waiting commands whose time is over, in order."""
     rows = session.rows(
-        f"SELECT {_COLUMNS} FROM commands WHERE finished_at IS NULL AND expires_at <= :now ORDER BY command_id",
+        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND expires_at <= :now ORDER BY command_id",
         now=now,
     )
-    return [_command(row) for row in rows]
+    return [command_of(row) for row in rows]
 
 
 def count_attempt(session: Session, command_id: int) -> None:
@@ -147,7 +125,8 @@ def forget_if_finished(session: Session, command_id: int, until: Instant) -> boo
     )
 
 
-def _command(row: Row) -> Command:
+def command_of(row: Row) -> Command:
+    """The command in a row of :data:`COLUMNS`."""
     command_id, app_id, async_id, device_id, *request, requested_at, expires_at, retries, attempts, silent = row
     return Command(
         command_id=command_id,

@@ -29,6 +29,8 @@ ATTRIBUTE = (
     "coalesce((SELECT a.value FROM device_attributes a WHERE a.device_id = devices.device_id AND a.name = :of), '')"
 )
 """SQL for one of its attributes, empty where it has none of the name ``:of``."""
+LOOKED_UP = frozenset({NAME, DESCRIPTION, CHANGED_AT, ATTRIBUTE})
+"""Those of these that are looked up for each device."""
 NOTHING = "''"
 """SQL for what no device has, which is no value that can be asked for."""
 NEVER = "NULL"

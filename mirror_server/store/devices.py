@@ -48,12 +48,6 @@ def find(session: Session, device_id: str) -> DeviceRow | None:
     return DeviceRow(*row) if row else None
 
 
-def endpoint_name(session: Session, device_id: str) -> str:
-    """The name a known device registers with."""
-    name: str = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
-    return name
-
-
 def revision(session: Session, device_id: str) -> int | None:
     """The number of the last change of a device's object; ``None`` without such a device."""
     number: int | None = session.scalar(

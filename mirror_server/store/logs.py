@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
@@ -13,6 +14,19 @@ EVERY = "logs"
 """What work touches that appends to a log or changes where it stands; which logs is known only when it is run."""
 
 _ROWS_AT_A_TIME = 50
+
+_COUNT = (
+    "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
+    " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
+    " WHERE app_id = :app_id RETURNING last_seq, stored_bytes"
+)
+_COUNT_AND_ADD = (
+    f"WITH counted AS ({_COUNT}), added AS (INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
+    " SELECT :app_id, last_seq - :count + place, :at, device_id, :kind, body FROM counted,"
+    " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, place))"
+    " SELECT last_seq, stored_bytes FROM counted"
+)
+"""All of it at once, as PostgreSQL takes it."""
 
 Entry = tuple[int, str, bytes, Instant]
 """Number, kind, body and time of an entry."""
@@ -65,20 +79,22 @@ def append(
 
     ``read_seq`` is stored with them, see :func:`note_read`.
     """
-    row = session.row(
-        "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
-        " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
-        " WHERE app_id = :app_id RETURNING last_seq, stored_bytes",
-        app_id=app_id,
-        count=len(entries),
-        size=sum(len(body) for _, body in entries),
-        read_seq=read_seq,
-    )
+    about: dict[str, Any] = {
+        "app_id": app_id,
+        "count": len(entries),
+        "size": sum(len(body) for _, body in entries),
+        "read_seq": read_seq,
+    }
+    if session.nests_changes:
+        device_ids, bodies = map(list, zip(*entries, strict=True))
+        row = session.row(_COUNT_AND_ADD, **about, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
+        return None if row is None else LogEnd(*row)
+    row = session.row(_COUNT, **about)
     if row is None:
         return None
     end = LogEnd(*row)
-    session.run_many(
-        "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES (?, ?, ?, ?, ?, ?)",
+    session.insert_many(
+        "notifications (app_id, seq, logged_at, device_id, kind, body)",
         [
             (app_id, seq, at, device_id, kind, body)
             for seq, (device_id, body) in enumerate(entries, end.last_seq - len(entries) + 1)

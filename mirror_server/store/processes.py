@@ -7,20 +7,9 @@ from mirror_server.store import settings
 from mirror_server.store.session import Session
 
 _LEADER = "duty"
-"""The name under which databases have it since there is such a process."""
+"""The name under which databases have it since there is such a process; migration 0020 has a function with it."""
 
 _ALIVE = 0x6D6972
-
-LEADER = f"SELECT value FROM settings WHERE name = '{_LEADER}'"
-"""Gives the token of the leader."""
-
-NOTE_GROUP = (
-    "INSERT INTO processes (process_id, last_group, stored_at, last_revision)"
-    " SELECT :process_id, :last_group, :at, last_revision FROM revisions"
-    " ON CONFLICT (process_id) DO UPDATE SET last_group = excluded.last_group, stored_at = excluded.stored_at,"
-    " last_revision = excluded.last_revision"
-)
-"""Notes the number of a transaction at its end, and up to which one changes were counted then."""
 
 
 def leader(session: Session) -> str | None:

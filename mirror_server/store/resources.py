@@ -18,6 +18,12 @@ RESOURCE_COLUMNS = (
     " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision"
 )
 
+DESIRED_COLUMNS = (
+    "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
+    " requested_at, desired_updated_at, desired_category"
+)
+"""What :func:`desired_of` makes a desired value of."""
+
 
 class ResourceRow(NamedTuple):
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
@@ -68,6 +74,29 @@ _REPORT = (
     " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
     " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
 )
+
+_REPORTED = {
+    "reported_value": "bytea",
+    "reported_content_type": "text",
+    "reported_origin": "text",
+    "reported_at": "bigint",
+    "reported_expires_at": "bigint",
+    "reported_revision": "bigint",
+    "heard_at": "bigint",
+    "changed_at": "bigint",
+    "device_id": "text",
+    "path": "text",
+}
+"""What :data:`_REPORT` takes, in its order, and of what type PostgreSQL has it."""
+_REPORT_ALL = (
+    "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
+    " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
+    " reported_revision = v.reported_revision, heard_at = COALESCE(v.heard_at, resources.heard_at),"
+    " changed_at = COALESCE(v.changed_at, resources.changed_at)"
+    f" FROM unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in _REPORTED.items())})"
+    f" AS v ({', '.join(_REPORTED)}) WHERE resources.device_id = v.device_id AND resources.path = v.path"
+)
+"""The same for many at once, as PostgreSQL takes it."""
 
 
 class Known(NamedTuple):
@@ -190,14 +219,21 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
     last = {(value.device_id, value.path): (value, revision) for revision, value in enumerate(values, first)}
     rows = [_row_of(value, revision) for value, revision in last.values()]
-    if session.run_many(_REPORT, rows) < len(rows):
+    if _put_reported(session, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(value.device_id, value.path, value.content_type) for value, _ in last.values()],
         )
-        session.run_many(_REPORT, rows)
+        _put_reported(session, rows)
     return first
+
+
+def _put_reported(session: Session, rows: Sequence[Row]) -> int:
+    """Store values, each as :func:`_row_of` gives it; gives how many of their resources there are."""
+    if session.nests_changes and len(rows) > 1:
+        return session.run(_REPORT_ALL, **dict(zip(_REPORTED, map(list, zip(*rows, strict=True)), strict=True)))
+    return session.run_many(_REPORT, rows)
 
 
 def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
@@ -206,24 +242,35 @@ def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | No
     return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
 
 
+def desired_of(row: Row) -> Desired | None:
+    """The desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` where there is none."""
+    command_id, app_id, value, content_type, status, *rest = row
+    return None if status is None else Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+
+
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
-        "SELECT desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
-        " requested_at, desired_updated_at, desired_category"
-        " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
+        f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
-    if row is None:
-        return None
-    command_id, app_id, value, content_type, status, *rest = row
-    return Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    return desired_of(row) if row else None
 
 
-def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> int:
-    """Store the desired value of a resource; gives the number of this change."""
-    revision = revisions.note_change(session, [device_id])
+def put_desired(
+    session: Session, device_id: str, path: str, desired_value: Desired, *, contact_at: Instant | None = None
+) -> int:
+    """Store the desired value of a resource; gives the number of this change.
+
+    Args:
+        session: The transaction.
+        device_id: The device.
+        path: The resource.
+        desired_value: The value.
+        contact_at: When the device was heard of, where that is to be noted too.
+    """
+    revision = revisions.note_change(session, [device_id], contact_at=contact_at)
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"

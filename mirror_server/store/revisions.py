@@ -19,6 +19,18 @@ from functools import partial
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
+_COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
+_NOTE = "UPDATE devices SET revision = ? WHERE device_id = ?"
+_NOTE_CONTACT = (
+    "UPDATE devices SET revision = ?,"
+    " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
+)
+_COUNT_AND_NOTE = (
+    f"WITH counted AS ({_COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
+    " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
+    " WHERE device_id = ANY(:device_ids)) SELECT last_revision FROM counted"
+)
+"""All of these at once, as PostgreSQL takes it."""
 _LOST_AT_MOST = 2**32
 """More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
 
@@ -42,22 +54,17 @@ def note_change(
     Returns:
         The number of the change, the last one of these.
     """
-    revision = int(
-        session.scalar(
-            "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision", count=count
-        )
-    )
     known = dict.fromkeys(device_ids)
-    # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
-    if contact_at is None:
-        statement = "UPDATE devices SET revision = ? WHERE device_id = ?"
-        session.run_many(statement, [(revision, device_id) for device_id in known])
+    if session.nests_changes and known:
+        counted = session.scalar(_COUNT_AND_NOTE, count=count, device_ids=list(known), contact_at=contact_at)
+        revision = int(counted)
     else:
-        statement = (
-            "UPDATE devices SET revision = ?,"
-            " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
-        )
-        session.run_many(statement, [(revision, contact_at, contact_at, device_id) for device_id in known])
+        revision = int(session.scalar(_COUNT, count=count))
+        # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
+        if contact_at is None:
+            session.run_many(_NOTE, [(revision, device_id) for device_id in known])
+        else:
+            session.run_many(_NOTE_CONTACT, [(revision, contact_at, contact_at, device_id) for device_id in known])
     session.after_commit(partial(session.changes.note, revision, known, count))
     return revision
 

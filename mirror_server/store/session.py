@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from mirror_server.store.known_hearings import KnownHearings
@@ -16,6 +17,8 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 """Values of a statement: by name for ``:name``, in order for ``?``."""
 
 _MOST_PARAMETERS = 500
+_ROWS_OF_A_STATEMENT = 40
+"""More cost as much for each row, and leave more that are inserted one by one."""
 
 
 class Cursor(Protocol):
@@ -57,9 +60,13 @@ class Session:
     Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
 
     Attributes:
+        nests_changes: Whether a statement may hold others that change something, and arrays of values: where each
+            statement is a way to the database and back, and there is one for each row.
         changes: Which devices it changed lately.
         hearings: Who hears of which resource, as it was looked up.
     """
+
+    nests_changes = False
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -109,6 +116,20 @@ class Session:
     def last_revision(self) -> int:
         """The number of the last change it sees; it sees all before that one too."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
+
+    def insert_many(self, into: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, many with one statement; ``into`` is the table with its columns."""
+        begin = 0
+        # Of few sizes, because a statement of each is prepared.
+        for size in (_ROWS_OF_A_STATEMENT, 1):
+            whole = len(rows) - (len(rows) - begin) % size
+            if begin < whole:
+                row = f"({', '.join('?' * len(rows[0]))})"
+                statement = f"INSERT INTO {into} VALUES {', '.join([row] * size)}"
+                self._connection.executemany(
+                    statement, [[*chain.from_iterable(rows[each : each + size])] for each in range(begin, whole, size)]
+                )
+                begin = whole
 
     def after_commit(self, effect: Callable[[], None]) -> None:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""

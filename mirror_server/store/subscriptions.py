@@ -25,6 +25,19 @@ _FORGOTTEN = (
 _KEPT_UP = "s.state IN ('wanted', 'active')"
 """What keeps up an observation: neither what the device refused nor what has ended."""
 
+WANTED = (
+    "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
+    f" AND state = 'wanted' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
+    " AS forgotten) AS asked GROUP BY path"
+)
+"""The resources for which a device is to be sent a subscribe command; where there are rules, in the order of places."""
+
+UNWANTED = (
+    "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
+    f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
+)
+"""The resources a device observes though nobody is subscribed to them any more."""
+
 
 def rules(session: Session, app_id: str) -> str | None:
     """The rules of an application as JSON, as they were put."""
@@ -167,28 +180,6 @@ def clear_ended(session: Session, device_id: str) -> None:
         device_id=device_id,
     )
     revisions.note_change(session, [device_id])
-
-
-def wanted_paths(session: Session, device_id: str) -> list[str]:
-    """The resources for which the device is to be sent a subscribe command, in the order of the rules."""
-    rows = session.rows(
-        "SELECT path FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id AND state = 'wanted'"
-        f" UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id) AS forgotten) AS wanted"
-        " GROUP BY path ORDER BY min(position), path",
-        device_id=device_id,
-    )
-    return [row[0] for row in rows]
-
-
-def unwanted_paths(session: Session, device_id: str) -> list[str]:
-    """The resources the device observes though nobody is subscribed to them any more."""
-    rows = session.rows(
-        "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
-        f" AND {_KEPT_UP}) ORDER BY path",
-        device_id=device_id,
-    )
-    return [row[0] for row in rows]
 
 
 def devices_with_work(session: Session) -> list[str]:

@@ -127,6 +127,7 @@ class Writer:
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
+            self._backend.rest()
 
     def _next_group(self) -> list[_Work]:
         """What waits, or nothing when postponed work is due again; notes the end."""

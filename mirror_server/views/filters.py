@@ -31,6 +31,8 @@ _COMPARISONS = {
 }
 # The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
 _MOST_FILTERS = 100
+# What people say of devices is looked up for each device and each of these.
+_MOST_SAID = 10
 # The time to bind them grows with the square of their number.
 _MOST_VALUES = 1000
 _UNKNOWN = -1
@@ -162,6 +164,10 @@ def read_filters(
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
+    said = sum(condition.column in descriptions.LOOKED_UP for condition in conditions)
+    if said > _MOST_SAID:
+        message = f"{said} filters by name, description, etag or attributes; {_MOST_SAID} is the limit"
+        raise Refusal(400, f"{message}, and __in and __nin take many values at once")
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:
         raise Refusal(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")

@@ -32,7 +32,6 @@ from mirror_server.store import processes, schema
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.postgresql.connection import (
-    CHANNEL,
     CONNECT_SECONDS,
     Connection,
     is_of_storage,
@@ -48,27 +47,19 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
-_COUNTING_LOCK = 0x6D6972726F7204
-"""Held for a moment while numbers of changes are taken, and by the trigger of migration 0020 that does it."""
+# The functions of migration 0020 take these two as well, and the other locks of a transaction that writes.
 _ENDING_LOCK = 0x6D6972726F7205
 """Shared by transactions while they end, and held alone for a moment by who wants to know which ones have not."""
-_TOUCHED = 0x6D6973
-"""The first half of a lock on what a transaction touches."""
-_MOST_TOUCHED = 256
-"""The most locks of one transaction: PostgreSQL has room for 64 a connection, and more for one if others have few."""
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
+_MOST_TOUCHED = 256
+"""The most locks of one transaction: PostgreSQL has room for 64 a connection, and more for one if others have few."""
 
-_ALONE = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
-_BESIDE_OTHERS = f"BEGIN; SELECT pg_advisory_xact_lock_shared({_WRITING_LOCK})"
-_BEGIN_NUMBERS = (
-    f"SELECT pg_advisory_lock({_COUNTING_LOCK});"
-    f" SELECT pg_advisory_xact_lock_shared({_UNDER_WAY << 32} + last_value) FROM revision_numbers;"
-    f" SELECT pg_advisory_unlock({_COUNTING_LOCK})"
-)
-_COMMIT = f"SELECT pg_advisory_xact_lock_shared({_ENDING_LOCK}); COMMIT"
+_ALONE = "NULL"
+# In one message each: who waits for a transaction does not wait for the ways of its process to the database.
+_BEGIN = "BEGIN; SELECT begin_writing({touched})"
+_END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 _BEGIN_READING_NUMBERS = (
@@ -101,6 +92,8 @@ _WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_ti
 
 class _WritingSession(Session):
     """A session that writes, and sends messages to the other processes when its transaction is on disk."""
+
+    nests_changes = True
 
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
@@ -186,9 +179,7 @@ class PostgresBackend:
     def begin(self, touched: Collection[str] | None) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self.writing.messages.clear()
-        locks = _locks_of(touched)
-        beginning = [_ALONE] if locks is None else [_BESIDE_OTHERS, *locks]
-        (token,) = self._begin("; ".join([*beginning, _BEGIN_NUMBERS, processes.LEADER])) or (None,)
+        token = self._begin(_locks_of(touched))
         self._group += 1
         self.is_leader = self._election is None or token == self._election.token
         self._mark_work = "SAVEPOINT work"
@@ -208,17 +199,17 @@ class PostgresBackend:
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        noted = {"process_id": self.process_id, "last_group": self._group, "at": time.time_ns() // 1_000_000}
-        statements = [self._connection.filled_in(processes.NOTE_GROUP, noted)]
-        for payload in _payloads(self.process_id, list(self.writing.messages)):
-            message = {"channel": CHANNEL, "payload": payload}
-            statements.append(self._connection.filled_in("SELECT pg_notify(:channel, :payload)", message))
+        payloads = map(self._connection.quoted, _payloads(self.process_id, list(self.writing.messages)))
+        now = time.time_ns() // 1_000_000
+        end = _END.format(process_id=self.process_id, group=self._group, now=now, payloads=",".join(payloads))
         try:
-            # In one go: who waits for this to end does not wait for this process.
-            self._connection.run("; ".join([*statements, _COMMIT]))
+            self._connection.run(end)
         except psycopg.OperationalError:
             if self._connection.is_usable or not self._was_committed():
                 raise
+
+    def rest(self) -> None:
+        """Nothing is left to do here."""
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -290,15 +281,17 @@ class PostgresBackend:
             self._hurries.wait(_LOOK_AGAIN_SECONDS)
         return True
 
-    def _begin(self, command: str) -> Row | None:
+    def _begin(self, touched: str) -> str | None:
         """Begin when those are done whom it has to wait for, on a new connection where the one of before is broken."""
+        command = _BEGIN.format(touched=touched)
         try:
-            return self._connection.run(command)
+            found = self._connection.run(command)
         except psycopg.OperationalError:
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()
-            return self._connection.run(command)
+            found = self._connection.run(command)
+        return None if found is None else found[0]
 
     def _was_committed(self) -> bool:
         """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
@@ -438,15 +431,12 @@ def _cure(error: psycopg.Error) -> str:
     return "nothing was changed; see PostgreSQL's log, and start again"
 
 
-def _locks_of(touched: Collection[str] | None) -> list[str] | None:
-    """The statement that locks what is touched, in an order that all keep to; ``None`` for what has to be alone."""
-    if touched is None:
-        return None
-    numbers = sorted({zlib.crc32(each.encode()) - 2**31 for each in touched})
-    if len(numbers) > _MOST_TOUCHED:
-        return None
-    listed = ",".join(map(str, numbers))
-    return [f"SELECT pg_advisory_xact_lock({_TOUCHED}, each) FROM unnest('{{{listed}}}'::int[]) AS each"]
+def _locks_of(touched: Collection[str] | None) -> str:
+    """The numbers of the locks of what is touched, in an order that all keep to; or that it has to be alone."""
+    numbers = () if touched is None else sorted({zlib.crc32(each.encode()) - 2**31 for each in touched})
+    if touched is None or len(numbers) > _MOST_TOUCHED:
+        return _ALONE
+    return f"'{{{','.join(map(str, numbers))}}}'"
 
 
 def _payloads(process_id: str, messages: Sequence[str]) -> Iterator[str]:

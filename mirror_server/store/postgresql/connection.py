@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import ClientCursor, errors
-from psycopg.pq import ExecStatus, Format
+from psycopg import errors
+from psycopg.pq import Escaping, ExecStatus, Format
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
@@ -48,7 +48,7 @@ class _TextDumper(StrDumper):
     """PostgreSQL has no NUL in texts; its picture stands for it."""
 
     def dump(self, obj: str) -> Any:
-        return super().dump(obj.replace("\0", "\N{SYMBOL FOR NULL}"))
+        return super().dump(_without_nul(obj))
 
 
 class Connection:
@@ -85,9 +85,9 @@ class Connection:
         cursor.executemany(_translated(statement), parameters)
         return cursor
 
-    def filled_in(self, statement: str, parameters: Parameters) -> str:
-        """A statement with its parameters in it, for :meth:`run`."""
-        return ClientCursor(self._raw).mogrify(_translated(statement), parameters)
+    def quoted(self, text: str) -> str:
+        """A text as it stands in a command for :meth:`run`."""
+        return Escaping(self._raw.pgconn).escape_literal(_without_nul(text).encode()).decode()
 
     def run(self, commands: str) -> Row | None:
         """Execute commands that have no parameters, in one go; gives the first row of the last one's result."""
@@ -151,6 +151,10 @@ def _check(result: PGresult, expected: ExecStatus) -> PGresult:
     if result.status != expected:
         raise psycopg.OperationalError(result.get_error_message())
     return result
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,8 @@ from mirror_server.store import schema
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite.checkpoints import Checkpoints
+from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints
+from mirror_server.store.sqlite.log_file import LogFile
 from mirror_server.store.sqlite.serving_lock import is_served_elsewhere, refuse_other_name
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ _LOOK_AGAIN_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
+_PAGE_BYTES = 4096
 
 _STORAGE_CODES = frozenset(
     {
@@ -122,6 +124,7 @@ class SqliteBackend:
         except (sqlite3.Error, OSError) as error:
             raise _unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
+        self._log_file = LogFile(path, self._connection, largest_bytes=LARGEST_LOG_PAGES * _PAGE_BYTES)
         self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
@@ -150,6 +153,10 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("COMMIT")
         self._checkpoints.look()
+
+    def rest(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._log_file.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

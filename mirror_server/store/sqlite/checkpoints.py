@@ -11,7 +11,7 @@ from contextlib import closing
 _log = logging.getLogger(__name__)
 
 _CHANGES_A_CHECKPOINT = 8000
-_LARGEST_LOG_PAGES = 12_000
+LARGEST_LOG_PAGES = 12_000
 
 
 class Checkpoints:
@@ -27,7 +27,7 @@ class Checkpoints:
     """
 
     def __init__(self, writing: sqlite3.Connection, connect: Callable[[], sqlite3.Connection]) -> None:
-        writing.execute(f"PRAGMA wal_autocheckpoint = {_LARGEST_LOG_PAGES}")
+        writing.execute(f"PRAGMA wal_autocheckpoint = {LARGEST_LOG_PAGES}")
         self._writing = writing
         self._connect = connect
         self._due_at = _CHANGES_A_CHECKPOINT

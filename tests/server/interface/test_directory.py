@@ -154,6 +154,16 @@ def test_too_many_filters_are_refused_by_their_limit(server, key, refused, names
         assert "100" in refused(server.call(key, "GET", f"{DEVICES}?{query(count)}"), 400).message
 
 
+@pytest.mark.parametrize("name", ["name__neq", "description", "etag__gte", "custom_attributes__room__neq"])
+def test_too_many_filters_that_are_looked_up_for_each_device_are_refused(server, key, refused, name):
+    one = f"{name}={quote(FIRST)}"
+    assert (
+        server.call(key, "GET", f"{DEVICES}?{'&'.join([one] * 10)}&{'&'.join(['id__neq=x'] * 90)}").status_code == 200
+    )
+    told = refused(server.call(key, "GET", f"{DEVICES}?{'&'.join([one] * 11)}"), 400).message
+    assert "10 is the limit" in told
+
+
 def test_too_many_values_of_a_filter_are_refused_by_their_limit(server, key, refused, names):
     def query(count):
         return "endpoint_name__in=" + ",".join(["a"] * count)

@@ -29,7 +29,7 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.maintenance import violations
-from mirror_server.store.postgresql.backend import _MOST_TOUCHED, _locks_of
+from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
 
@@ -216,11 +216,11 @@ def test_those_that_touch_the_same_in_another_order_do_not_wait_for_each_other(p
 
 def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alone():
     assert _locks_of(DEVICES) == _locks_of(DEVICES[::-1])
-    assert _locks_of(set()) is not None
+    assert _locks_of(set()) == "'{}'"
     many = [str(number) for number in range(_MOST_TOUCHED + 1)]
-    assert _locks_of(many[:-1]) is not None
-    assert _locks_of(many) is None
-    assert _locks_of(None) is None
+    assert _locks_of(many[:-1]).count(",") == _MOST_TOUCHED - 1
+    assert _locks_of(many) == _ALONE
+    assert _locks_of(None) == _ALONE
 
 
 def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_write_at_once(processes):

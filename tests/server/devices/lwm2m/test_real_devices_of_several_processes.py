@@ -53,8 +53,7 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
 
     def value() -> bytes | None:
         with services.database.read() as session:
-            command = commands.find(session, "app", async_id)
-            waits = command is not None and commands.is_unfinished(session, command.command_id)
+            waits = async_id in (command.async_id for command in commands.waiting(session, device))
             return None if waits else resources.known(session, device, TEMPERATURE).value
 
     return value
