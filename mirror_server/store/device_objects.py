@@ -12,6 +12,8 @@ _TOGETHER = (
     f"SELECT {', '.join(f'd.{name.strip()}' for name in DEVICE_COLUMNS.split(','))},"
     f" {', '.join(f'r.{name.strip()}' for name in RESOURCE_COLUMNS.split(','))}"
     " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id WHERE d.device_id = :device_id"
+    # As SQLite has them: PostgreSQL gives what was changed last at the end, and each time another object.
+    " ORDER BY r.path"
 )
 _PATH = _DEVICE_WIDTH + ResourceRow._fields.index("path")
 
