@@ -109,7 +109,7 @@ class _State(Collector):
         for name, meaning, value in (
             ("mirror_leader", "1 for the process that holds the devices and channels.", int(self._is_leader())),
             ("mirror_on_duty", "The same as mirror_leader, under its earlier name.", int(self._is_leader())),
-            ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.open_polls),
+            ("mirror_open_polls", "Long polls, event streams and websockets that are held.", self._log.open_polls),
             ("mirror_waiting_device_requests", "Device requests without an answer yet.", found.waiting_requests),
             (
                 "mirror_longest_device_queue",

@@ -93,6 +93,7 @@ class Bridge:
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
         self._calls: Calls | None = None
+        self._open_websockets = 0
 
     @classmethod
     def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
@@ -111,6 +112,11 @@ class Bridge:
     def unread_bytes(self) -> int:
         """How much of all answers waits for clients to take it."""
         return self._unread.total_bytes
+
+    @property
+    def open_websockets(self) -> int:
+        """How many websockets are open."""
+        return self._open_websockets
 
     def answer_refusal(
         self, refusal: Refusal, scope: Mapping[str, Any]
@@ -184,15 +190,19 @@ class Bridge:
                 return
             await accept(scope, answer, send)
             reader = self._unread.reader(noted(environ)["application"], send)
-            await serve(
-                scope,
-                unfinished.websocket,
-                reader,
-                send,
-                look_seconds=self._websocket_look_seconds,
-                is_stopping=self._stopping,
-                calls=self._calls_here(),
-            )
+            self._open_websockets += 1
+            try:
+                await serve(
+                    scope,
+                    unfinished.websocket,
+                    reader,
+                    send,
+                    look_seconds=self._websocket_look_seconds,
+                    is_stopping=self._stopping,
+                    calls=self._calls_here(),
+                )
+            finally:
+                self._open_websockets -= 1
         finally:
             unfinished.release()
 

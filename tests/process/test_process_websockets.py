@@ -525,8 +525,10 @@ def test_websockets_count_as_held_polls(start_server: Any, sockets: Sockets) -> 
     wait_until(lambda: "mirror_open_polls 3.0" in application.http.get("/metrics").text, "all to be counted")
     opened = 'route="/v2/notification/websocket-connect",status="101"} 3.0'
     assert opened in application.http.get("/metrics").text
+    assert "mirror_open_websockets 3.0" in application.http.get("/metrics").text
 
     held[0].close()
+    wait_until(lambda: "mirror_open_websockets 2.0" in application.http.get("/metrics").text, "one to be gone")
     wait_until(lambda: application.poll(after=0, hold=0).is_success, "the place to be free")
     assert application.poll(after="latest", hold=1).status_code == 204
 

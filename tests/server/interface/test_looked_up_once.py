@@ -3,19 +3,22 @@
 import asyncio
 import threading
 from contextlib import closing
+from functools import partial
 
 import pytest
 from databases import ON_POSTGRESQL, new_database_url
 
 from mirror_server.clock import SystemClock
+from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import device_objects, devices
+from mirror_server.store import commands, device_objects, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
+from mirror_server.store.waiting import Waiting
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
 
@@ -115,6 +118,44 @@ def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, resources)
         found = device_objects.find(session, "one")
     assert found is not None
     assert {row.path for row in found[1]} == set(paths)
+
+
+def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
+    database, now = server.services.database, server.now
+    # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
+    observed = {"/1/0/0": ("wanted", 7, 0), "/2/0/0": ("wanted", 3, 0), "/3/0/0": ("active", 5, 0)}
+    observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("refused", 1, 1), "/6/0/0": ("ended", 2, 1)}
+
+    def work(session):
+        for device_id in ("one", "other", "idle"):
+            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[now] * 4))
+        for device_id in ("one", "other"):
+            announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in observed]
+            stored_resources.announce(session, device_id, announced)
+            for path, (state, position, observing) in observed.items():
+                session.run_many(
+                    "INSERT INTO subscriptions (device_id, path, app_id, single, state, position)"
+                    " VALUES (?, ?, ?, 0, ?, ?)",
+                    [(device_id, path, app_id, state, position) for app_id in ("a", "b")],
+                )
+                session.run_many(
+                    "UPDATE resources SET observing = ? WHERE device_id = ? AND path = ?",
+                    [(observing, device_id, path)],
+                )
+            for number, expires_at in enumerate((now, now + 1, now + 1)):
+                request = CommandRequest("PUT", "/1/0/0", payload=b"%d" % number, content_type="text/plain")
+                commands.insert(
+                    session, Command(0, "a", f"{device_id} r{number}", device_id, request, now, expires_at, 0, 0)
+                )
+
+    database.write(work)
+    for device_id in ("one", "other"):
+        found = database.look(partial(waiting.of_device, device_id=device_id, now=now))
+        assert (found.wanted, found.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        assert found.command.async_id == f"{device_id} r1"
+        assert bytes(found.command.request.payload) == b"1"
+    for device_id in ("idle", "unknown"):
+        assert database.look(partial(waiting.of_device, device_id=device_id, now=now)) == Waiting([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

@@ -1,0 +1,142 @@
+"""A websocket channel without a websocket is removed after 24 hours. Source: wire.md 4."""
+
+import pytest
+
+from mirror_server.notifications.sockets import Closing
+
+CHANNEL = "/v2/notification/websocket"
+PULL = "/v2/notification/pull"
+HOUR = 3600
+DAY = 24 * HOUR
+# What is over is looked for once an hour.
+AT_LATEST = HOUR
+
+
+def register(server, key):
+    return server.call(key, "PUT", CHANNEL).status_code
+
+
+def state(server, key):
+    """What the channel is told to be; ``None`` where there is none."""
+    answer = server.call(key, "GET", CHANNEL)
+    assert answer.status_code in (200, 404)
+    return answer.json["status"] if answer.status_code == 200 else None
+
+
+@pytest.fixture
+def connect(server):
+    """Connects a channel as a websocket does; gives it."""
+
+    def begin(key):
+        socket = server.services.websockets.connect(key.split("_")[1], lambda: True)
+        socket.begin(lambda: None).result(10)
+        assert server.services.database.settle(10)
+        return socket
+
+    return begin
+
+
+def close(server, socket):
+    socket.close()
+    assert server.services.database.settle(10)
+
+
+def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day(server, key):
+    assert register(server, key) == 201
+    server.advance(key, DAY)
+    assert state(server, key) == "disconnected"
+    server.advance(key, AT_LATEST)
+    assert state(server, key) is None
+    # The key may have a channel of any type again.
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code in (200, 204)
+    assert server.call(key, "DELETE", PULL).status_code == 204
+    assert register(server, key) == 201
+
+
+def test_a_day_begins_anew_with_each_registration(server, key):
+    register(server, key)
+    for _ in range(3):
+        server.advance(key, DAY)
+        assert register(server, key) == 200
+    server.advance(key, DAY + AT_LATEST)
+    assert state(server, key) is None
+
+
+def test_to_ask_for_a_channel_is_no_use_of_it(server, key):
+    register(server, key)
+    for _ in range(25):
+        assert state(server, key) == "disconnected"
+        server.advance(key, HOUR)
+    assert state(server, key) is None
+
+
+def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_its_end(server, key, connect):
+    register(server, key)
+    socket = connect(key)
+    server.advance(key, 3 * DAY)
+    assert state(server, key) == "connected"
+    close(server, socket)
+    assert state(server, key) == "disconnected"
+    server.advance(key, DAY)
+    assert state(server, key) == "disconnected"
+    server.advance(key, AT_LATEST)
+    assert state(server, key) is None
+
+
+def test_the_day_of_a_websocket_that_was_replaced_is_that_of_the_later_one(server, key, connect):
+    register(server, key)
+    first = connect(key)
+    second = connect(key)
+    close(server, first)
+    server.advance(key, 2 * DAY)
+    assert state(server, key) == "connected"
+    close(server, second)
+    server.advance(key, DAY + AT_LATEST)
+    assert state(server, key) is None
+
+
+def test_a_websocket_that_a_restart_ended_counts_until_then(server, key, connect):
+    register(server, key)
+    connect(key)
+    server.advance(key, 2 * DAY)
+    server.restart()
+    assert state(server, key) == "disconnected"
+    server.advance(key, DAY)
+    assert state(server, key) == "disconnected"
+    server.advance(key, 2 * AT_LATEST)
+    assert state(server, key) is None
+
+
+def test_what_became_due_while_the_server_was_down_is_removed_at_its_start(server, key, restart_later):
+    register(server, key)
+    restart_later(DAY + 1)
+    assert state(server, key) is None
+
+
+def test_the_channels_of_others_stay(server, key, connect):
+    other = server.key()
+    register(server, key)
+    server.advance(key, HOUR)
+    register(server, other)
+    server.advance(key, DAY)
+    assert (state(server, key), state(server, other)) == (None, "disconnected")
+    socket = connect(other)
+    server.advance(key, AT_LATEST)
+    assert state(server, other) == "connected"
+    close(server, socket)
+
+
+def test_a_channel_that_was_removed_takes_no_websocket(server, key, connect):
+    register(server, key)
+    server.advance(key, DAY + AT_LATEST)
+    with pytest.raises(Closing, match="no websocket channel"):
+        connect(key)
+
+
+def test_what_was_not_delivered_comes_by_the_next_channel(server, key, connect):
+    register(server, key)
+    server.advance(key, DAY + AT_LATEST)
+    device = server.add_device(key, "late")
+    register(server, key)
+    frame = connect(key).take(None)
+    assert device.encode() in frame.text
