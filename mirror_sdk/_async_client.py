@@ -1273,7 +1273,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1291,7 +1291,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1309,7 +1309,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1326,7 +1326,7 @@ class AsyncMirrorClient:
 
     async def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1347,7 +1347,7 @@ class AsyncMirrorClient:
         and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
 
         Args:
-            instant: Which instant, with its time zone.
+            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
             devices: As for :meth:`snapshot`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1384,9 +1384,9 @@ class AsyncMirrorClient:
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
-        from mirror_sdk.tables.columns import moment
+        from mirror_sdk.tables.columns import instant_of
 
-        moment("instant", instant)
+        as_of = instant_of("instant", instant)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1397,7 +1397,7 @@ class AsyncMirrorClient:
             device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
         request = SnapshotRequest(
-            selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=instant
+            selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = await self._parts_of(request, whole)
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))

@@ -1260,7 +1260,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1278,7 +1278,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1296,7 +1296,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1313,7 +1313,7 @@ class MirrorClient:
 
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1334,7 +1334,7 @@ class MirrorClient:
         and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
 
         Args:
-            instant: Which instant, with its time zone.
+            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
             devices: As for :meth:`snapshot`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1371,9 +1371,9 @@ class MirrorClient:
         import_whole(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
-        from mirror_sdk.tables.columns import moment
+        from mirror_sdk.tables.columns import instant_of
 
-        moment("instant", instant)
+        as_of = instant_of("instant", instant)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1384,7 +1384,7 @@ class MirrorClient:
             device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
         )
         request = SnapshotRequest(
-            selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=instant
+            selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = self._parts_of(request, whole)
         return given(tables, about, as_=as_, tz=tz)

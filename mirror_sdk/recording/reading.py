@@ -24,7 +24,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, moment, to_table
+from mirror_sdk.tables.columns import based_on, instant_of, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -229,7 +229,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -239,7 +239,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -248,7 +248,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def as_of(
         self,
-        instant: datetime,
+        instant: datetime | str,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -261,7 +261,7 @@ class Recording:
         columns hold nothing, nor of values that others read without their being observed.
 
         Args:
-            instant: Which instant, with its time zone.
+            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]``.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -286,10 +286,10 @@ class Recording:
         [21.5]
         """
         import_whole(module_for(as_))
-        moment("instant", instant)
+        at = instant_of("instant", instant)
         held, history = self._replayed(devices, paths)
-        complete = history.is_complete(held.spans, instant)
-        return given(*replay.as_of(history, instant, complete=complete, server=self._about.server), as_=as_, tz=tz)
+        complete = history.is_complete(held.spans, at)
+        return given(*replay.as_of(history, at, complete=complete, server=self._about.server), as_=as_, tz=tz)
 
     @overload
     def changes(

@@ -83,11 +83,30 @@ def moment(name: str, instant: object) -> str:
     Raises:
         ValueRefused: It is no time, or has no time zone.
     """
+    return write_timestamp(_in_a_zone(name, instant))
+
+
+def instant_of(name: str, told: object) -> datetime:
+    """An instant, which may be told as ``attrs`` tell one: ``2026-01-31T00:00:00.000Z``.
+
+    Raises:
+        ValueRefused: It is no time, or has no time zone.
+    """
+    if not isinstance(told, str):
+        return _in_a_zone(name, told)
+    try:
+        instant = datetime.fromisoformat(told)
+    except ValueError:
+        raise ValueRefused(f"{name}={told!r} is no time; write one like '2026-01-31T00:00:00.000Z'") from None
+    return _in_a_zone(name, instant)
+
+
+def _in_a_zone(name: str, instant: object) -> datetime:
     if not isinstance(instant, datetime) or instant != instant:  # noqa: PLR0124 - as NaT is, of pandas
         raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
     if instant.tzinfo is None:
         raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
-    return write_timestamp(instant)
+    return instant
 
 
 def categories_of(field: pa.Field) -> list[str]:

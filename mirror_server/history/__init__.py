@@ -52,7 +52,7 @@ New rows stand in a table of the database. Some 200,000 at a time, and at the en
 and put away in pieces, which takes nothing from devices that report meanwhile. With ``--history-archive FOLDER`` (or a
 URL that fsspec opens, as ``s3://bucket/mirror``) days that are over go on to Parquet files::
 
-    FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART.parquet
+    FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART-LEADER.parquet
 
 pandas, DuckDB, Dask, Spark and Polars read the folder as it is, with values as the device wrote them: as text in
 ``value``, and what is no text in ``value_binary``; the service reads table, pieces and files as one. Each

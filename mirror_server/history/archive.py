@@ -1,8 +1,8 @@
 """The archive: days that are over, as Parquet files in a folder, or wherever a URL leads that fsspec opens.
 
-A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART.parquet``, so that pandas, DuckDB, Dask, Spark and Polars read
-the folder as a data set with the column ``day``. Clocks that are far off would make a folder for each of their rows:
-what is not of the days of most others is in ``day=other``.
+A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART-LEADER.parquet``, so that pandas, DuckDB, Dask, Spark and
+Polars read the folder as a data set with the column ``day``. Clocks that are far off would make a folder for each of
+their rows: what is not of the days of most others is in ``day=other``.
 
 The database names the files that count. One it does not name was left by a process that was killed; see
 :meth:`Archive.names`. Several mirrors may share a folder: each knows its own files by its name in them.
@@ -11,6 +11,7 @@ The database names the files that count. One it does not name was left by a proc
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,9 +31,18 @@ _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
 
 
-def name_of_file(mirror: str, day: str, run: int, part: int) -> str:
-    """The name of a file: those of one run hold rows in order, one part behind the other."""
-    return f"day={day}/devices-{mirror}-{run:06}-{part:04}{_SUFFIX}"
+def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None = None) -> str:
+    """The name of a file: those of one run hold rows in order, one part behind the other.
+
+    Args:
+        mirror: What the names of a mirror's files have in common.
+        day: Of which day the rows are.
+        run: The number of their run.
+        part: The number of the part.
+        leader: The token of the process that leads, where there are several: no other ever writes this file.
+    """
+    by = "" if leader is None else f"-{hashlib.sha256(leader.encode()).hexdigest()[:8]}"
+    return f"day={day}/devices-{mirror}-{run:06}-{part:04}{by}{_SUFFIX}"
 
 
 class Archive:

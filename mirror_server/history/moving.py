@@ -21,7 +21,7 @@ from mirror_server.history.parquet import SMALL, ParquetRows, bounds, encoded, p
 from mirror_server.history.reading import Everything, Reading, Run, runs_of, sources
 from mirror_server.history.sealing import DAY, day_of, runs_by_segment
 from mirror_server.history.writing import store_segment
-from mirror_server.store import segments, settings
+from mirror_server.store import processes, segments, settings
 from mirror_server.store.database import Database
 from mirror_server.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.store.session import Session
@@ -74,10 +74,11 @@ class Moving:
         """
         with self._database.read() as session:
             blocks = _of_first_day(session, now)
-            if not blocks:
+            leader = processes.leader(session)
+            if not blocks or not self._is_own(leader):
                 return False
             old = {block.segment_id for block in blocks}
-            files = list(self._write(runs_of(session, blocks)))
+            files = list(self._write(runs_of(session, blocks), leader))
 
         def work(session: Session) -> bool:
             if not old <= {block.segment_id for block in segments.blocks(session, ROWS)}:
@@ -94,12 +95,21 @@ class Moving:
         Raises:
             OSError: The archive cannot be read or written.
         """
+        with self._database.read() as session:
+            leader = processes.leader(session)
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
+            # Else some of them may be those of another leader, who is about to tell the database of them.
+            if not self._is_own(leader) or processes.leader(session) != leader:
+                return
         for name in sorted(found - known - set(held)):
             _log.info("deleting %s, which is no part of the history", name)
             self._archive.delete(name)
+
+    def _is_own(self, leader: str | None) -> bool:
+        """Whether this process leads; it may have waited so long that another one does."""
+        return leader is None or leader.startswith(f"{self._database.process_id}-")
 
     def _mirror(self) -> str:
         """What the names of this mirror's files have that those of another have not."""
@@ -110,19 +120,19 @@ class Moving:
             self._database.insist(partial(settings.put, name=_NAME_SETTING, value=name)).result()
         return name
 
-    def _write(self, runs: list[Run]) -> Iterator[ArchivedFile]:
+    def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
         days = _days(runs)
         for run in runs:
             for day in days:
-                yield from self._write_day(run, _name_of(day), partial(_is_at, [day]))
-            yield from self._write_day(run, OTHER_DAY, partial(_is_at_none_of, days))
+                yield from self._write_day(run, _name_of(day), partial(_is_at, [day]), leader)
+            yield from self._write_day(run, OTHER_DAY, partial(_is_at_none_of, days), leader)
 
-    def _write_day(self, run: Run, day: str, is_of_day: _IsOfDay) -> Iterator[ArchivedFile]:
+    def _write_day(self, run: Run, day: str, is_of_day: _IsOfDay, leader: str | None) -> Iterator[ArchivedFile]:
         # No other run has the same last row.
         number = max(piece.bounds.last_revision for piece in run)
         rows = (kept(batch, is_of_day(batch)) for batch in merged(sources([run], Everything())))
         for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
-            name = name_of_file(self._mirror(), day, number, part)
+            name = name_of_file(self._mirror(), day, number, part, leader)
             with self._archive.writing(name) as file:
                 file.write(encoded(some, SMALL))
             yield ArchivedFile(name, day, self._archive.size(name), bounds(some))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -49,7 +49,7 @@ class Frame:
 class Socket(Protocol):
     """What is sent through one websocket."""
 
-    def begin(self, wake: Callable[[], None]) -> Future[None]:
+    def begin(self, wake: Callable[[], None]) -> Future[Any]:
         """Begin; ``wake`` is called, from any thread, when it is to end. The future raises :class:`Closing`."""
         ...
 

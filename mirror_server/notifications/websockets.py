@@ -38,6 +38,14 @@ class ChannelState:
     waiting: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a connection begins with: the registration of its channel, and the position."""
+
+    registration: str
+    position: int
+
+
 class Websockets:
     """All applications' websocket channels, and the connections that this process has.
 
@@ -164,24 +172,25 @@ class Websockets:
             elif socket.has_begun:
                 socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))
 
-    def begin(self, socket: ChannelSocket) -> Future[None]:
+    def begin(self, socket: ChannelSocket) -> Future[_Begun]:
         """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""
         app_id = socket.app_id
 
-        def work(session: Session) -> None:
+        def work(session: Session) -> _Begun:
             now = self._clock.now()
             if not websockets.connect(session, app_id, socket.token, self._database.process_id, now):
                 raise Closing(UNEXPECTED, "this key has no websocket channel; PUT /v2/notification/websocket makes one")
             row = websockets.find(session, app_id)
             state = logs.state(session, app_id)
-            session.after_commit(
-                partial(socket.began, row.registration if row else "{}", state.position if state else 0)
-            )
             self._tell(session, app_id)
+            return _Begun(row.registration if row else "{}", state.position if state else 0)
 
         with self._lock:
             self._open.setdefault(app_id, set()).add(socket)
-        return self._database.submit(work)
+        future = self._database.submit(work)
+        # Before whoever waits for the future takes the first message: an effect of the transaction may come later.
+        future.add_done_callback(socket.began)
+        return future
 
     def ended(self, socket: ChannelSocket) -> None:
         """This connection is open no more."""
@@ -236,7 +245,7 @@ class ChannelSocket:
         self._is_storing = False
         self._lock = threading.Lock()
 
-    def begin(self, wake: Callable[[], None]) -> Future[None]:
+    def begin(self, wake: Callable[[], None]) -> Future[_Begun]:
         """Take the place of the channel's connection; ``wake`` is called when it is to end.
 
         The future raises :class:`Closing` where there is no such channel.
@@ -244,10 +253,13 @@ class ChannelSocket:
         self._wake = wake
         return self._parts.begin(self)
 
-    def began(self, registration: str, position: int) -> None:
-        """It is the channel's connection now, and goes on behind this position."""
-        self._position = self._confirmed = position
-        self.take_over(registration)
+    def began(self, stored: Future[_Begun]) -> None:
+        """It is the channel's connection now, if that could be stored, and goes on behind the channel's position."""
+        if stored.cancelled() or stored.exception() is not None:
+            return
+        begun = stored.result()
+        self._position = self._confirmed = begun.position
+        self.take_over(begun.registration)
         self.has_begun = True
 
     def take_over(self, registration: str) -> None:

@@ -7,11 +7,19 @@ What an event costs more in a large fleet is its pages: devices that are far apa
 two, its value's and its device's, to the log beside the database, and at a checkpoint to the database. Statements take
 3 us longer, the commit 9 us. Checkpoints after 8000 changes instead of after 1000 pages write a page once for several
 events.
+
+How many pages that is, the order tells more than the fleet: a thousand devices that report one after the other, in the
+order of their ids, are neighbours in a fleet of a thousand, and write 1.5 pages an event, checkpoints included; in any
+other order 2.4, and of a fleet of 100,000 3.5 in either. No fleet reports in the order of its ids, so the devices are
+taken in another one, the same for all sizes. On two cores that others used too, by the CPU time of the process: an
+event cost 1.15 times as much at 100,000, and 1.37 times in the order of the ids. What is left is the page of the device
+itself, of which 37 fit one page.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -54,7 +62,8 @@ def devices_grow(run: Run) -> Iterator[Figure]:
     for what in ("E1", "write", "event"):
         for size in sizes[1:]:
             small, large = f"{what} {sizes[0]:,}", f"{what} {size:,}"
-            yield ratio(NAME, f"{what} at {sizes[0]:,} / {size:,} devices", samples, small, large, "/s", at_most(1.3))
+            goal = at_most(1.2 if what == "event" else 1.3)
+            yield ratio(NAME, f"{what} at {sizes[0]:,} / {size:,} devices", samples, small, large, "/s", goal)
 
 
 def log_grows(run: Run) -> Iterator[Figure]:
@@ -122,9 +131,12 @@ def write_requests(server: Server, key: str) -> list[str]:
 
 def event_rate(run: Run, devices: Program, filled: Filled) -> float:
     """Observations a second, on disk."""
+    some = list(filled.device_ids[:: max(1, len(filled.device_ids) // 1000)])
+    # In the order of their ids neighbours would share a page, which in a large fleet they are not.
+    random.Random(0).shuffle(some)
     answer = devices.ask(
         do="saturate",
-        device_ids=filled.device_ids[:: max(1, len(filled.device_ids) // 1000)],
+        device_ids=some,
         path=filled.paths[0],
         seconds=run.scale.seconds,
         in_flight=run.scale.in_flight,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +14,8 @@ from pathlib import Path
 
 MOTO = ("moto[server,iotdata]>=5,<6",)
 VENDOR_SDK = ("mbed-cloud-sdk==2.2.0", "setuptools<81")
+_MOST_SECONDS = 600
+"""How long a package index may let it wait."""
 EXPRESS = {"express": "^5.1.0", "better-sqlite3": "^12.0.0"}
 
 
@@ -71,9 +75,17 @@ class Peers:
 
 
 def _run(command: Sequence[str | Path], folder: Path | None = None) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PeerMissing(
-            f"{' '.join(map(str, command))} failed; --no-peers leaves it out: {(done.stdout + done.stderr)[-1500:]}"
-        )
-    return done.stdout
+    words = " ".join(map(str, command))
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(list(map(str, command)), cwd=folder, text=True, start_new_session=True, **pipes) as process:
+        try:
+            told, errors = process.communicate(timeout=_MOST_SECONDS)
+        except BaseException as error:
+            # With all it started, which else would go on.
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise PeerMissing(f"{words} did not end within {_MOST_SECONDS} s; --no-peers leaves it out") from None
+            raise
+    if process.returncode:
+        raise PeerMissing(f"{words} failed; --no-peers leaves it out: {(told + errors)[-1500:]}")
+    return told

@@ -105,6 +105,14 @@ def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
     assert client.as_of(oldest).attrs["mirror"]["complete"]
 
 
+def test_the_text_of_an_instant_is_one(client, told):
+    for text in (client.history().attrs["mirror"]["oldest_at"], client.as_of(told[1][0]).attrs["mirror"]["taken_at"]):
+        assert_frame_equal(client.as_of(text), client.as_of(datetime.fromisoformat(text)))
+    for text, reason in {"2026-01-05T08:00:00": "no time zone", "2026-01-05T25:00:00Z": "is no time; write"}.items():
+        with pytest.raises(ValueRefused, match=reason):
+            client.as_of(text)
+
+
 def test_without_arrow_on_the_way_it_is_the_same(client_over, plain, told):
     _, times = told
     assert_frame_equal(client_over(without_arrow).as_of(times[0]), plain.as_of(times[0]))

@@ -364,6 +364,7 @@ def test_a_state_is_that_of_the_instant(client, bench, observed, device_id, fold
     assert temperature(second + timedelta(days=1))[0] == 2.0
     assert temperature(first - timedelta(seconds=1))[0] == 21.5
     now = recording.as_of(second)
+    assert recording.as_of(second.isoformat()).equals(now)
     live = client.state_frame()
     merged = now.merge(live, on=["device_id", "path"], suffixes=("", "_live"))
     assert len(merged) == len(live)

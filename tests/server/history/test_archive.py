@@ -18,9 +18,11 @@ from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 from mirror_server.history import checking
 from mirror_server.history.archive import OTHER_DAY, Archive
 from mirror_server.history.erasing import Erasing
+from mirror_server.history.moving import Moving
+from mirror_server.history.sealing import Sealing
 from mirror_server.history.selection import HistorySelection
 from mirror_server.history.service import HistoryService
-from mirror_server.store import history, segments
+from mirror_server.store import history, processes, segments
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.history import HistoryRow
 
@@ -330,3 +332,80 @@ def test_without_the_archive_its_days_are_missed_and_said_so(kept: Kept) -> None
     kept.open()
     with pytest.raises(StorageFailed, match="--history-archive"):
         found(kept.service)
+
+
+def lead(kept: Kept, token: str) -> None:
+    kept.told.database.write(lambda session: processes.put_leader(session, token))
+
+
+def own(kept: Kept, number: int) -> str:
+    """A token of the process of this test, which leads for another time."""
+    return f"{kept.told.database.process_id}-{number} options"
+
+
+@pytest.mark.sqlite
+def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(
+    new_history: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = new_history()
+    kept.tell(TEXT, BYTES, WRITE)
+    kept.pass_time(DAY)
+    archive = kept.archive()
+    assert archive is not None
+    slow, quick = (Moving(kept.told.database, archive) for _ in range(2))
+    names: list[str] = []
+    write = Archive.writing
+
+    def writing(self: Archive, name: str) -> Any:
+        names.append(name)
+        if len(names) == 1:
+            lead(kept, own(kept, 2))
+            assert quick.move(kept.now)
+        return write(self, name)
+
+    Sealing(kept.told.database, 5).seal(kept.now, 0)
+    lead(kept, own(kept, 1))
+    monkeypatch.setattr(Archive, "writing", writing)
+    assert not slow.move(kept.now)
+    named = kept.named_files()
+    assert named
+    assert len(names) == len(set(names)) == 2 * len(named)
+    assert set(kept.files()) == set(names)
+    assert found(kept.service) == expected(kept.told.rows)
+    # What the first one wrote counts for nothing, and the leader removes it.
+    quick.delete_unknown()
+    assert kept.files() == sorted(named)
+    assert found(kept.service) == expected(kept.told.rows)
+
+
+@pytest.mark.sqlite
+def test_who_leads_no_more_deletes_and_moves_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = kept.archive()
+    assert archive is not None
+    moving = Moving(kept.told.database, archive)
+    folder = kept.folder / "archive" / "day=2026-01-05"
+    left = folder / f"{Path(kept.named_files()[-1]).name.rpartition('-')[0]}-0077.parquet"
+    left.write_bytes(b"about to be told to the database")
+    lead(kept, own(kept, 1))
+    listed = Archive.names
+
+    def names(self: Archive, mirror: str) -> set[str]:
+        found_names = listed(self, mirror)
+        lead(kept, own(kept, 2))
+        return found_names
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "names", names)
+        moving.delete_unknown()
+    assert left.exists()
+    lead(kept, "another process-3 options")
+    moving.delete_unknown()
+    assert left.exists()
+    kept.tell(TEXT)
+    kept.pass_time(DAY)
+    Sealing(kept.told.database, 5).seal(kept.now, 0)
+    assert not moving.move(kept.now)
+    lead(kept, own(kept, 4))
+    moving.delete_unknown()
+    assert not left.exists()
+    assert moving.move(kept.now)

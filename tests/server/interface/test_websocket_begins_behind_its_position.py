@@ -1,0 +1,37 @@
+"""A websocket begins behind its channel's position, however late the other effects of its transaction come."""
+
+import threading
+
+CHANNEL = "/v2/notification/websocket"
+DEVICE = "01f"
+PATIENCE_SECONDS = 60
+
+
+def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, key):
+    app_id = key.split("_")[1]
+    database, channels = server.services.database, server.services.websockets
+    assert server.call(key, "PUT", CHANNEL).status_code == 201
+
+    def add():
+        body = {"ep": DEVICE}
+        database.write(lambda session: server.services.log.append(session, app_id, "registrations", DEVICE, body))
+
+    add()
+    first = channels.connect(app_id, lambda: True)
+    first.begin(lambda: None).result(PATIENCE_SECONDS)
+    first.confirmed(first.take(None).cursor)
+    assert database.settle(PATIENCE_SECONDS)
+    add()
+
+    may_begin, may_end = threading.Event(), threading.Event()
+    # The two that follow become one transaction, behind this one.
+    database.submit(lambda _: may_begin.wait(PATIENCE_SECONDS))
+    database.submit(lambda session: session.after_commit(lambda: may_end.wait(PATIENCE_SECONDS)))
+    second = channels.connect(app_id, lambda: True)
+    begun = second.begin(lambda: None)
+    may_begin.set()
+    try:
+        begun.result(PATIENCE_SECONDS)
+        assert second.take(None).cursor == 2
+    finally:
+        may_end.set()
