@@ -22,8 +22,10 @@ Websockets
 The key stands in ``Authorization``, or for browsers among the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
 Each text frame is a message as a poll gives it, or as the ``serialization`` of the ``PUT`` says, with a ping behind it.
 When the client has answered that, which libraries do by themselves, the position moves; what was not answered for is
-sent again to the next websocket, so that nothing is lost, and the last messages may come twice. A websocket counts as
-an open poll, and ``mirror_open_websockets`` of ``/metrics`` counts them alone; it may be at any of several processes.
+sent again to the next websocket, so that nothing is lost, and the last messages may come twice. The library answers
+when a message has come, not when the program has read it: take what it still holds before the end, or read by
+``after=``, below. A websocket counts as an open poll, and ``mirror_open_websockets`` of ``/metrics`` counts them alone;
+it may be at any of several processes.
 
 It is closed with 1001 when another one of the key is opened, the channel is deleted or the server stops; with 1008
 when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no channel, a ping is not answered

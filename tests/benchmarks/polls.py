@@ -3,37 +3,46 @@
 The event is an observation of a device (see ``device_side.py``). Many polls are held by a client of its own; what else
 the server answers meanwhile is compared with a second server that holds none.
 
-Where the time of one event goes, in microseconds from the moment it is handed over, medians on one core of a virtual
-machine whose disk takes 200 us for a sync when it is busy and 300 us after 5 ms of rest:
+Where the time of one event goes, in microseconds from the moment it is handed over: stamps taken in the process, 600
+events on one core, server and client before all other programs of the machine (``chrt -f``), which wrote to the same
+disk meanwhile. A request for hello took 242 in the median.
 
-====  =============================================================================================
-  24  handed to the writer: a future and a queue
-  50  the writer's thread runs: the first change of threads, at once, as nothing lingers for more work
-  60  ``BEGIN IMMEDIATE``
- 215  seven statements; 75 of them where they are repeated at once, the rest is what cold caches cost
- 560  commit: 30 without its sync, the rest is the disk's
- 585  the waiting futures are set and the event loop is called: one write to its own descriptor
- 615  the loop runs: the second change of threads
- 660  the answer is made: nothing is read, the entry comes from who stored it (before that 95, now 45)
- 750  sent in two writes of uvicorn's, and received by a process on another core
-====  =============================================================================================
+========  ======  =====================================================================================
+  median  99 %    of the part itself
+========  ======  =====================================================================================
+     107     186  handed to the writer, a future and a queue, whose thread runs: the first change of threads
+      29      70  ``BEGIN IMMEDIATE``
+     209     680  the statements; a third of it where they are repeated at once, the rest is what cold caches cost
+     435   3,025  commit: 234 of it the sync of a disk that is not idle, the rest SQLite writes its pages
+      53     120  the waiting futures are set, and the event loop is called: one write to its own descriptor
+     102     206  the loop runs: the second change of threads, and one more turn of the loop
+     114     198  the answer is made: nothing is read, the entry comes from who stored it
+     146     227  sent in one write, and received by a process on another core
+    1200   4,613  all of it; the parts' worst do not come together
+========  ======  =====================================================================================
 
-A request for hello takes 145 of these, hot from the one before it. So the disk alone is more than twice a hello, and
-three times cannot be had on such a disk by anything the server does.
+So commit and statements alone are 2.7 times a hello, and three times cannot be had on such a disk by what is behind
+them. One event in a hundred took 9 to 36 ms, all of them in the commit: it made the log of SQLite longer, and the sync
+of a file that grows waits for the journal of the file system (ext4), and so for all that others wrote. A sync behind
+12 KiB took 355 us, 12 ms at the 99th percentile, where the file grew, 234 us and 4 ms where it did not. Since the file
+is kept longer than what is in it (``store/sqlite/log_file.py``) the commit takes 390 to 450 us instead of 600 to 1,950,
+and the whole 4.6 to 5.9 ms at the 99th percentile instead of 9 to 16, in turn on the same disk. Neither garbage (one
+event in a hundred, 0.2 ms of young objects), nor the checkpoint's thread, nor the interpreter's switch interval had a
+part in any of the slowest; what is left of them is the disk's, and the file being made longer. Where other programs
+compute too, the thread that writes waits for a core after its sync, as anything else does.
 
-10,000 polls that one event wakes: 110 us of the server's core each (130 where each reads and encodes its own page), of
-which the two writes are 23. Python's garbage collector went through all objects of all polls, most of a second each
-time, until what is there at the start was set apart and old objects were looked at a tenth as often; since then 10,000
-polls are opened in half of the time.
+10,000 polls that one event wakes: 73 us of the server's core each, where it was 120, in turn in one run: the page is
+encoded once with its head, each answer is one write, the metrics of a route are looked up once, and the loop is called
+for all together. The write is 25 to 30 us of it. Python's garbage collector went through all objects of all polls, most
+of a second each time, until what is there at the start was set apart and old objects were looked at a tenth as often.
 
-5,000 websockets: 180 us of the server's core each, as each looks once more whether there is more in the log; a client
-that only counts frames has all after 1.0 to 1.2 s, one with a library after 2. Idle, each is looked at every 20 s: that
-takes a tenth of a core.
+5,000 websockets: 86 us of the server's core each, where it was 176: nothing is read behind the last message until
+something comes, the message is encoded once as it goes over the wire, the ping goes with it in one write, and the key
+is looked up once for each version of the database. Idle, each is looked at every 20 s: that takes a tenth of a core.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
-core away after the commit; head and body in one write by a transport that holds the head back (nothing here, 3 % of
-E1); fewer but longer collections of young objects (2 % slower E1, they leave the cache); ``secure_delete`` off (no
-difference for one entry); the SDK without a cookie jar.
+core away after the commit; fewer but longer collections of young objects (2 % slower E1, they leave the cache);
+``secure_delete`` off (no difference for one entry); the SDK without a cookie jar.
 """
 
 from __future__ import annotations
