@@ -85,8 +85,9 @@ def arrow_stream(
             yield piece
             size += len(piece)
             whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
-        # What has changed since a revision is asked for once, by whoever has the rest of that revision.
-        if whole and snapshot.selection.changed_after is None:
+        # What has changed since a revision is asked for once, by whoever has the rest of that revision. And beside a
+        # change that is yet to be stored, with a smaller number, the page would be equal to what it is afterwards.
+        if whole and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
             cache.put(key, EncodedPage(page, whole))
     yield pieces.tail(end)
 

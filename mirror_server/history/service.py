@@ -18,7 +18,7 @@ from mirror_server.history.filters import RowFilter
 from mirror_server.history.merging import merged
 from mirror_server.history.reading import Reading
 from mirror_server.history.selection import HistorySelection, TooOld
-from mirror_server.store import devices, revisions, segments
+from mirror_server.store import devices, history, revisions, segments
 from mirror_server.store.database import Database
 
 _ROWS_OF_A_BATCH = 50_000
@@ -30,13 +30,14 @@ class OpenPast(ABC):
     Attributes:
         taken_at: When it was opened.
         oldest_at: The oldest instant of which the history knows all.
-        revision: Number of the last change that it can show.
+        revision: Number of the last change that it can show; rows that come later have larger ones.
     """
 
     def __init__(self, reading: Reading, selection: HistorySelection, taken_at: Instant) -> None:
         self.taken_at = taken_at
         self.oldest_at = oldest_at(reading.session, taken_at)
-        self.revision = revisions.last(reading.session)
+        # Requests that are under way hold up the first of these, and no row.
+        self.revision = max(revisions.last(reading.session), history.newest(reading.session))
         self._reading = reading
         self._selection = selection
         self._held = ExitStack()

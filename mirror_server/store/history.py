@@ -198,6 +198,14 @@ def count_tail(session: Session) -> tuple[int, Instant | None]:
     return count, first_at
 
 
+def newest(session: Session) -> int:
+    """The revision of the last row of the tail, 0 without one; no row with a smaller one is stored any more.
+
+    Rows are stored in the order of their revisions, also where transactions with other numbers are under way.
+    """
+    return int(session.scalar("SELECT coalesce(max(revision), 0) FROM history"))
+
+
 def bytes_behind(session: Session, revision: int) -> tuple[int, int]:
     """How many bytes the values of the tail's rows behind a revision have, and the last revision of these."""
     found = session.row(

@@ -28,8 +28,9 @@ _ROWS_AT_A_TIME = 200
 class Page:
     """Some devices by id: those of a selection that follow ``after``, up to ``last``.
 
-    Two pages of one selection that are equal hold the same: whatever changes a device, or brings it into the
-    selection, raises ``revision``, the highest of theirs, and what leaves it changes their number or the last one.
+    Two pages of one selection that are equal hold the same, where the session of one of them sees all changes up to
+    ``revision``, the highest of theirs: whatever changes a device after that, or brings it into the selection, raises
+    it, and what leaves it changes their number or the last one.
     """
 
     after: str

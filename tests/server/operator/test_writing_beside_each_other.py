@@ -8,26 +8,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
 import databases
+import pyarrow as pa
 import pytest
 
+from mirror_server.arrow.stream import arrow_stream
+from mirror_server.clock import ManualClock
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.simulator.bench import SimulatedResource
+from mirror_server.history.selection import HistorySelection
+from mirror_server.history.service import HistoryService
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.service.snapshots import Selection
+from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.services import Services
-from mirror_server.store import devices, logs, revisions, settings
+from mirror_server.store import devices, history, logs, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.store.resources import ReportedValue
@@ -159,6 +165,50 @@ def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
         assert (last, newer) == (before, {"d1": later}), "what is told last is seen, and nothing below it is to come"
     last, newer = seen(reading, last)
     assert (last, newer) == (later, {"d0": one.result, "d1": later})
+
+
+def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
+    """Two changes of one page, of which the one with the smaller number is stored last."""
+    first, second, reading = processes
+    snapshots = SnapshotService(reading, ManualClock(0), share=1)
+
+    def told() -> dict[str, list[bytes]]:
+        with closing(snapshots.open("a", Selection())) as snapshot:
+            stream = b"".join(arrow_stream(snapshot, "none", snapshots.encoded_pages, b"{}"))
+        rows = pa.ipc.open_stream(stream).read_all().to_pylist()
+        return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
+
+    with held(first, partial(report, device_id="d0", value=b"new"), ("d0",)):
+        second.submit(partial(report, device_id="d1", value=b"new"), touched=("d1",)).result(60)
+        assert (told()["d0"], told()["d1"]) == ([], [b"new"])
+    assert told()["d0"] == told()["d1"] == [b"new"]
+    assert list(snapshots.encoded_pages._held), "what is whole is held"
+
+
+def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes):
+    """A request that is under way beside them, with a smaller number, holds up none of them."""
+    first, second, reading = processes
+    service = HistoryService(reading, ManualClock(0))
+
+    def happen(session: Session, path: str) -> int:
+        value = ReportedValue(b"1", "text/plain", "read", 1, None, "d1", path)
+        revision = stored_resources.report(session, [value])
+        history.add(session, [HistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
+        return revision
+
+    with held(first, partial(report, device_id="d0"), ("d0",)):
+        numbers = [
+            second.submit(partial(happen, path=path), touched=("d1", logs.EVERY)).result(60)
+            for path in ("/1/0/1", "/1/0/2")
+        ]
+        with closing(service.open(HistorySelection())) as opened:
+            known = opened.revision
+        later = second.submit(partial(happen, path="/1/0/3"), touched=("d1", logs.EVERY)).result(60)
+        with closing(service.open(HistorySelection(revision=known))) as opened:
+            told = [number for batch in opened.batches() for number in batch.column("revision").to_pylist()]
+    assert told == numbers
+    with closing(service.open(HistorySelection())) as opened:
+        assert opened.revision >= later
 
 
 @pytest.mark.parametrize("end", ["undone", "lost"])
