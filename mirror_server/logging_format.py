@@ -86,12 +86,12 @@ def _plain(record: logging.LogRecord) -> Line | None:
     details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
     # Uvicorn sends its messages a second time, in colours.
     details.pop("color_message", None)
-    error = record.exc_info[1] if record.exc_info else None
-    is_odd = bool(record.exc_info) and error is None
+    error = record.exc_info or None
+    is_odd = error is not None and error[1] is None
     if is_odd or record.stack_info or level not in _LEVELS or details.keys() & _OWN:
         return None
     # Without the values of variables, which may be payloads and keys.
-    told = None if error is None else "".join(traceback.format_exception(error)).removesuffix("\n")
+    told = None if error is None else "".join(traceback.format_exception(*error)).removesuffix("\n")
     return Line(record.getMessage(), level, record.name, details, told)
 
 

@@ -178,6 +178,8 @@ class Services:
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
+        # Whoever leads now has to know.
+        self.log.store_read()
 
     def catch_up(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any
 
@@ -154,9 +154,11 @@ class _Backend(httpcore.NetworkBackend):
             left = _left(timeout, httpcore.ConnectTimeout)
             # Each has its share, so that one that says nothing leaves time for the next.
             share = None if left is None else left / len(addresses)
-            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+            try:
                 made = self._backend.connect_tcp(address, port, share, local_address, socket_options)
-                return _Stream(made, timeout, self._streams)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+            return _Stream(made, timeout, self._streams)
         left = _left(timeout, httpcore.ConnectTimeout)
         made = self._backend.connect_tcp(last, port, left, local_address, socket_options)
         return _Stream(made, timeout, self._streams)

@@ -194,7 +194,8 @@ def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDAr
     if not 0 < lengths["min"] <= lengths["max"] <= _SHORT:
         return None
     _, offsets, content = raw.buffers()
-    borders = np.frombuffer(offsets, np.int32)[raw.offset : raw.offset + len(raw) + 1]
+    # A stream may have more bytes in a buffer than are in use, and no whole number of them.
+    borders = np.frombuffer(offsets, np.int32, raw.offset + len(raw) + 1)[raw.offset :]
     written = content[borders[0] : borders[-1]].to_pybytes()
     if written.translate(None, _DIGITS + signs):
         return None

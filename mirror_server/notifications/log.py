@@ -269,8 +269,8 @@ class NotificationLog:
             if seq <= self._read_seq.get(app_id, 0):
                 return
             self._read_seq[app_id] = seq
-        if self._is_shared:
-            # The leader registers webhooks, and has to know.
+        if self._is_shared and not self._is_leader():
+            # The leader registers webhooks, and has to know; what it gave itself it knows.
             self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
 
     def store_read(self) -> None:

@@ -156,4 +156,6 @@ class StoredSimulation:
 
     def save(self, documents: Mapping[str, str]) -> None:
         """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
-        self._database.insist(lambda session: settings.put_simulated_devices(session, documents))
+        self._database.insist(
+            lambda session: settings.put_simulated_devices(session, documents), touched=tuple(documents)
+        )

@@ -144,16 +144,21 @@ class DeviceService:
         if cached is None or not self._is_current(cached, device_id, version):
             # Before the device is read, so that what changes meanwhile counts as changed since.
             as_of = self._last_change_at(version)
-            found = self._find(device_id)
+            known = None if cached is None else cached.revision
+            found = self._find(device_id, known)
             if found is None:
                 raise unknown_device(device_id)
-            cached = _encode_for_all(encode, *found, version, as_of)
-            self._cache.put(device_id, cached)
+            if cached is not None and found[0].revision == known:
+                cached.version, cached.as_of = version, as_of
+            else:
+                cached = _encode_for_all(encode, *found, version, as_of)
+                self._cache.put(device_id, cached)
         return cached.for_issuers.get(app_id, cached.for_others)
 
-    def _find(self, device_id: str) -> DeviceObject | None:
+    def _find(self, device_id: str, known: int | None) -> DeviceObject | None:
+        """A device and its resources; these may be left out where it is at a revision that is known."""
         if self._database.is_shared:
-            return self._database.look(lambda session: stored_objects.find_at_once(session, device_id))
+            return self._database.look(lambda session: stored_objects.find_at_once(session, device_id, known))
         with self._database.read() as session:
             return stored_objects.find(session, device_id)
 
@@ -171,6 +176,9 @@ class DeviceService:
         since, changes = cached.as_of, self._database.changes
         if since is not None and as_of is not None and changes.is_unchanged(device_id, since, as_of):
             return True
+        if self._database.is_shared:
+            # That is asked together with what has changed.
+            return False
         return self._database.look(lambda session: devices.revision(session, device_id)) == cached.revision
 
     def _last_change_at(self, version: Hashable | None) -> int | None:

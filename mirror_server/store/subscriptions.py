@@ -8,13 +8,13 @@ and is asked again, which is no news to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
 from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.session import Session, parts
+from mirror_server.store.session import Row, Session, parts
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"
@@ -37,6 +37,16 @@ UNWANTED = (
     f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
 )
 """The resources a device observes though nobody is subscribed to them any more."""
+
+_HEARERS = (
+    "WITH wanted (device_id, path) AS ({})"
+    " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
+    " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
+    " LEFT JOIN resources r ON r.device_id = wanted.device_id AND r.path = wanted.path"
+    " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
+    " AND r.subscribed = 1 AND s.state <> 'ended'"
+)
+"""Who hears of resources, and by what name of their device."""
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -257,25 +267,26 @@ def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[t
     """
     found = session.hearings.as_of(session.version_of_hearings())
     unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
-    for some in parts(unknown):
-        # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
-        size = 1 << (len(some) - 1).bit_length()
-        wanted = ", ".join(["(?, ?)"] * size)
-        rows = session.rows_of(
-            f"WITH wanted (device_id, path) AS (VALUES {wanted})"
-            " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
-            " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
-            " LEFT JOIN resources r ON r.device_id = wanted.device_id AND r.path = wanted.path"
-            " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
-            " AND r.subscribed = 1 AND s.state <> 'ended'",
-            [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))],
-        )
+    for rows in _rows_of_hearers(session, unknown):
         for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
             new = Hearing(endpoint_name, [], bool(auto_observed), changed_at)
             hearing = found.setdefault((device_id, path), new)
             if app_id is not None:
                 hearing.app_ids.append(app_id)
     return found
+
+
+def _rows_of_hearers(session: Session, resources: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    if session.nests_changes and resources:
+        device_ids, paths_of_them = map(list, zip(*resources, strict=True))
+        wanted = "SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]))"
+        yield session.rows(_HEARERS.format(wanted), device_ids=device_ids, paths=paths_of_them)
+        return
+    for some in parts(resources):
+        # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
+        size = 1 << (len(some) - 1).bit_length()
+        values = [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))]
+        yield session.rows_of(_HEARERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
 def holders(session: Session, device_id: str, path: str) -> list[str]:

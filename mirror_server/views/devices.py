@@ -17,7 +17,7 @@ from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer
 from mirror_server.views.filters import read_filters
 from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
-from mirror_server.views.sent_back import require_unchanged
+from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
 _WHOSE = {
@@ -106,6 +106,7 @@ def list_endpoint_resources(device_id: str) -> Response:
 
 
 def _describe(device_id: str) -> Response:
+    refuse_if_match()
     sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
     stored = services().devices.describe(device_id, lambda found: _changed(found, sent))
     return when_stored(stored, lambda found: json_answer(serialize.device(found)))

@@ -20,7 +20,7 @@ from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
 from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
 from mirror_server.views.requests import read_body, requires, services
-from mirror_server.views.sent_back import require_unchanged
+from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
 _NONE = -1
@@ -189,6 +189,7 @@ def _check_query(query: str) -> None:
 
 
 def _change(query_id: str) -> Response:
+    refuse_if_match()
     sent = read_body(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flask import request
+
 from mirror_server.core.errors import Refusal
 from mirror_server.views.requests import read_instant
 
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 _STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
+
+
+def refuse_if_match() -> None:
+    """Refuse a condition that is not read here: nothing is to be changed against it.
+
+    Raises:
+        Refusal: There is one (400).
+    """
+    if "If-Match" in request.headers:
+        told = "it is not read here; send the `etag` that you read in the body: nothing is changed if it is another now"
+        raise Refusal.of_field("If-Match", told)
 
 
 def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose: Mapping[str, str]) -> None:

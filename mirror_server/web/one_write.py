@@ -19,12 +19,15 @@ async def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> 
         body: The body.
     """
     cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
+    if not isinstance(cycle, RequestResponseCycle) or cycle.scope["method"] == "HEAD":
         return False
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()
     if cycle.disconnected:
         return True
+    # Asked last: a server that began to stop meanwhile closes this connection behind the answer.
+    if not cycle.keep_alive:
+        return False
     common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False

@@ -8,6 +8,7 @@ import httpcore
 import pytest
 
 from mirror_sdk import MirrorClient
+from mirror_sdk._service import network
 from mirror_sdk.errors import ClientClosed
 
 PATIENCE_SECONDS = 60
@@ -27,10 +28,13 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
 
     def connect(*arguments):
         made = real(*arguments) if when == "after" else None
+        assert not is_making.is_set()
         is_making.set()
         assert is_closed.wait(PATIENCE_SECONDS)
         return made or real(*arguments)
 
+    # A name with several addresses: none of the others is tried then.
+    monkeypatch.setattr(network, "_addresses", lambda host, *_: [host] * 3)
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
     client = MirrorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as others:

@@ -123,6 +123,15 @@ def test_short_numbers_are_read_without_a_pattern(path, monkeypatch):
     assert read_payloads(raw, content_types, pa.array([path] * 3).dictionary_encode()).num.to_pylist() == [1, 20, 300]
 
 
+def test_buffers_may_be_longer_than_what_is_in_them():
+    _, offsets, content = pa.array([b"1", b"20"], pa.binary()).buffers()
+    longer = [None, *(pa.py_buffer(buffer.to_pybytes() + b"?") for buffer in (offsets, content))]
+    raw = pa.Array.from_buffers(pa.binary(), 2, longer)
+    raw.validate(full=True)
+    content_types, paths = (pa.array([word] * 2).dictionary_encode() for word in ("text/plain", NUMERIC[0]))
+    assert read_payloads(raw, content_types, paths).num.to_pylist() == [1, 20]
+
+
 def test_plain_numbers_need_no_second_look(monkeypatch):
     def fail(*_):
         raise AssertionError("looked at one by one")

@@ -102,7 +102,9 @@ RECORDS = {
     "a warning": {"msg": "a line", "levelno": logging.WARNING, "levelname": "WARNING"},
     "a level of its own": {"msg": "a line", "levelno": 5, "levelname": "TRACE"},
     "a failure": {"msg": "it failed", "exc_info": a_failure(), "path": "/x"},
+    "a failure without where": {"msg": "it failed", "exc_info": (*a_failure()[:2], None)},
     "no failure": {"msg": "it failed", "exc_info": (None, None, None)},
+    "no failure asked for": {"msg": "a line", "exc_info": False},
     "a stack": {"msg": "a line", "stack_info": "Stack (most recent call last):\n  here"},
     "a name that has a place": {"msg": "a line", "level": "x", "event": "y"},
 }

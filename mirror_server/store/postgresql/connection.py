@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 from psycopg.pq import Escaping, ExecStatus, Format
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
-from psycopg.types.string import StrDumper
+from psycopg.types.string import StrBinaryDumper, StrDumper
 
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.session import Cursor, Parameters, Row
@@ -53,6 +54,13 @@ class _TextDumper(StrDumper):
         return super().dump(_without_nul(obj))
 
 
+class _BinaryTextDumper(StrBinaryDumper):
+    """The same as it is, which needs no search for what is to be quoted where many stand in one array."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(_without_nul(obj))
+
+
 class Connection:
     """A connection that takes the statements of the store, with parameters written as ``:name`` or ``?``."""
 
@@ -65,6 +73,8 @@ class Connection:
         self._raw.adapters.register_dumper(int, Int8Dumper)
         self._raw.adapters.register_dumper(int, Int8BinaryDumper)
         self._raw.adapters.register_dumper(str, _TextDumper)
+        self._raw.adapters.register_dumper(str, _BinaryTextDumper)
+        self._raw.adapters.register_dumper(list, ListBinaryDumper)
         self._numbers = count(1)
         self._recovered_at: bytes | None = None
 

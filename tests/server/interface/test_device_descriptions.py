@@ -231,3 +231,11 @@ def test_a_snapshot_is_selected_by_it_and_sees_it_change(server, key, say):
     assert total() == "1"
     say(device_id, custom_attributes={})
     assert total() == "0"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_condition_that_is_not_read_is_refused(server, key, device, refused, method):
+    before = server.call(key, "GET", f"{DEVICES}/{device}").json
+    answer = server.call(key, method, f"{DEVICES}/{device}", json={"name": "b"}, headers={"If-Match": '"nonsense"'})
+    refused(answer, 400, "If-Match")
+    assert server.call(key, "GET", f"{DEVICES}/{device}").json == before

@@ -120,6 +120,15 @@ def test_what_the_service_tells_cannot_be_changed(server, key, refused, save, me
     assert server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=nothing).json == saved
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_condition_that_is_not_read_is_refused(server, key, refused, save, page, method):
+    saved = save()
+    condition = {"If-Match": saved["etag"]}
+    answer = server.call(key, method, f"{QUERIES}/{saved['id']}", json={"name": "b"}, headers=condition)
+    assert "`etag`" in refused(answer, 400, "If-Match").message
+    assert page()["data"] == [saved]
+
+
 def test_all_applications_share_them(server, key, other, save, page):
     saved = save(by=other)
     assert page()["data"] == [saved]

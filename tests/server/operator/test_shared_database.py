@@ -445,6 +445,21 @@ def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webho
     assert first.webhooks.backlog(app_id) == 0
 
 
+def test_what_a_leader_gave_a_reader_is_known_to_the_one_that_takes_over(url, open_services, device):
+    """The leader stores what it gave with the next entry only, and where it learns that another one leads."""
+    first, app_id, _ = device
+    second = open_services()
+    last_seq = first.log.last_seq(app_id)
+    first.log.note_read(app_id, last_seq)
+    assert first.database.settle(10)
+    read_seq = f"SELECT read_seq FROM logs WHERE app_id = '{app_id}'"
+    assert databases.query(url, read_seq) == [(0,)]
+    go_on = stop_reconnecting(first)
+    wait_for(second.is_leader)
+    go_on.set()
+    wait_for(lambda: databases.query(url, read_seq) == [(last_seq,)])
+
+
 def test_what_came_first_is_the_same_for_all_servers_whichever_of_them_stored_it(open_services, device):
     first, app_id, device_id = device
     second = open_services()

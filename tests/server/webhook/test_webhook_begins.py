@@ -116,7 +116,6 @@ def test_a_restart_keeps_what_was_read(server, key, endpoint, happen):
     assert arrived(endpoint, "new") == ["new"]
 
 
-@pytest.mark.sqlite
 def test_it_is_stored_with_the_next_entry_and_reading_alone_stores_nothing(server, key, happen, app_id):
     happen("old")
     version = server.services.database.version()

@@ -1,0 +1,97 @@
+"""An answer in one write: what uvicorn would send, or left to uvicorn."""
+
+import asyncio
+import logging
+
+import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from mirror_server.web.one_write import send_at_once
+
+LINES = b"content-length: 2\r\n"
+
+
+class Transport:
+    """Keeps what is written."""
+
+    def __init__(self):
+        self.written = []
+        self.is_closed = False
+
+    def write(self, content):
+        self.written.append(content)
+
+    def close(self):
+        self.is_closed = True
+
+    def pause_reading(self):
+        """Nothing is read."""
+
+    def resume_reading(self):
+        """Nothing is read."""
+
+
+class Request:
+    """A request of uvicorn's that is to be answered."""
+
+    def __init__(self, method="GET", *, keep_alive=True):
+        self.transport = Transport()
+        self.flow = FlowControl(self.transport)
+        self.responses = 0
+        log = logging.getLogger(__name__)
+        self.cycle = RequestResponseCycle(
+            {"method": method},
+            self.transport,
+            self.flow,
+            log,
+            log,
+            False,
+            [(b"server", b"x")],
+            asyncio.Event(),
+            False,
+            keep_alive,
+            self.note_response,
+        )
+
+    def note_response(self):
+        self.responses += 1
+
+    async def send(self):
+        return await send_at_once(self.cycle.send, 200, LINES, b"{}")
+
+
+def test_head_and_body_are_one_write_and_the_request_is_over():
+    request = Request()
+    assert asyncio.run(request.send())
+    assert request.transport.written == [b"HTTP/1.1 200 OK\r\nserver: x\r\ncontent-length: 2\r\n\r\n{}"]
+    assert (request.responses, request.cycle.response_complete) == (1, True)
+
+
+@pytest.mark.parametrize("request_of", [lambda: Request("HEAD"), lambda: Request(keep_alive=False)])
+def test_what_is_not_as_usual_is_left_to_the_server(request_of):
+    request = request_of()
+    assert not asyncio.run(request.send())
+    assert request.transport.written == []
+    assert not asyncio.run(send_at_once(request.transport.write, 200, LINES, b"{}"))
+
+
+@pytest.mark.parametrize("change", ["nothing", "the server stops", "the client goes away"])
+def test_while_a_client_takes_nothing_it_waits_and_looks_again_what_is_to_be_done(change):
+    request = Request()
+
+    async def check():
+        request.flow.pause_writing()
+        sending = asyncio.ensure_future(request.send())
+        await asyncio.sleep(0)
+        assert not sending.done()
+        if change == "the server stops":
+            request.cycle.keep_alive = False
+        if change == "the client goes away":
+            request.cycle.disconnected = True
+        request.flow.resume_writing()
+        return await sending
+
+    # uvicorn itself says that the connection is closed, and closes it.
+    assert asyncio.run(check()) == (change != "the server stops")
+    assert len(request.transport.written) == (change == "nothing")
