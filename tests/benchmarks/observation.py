@@ -7,8 +7,9 @@ sqlite3 does with the same groups of rows.
 Where the time of an observation in a group of 500 goes (timed statements of the thread that writes): its value 4.5 us,
 the log entry 2.8, the device's revision and last contact 2.2, the commit 2.1, who is subscribed 3.3 where it is looked
 up, which is done anew only when something that decides it was written; the rest is Python. Looked up with each group,
-it took the whole process 19.9 us of CPU, and 14.1 since, in turn in one run on two cores that others used too. Where four such groups wait they are one:
-13 us, because a page that several change is written once, and of several values of a resource only the last.
+it took the whole process 19.9 us of CPU, and 14.1 since, in turn in one run on two cores that others used too. Where
+four such groups wait they are one: 13 us, because a page that several change is written once, and of several values of
+a resource only the last.
 
 What raw sqlite3 does not do here: the device's own row, who is subscribed, the making of the event, foreign keys.
 
@@ -19,11 +20,12 @@ an upsert (1.3), no index on the last contact (1), a larger page cache (1). One 
 is run once, 62 to 44 us.
 
 What was tried without gain: several rows in one INSERT where their number is not always the same (0.7 us less to run,
-2.2 more to prepare for each new one: now forty, and the rest one by one); UPDATE FROM VALUES (as fast as one by one) and FROM json_each (twice the time); several devices in one UPDATE
-(0.7 us less, but SQLite keeps a copy of each page for it: 4 KB more to write where devices are far apart); foreign keys
-off, secure_delete off, temp_store = MEMORY without savepoints, mmap_size, a cache of 64 MB, young garbage looked for a
-fifteenth as often: nothing. A checkpoint in the commit at 8000 pages instead of 1000 is as fast as one beside it, but
-with 100,000 devices in turn p99 is 60 ms instead of 9.
+2.2 more to prepare for each new one: now forty, and the rest one by one); UPDATE FROM VALUES (as fast as one by one)
+and FROM json_each (twice the time); several devices in one UPDATE (0.7 us less, but SQLite keeps a copy of each page
+for it: 4 KB more to write where devices are far apart); foreign keys off, secure_delete off, temp_store = MEMORY
+without savepoints, mmap_size, a cache of 64 MB, young garbage looked for a fifteenth as often: nothing. A checkpoint in
+the commit at 8000 pages instead of 1000 is as fast as one beside it, but with 100,000 devices in turn p99 is 60 ms
+instead of 9.
 """
 
 from __future__ import annotations
