@@ -32,6 +32,8 @@ END = "end"
 CONNECT_SECONDS = 5
 _VERSION = b"version"
 _VERSION_STATEMENT = b"SELECT pg_postmaster_start_time(), pg_current_snapshot()"
+_RECOVERED_STATEMENT = b"SELECT pg_stat_get_bgwriter_stat_reset_time()"
+"""When the server recovered last from a crash, after which it gives numbers of transactions that nobody stored anew."""
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _OPTIONS = {
     "autocommit": True,
@@ -74,7 +76,7 @@ class Connection:
         self._raw.adapters.register_dumper(str, _BinaryTextDumper)
         self._raw.adapters.register_dumper(list, ListBinaryDumper)
         self._numbers = count(1)
-        self._tells_version = False
+        self._recovered_at: bytes | None = None
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
         """Execute a statement."""
@@ -106,18 +108,19 @@ class Connection:
             pass
         return cursor.fetchone() if cursor.description else None
 
-    def version(self) -> tuple[bytes | None, bytes | None]:
+    def version(self) -> tuple[bytes | None, ...]:
         """Which transactions of which server a statement would see now: the same for as long as none was committed.
 
         It is asked for at nearly each request, so it is prepared here and read as it comes: by a cursor it took twice
         as long, and four times the time of the processor.
         """
         raw = self._raw.pgconn
-        if not self._tells_version:
+        if self._recovered_at is None:
             _check(raw.prepare(_VERSION, _VERSION_STATEMENT), ExecStatus.COMMAND_OK)
-            self._tells_version = True
+            # Once: no connection outlives a crash.
+            self._recovered_at = _check(raw.exec_(_RECOVERED_STATEMENT), ExecStatus.TUPLES_OK).get_value(0, 0) or b""
         told = _check(raw.exec_prepared(_VERSION, None, None, Format.BINARY), ExecStatus.TUPLES_OK)
-        return told.get_value(0, 0), told.get_value(0, 1)
+        return told.get_value(0, 0), self._recovered_at, told.get_value(0, 1)
 
     def notifications(self, seconds: float) -> Iterator[str]:
         """What comes by NOTIFY, for so long."""

@@ -400,6 +400,16 @@ def test_the_version_is_told_on_though_the_connections_that_told_it_ended(url, d
         assert database.version() == before
 
 
+def test_the_version_after_a_crash_of_postgresql_is_another_though_its_transactions_are_numbered_anew(url, database):
+    before = database.version()
+    # What it does when it has recovered; to kill it here would end the databases of other tests.
+    databases.query(url, "SELECT pg_stat_reset_shared('bgwriter')")
+    databases.query(url, f"SELECT pg_terminate_backend({_backend(database, 'look')}, 5000)")
+    after = database.version()
+    assert after != before
+    assert database.version() == after
+
+
 def test_each_of_two_transactions_at_the_same_time_makes_another_version_in_either_order(url, database):
     for first in (0, 1):
         with closing(psycopg.connect(url)) as one, closing(psycopg.connect(url)) as other:

@@ -29,7 +29,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.services import Services
-from mirror_server.store import devices, history, logs, revisions, settings
+from mirror_server.store import device_objects, devices, history, logs, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
@@ -247,6 +247,21 @@ def test_a_number_that_was_told_is_never_more_than_the_next_one_told(processes):
         told.append(seen(reading)[0])
     assert told == sorted(told)
     assert told[-1] == seen(reading)[0] == told[0] + 10
+
+
+def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url, processes):
+    _, second, reading = processes
+    paths = [f"/1/0/{number}" for number in range(1, 6)]
+    for path in paths[::-1] + paths:
+        value = ReportedValue(b"1", "text/plain", "read", 1, None, "d0", path)
+        second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
+        # So few are not looked for by their index, as PostgreSQL learns by and by.
+        databases.execute(url, "ANALYZE resources")
+        found = reading.look(lambda session: device_objects.find_at_once(session, "d0"))
+        assert found is not None
+        told = [resource.path for resource in found[1]]
+        assert told == sorted(told)
+    assert told == paths
 
 
 def test_those_that_touch_the_same_in_another_order_do_not_wait_for_each_other(processes):
