@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -81,7 +81,7 @@ def moment(name: str, instant: object) -> str:
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It is no time, or has no time zone.
+        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     return write_timestamp(_in_a_zone(name, instant))
 
@@ -90,7 +90,7 @@ def instant_of(name: str, told: object) -> datetime:
     """An instant, which may be told as ``attrs`` tell one: ``2026-01-31T00:00:00.000Z``.
 
     Raises:
-        ValueRefused: It is no time, or has no time zone.
+        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     if not isinstance(told, str):
         return _in_a_zone(name, told)
@@ -98,6 +98,8 @@ def instant_of(name: str, told: object) -> datetime:
         instant = datetime.fromisoformat(told)
     except ValueError:
         raise ValueRefused(f"{name}={told!r} is no time; write one like '2026-01-31T00:00:00.000Z'") from None
+    if instant.tzinfo is None:
+        raise ValueRefused(f"{name}={told!r} has no time zone; write {instant.isoformat()}Z")
     return _in_a_zone(name, instant)
 
 
@@ -106,6 +108,10 @@ def _in_a_zone(name: str, instant: object) -> datetime:
         raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
     if instant.tzinfo is None:
         raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
+    try:
+        instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueRefused(f"{name}={instant} lies beyond the years 1 to 9999 in UTC; give one within them") from None
     return instant
 
 

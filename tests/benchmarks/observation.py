@@ -4,10 +4,12 @@ Handed over at the interface of a device connection (see ``device_side.py``); it
 ``synchronous=FULL``. Each goes to one subscribed application. Beside it hello on the same core, and for batches what
 sqlite3 does with the same groups of rows.
 
-Where the time of an observation in a group of 500 goes (timed statements, 18 us of CPU, 34 before): its value 3.7 us,
-the commit 3.4, the log entry 2.0, the device's revision and last contact 1.4, who is subscribed 0.9; the rest is
-Python: 1 us the observation itself, 3 us the event, its JSON and the rows. Where four such groups wait they are one:
-13 us, because a page that several change is written once, and of several values of a resource only the last.
+Where the time of an observation in a group of 500 goes (timed statements of the thread that writes): its value 4.5 us,
+the log entry 2.8, the device's revision and last contact 2.2, the commit 2.1, who is subscribed 3.3 where it is looked
+up, which is done anew only when something that decides it was written; the rest is Python. Looked up with each group,
+it took the whole process 19.9 us of CPU, and 14.1 since, in turn in one run on two cores that others used too. Where
+four such groups wait they are one: 13 us, because a page that several change is written once, and of several values of
+a resource only the last.
 
 What raw sqlite3 does not do here: the device's own row, who is subscribed, the making of the event, foreign keys.
 
@@ -17,12 +19,13 @@ one by one), no garbage looked for among what was there at the start (3), a UUID
 an upsert (1.3), no index on the last contact (1), a larger page cache (1). One by one: work of the same kind that waits
 is run once, 62 to 44 us.
 
-What was tried without gain: several rows in one INSERT (0.7 us less to run, 2.2 more to prepare for each new number of
-rows); UPDATE FROM VALUES (as fast as one by one) and FROM json_each (twice the time); several devices in one UPDATE
-(0.7 us less, but SQLite keeps a copy of each page for it: 4 KB more to write where devices are far apart); foreign keys
-off, secure_delete off, temp_store = MEMORY without savepoints, mmap_size, a cache of 64 MB, young garbage looked for a
-fifteenth as often: nothing. A checkpoint in the commit at 8000 pages instead of 1000 is as fast as one beside it, but
-with 100,000 devices in turn p99 is 60 ms instead of 9.
+What was tried without gain: several rows in one INSERT where their number is not always the same (0.7 us less to run,
+2.2 more to prepare for each new one: now forty, and the rest one by one); UPDATE FROM VALUES (as fast as one by one)
+and FROM json_each (twice the time); several devices in one UPDATE (0.7 us less, but SQLite keeps a copy of each page
+for it: 4 KB more to write where devices are far apart); foreign keys off, secure_delete off, temp_store = MEMORY
+without savepoints, mmap_size, a cache of 64 MB, young garbage looked for a fifteenth as often: nothing. A checkpoint in
+the commit at 8000 pages instead of 1000 is as fast as one beside it, but with 100,000 devices in turn p99 is 60 ms
+instead of 9.
 """
 
 from __future__ import annotations

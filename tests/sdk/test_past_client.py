@@ -108,7 +108,13 @@ def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
 def test_the_text_of_an_instant_is_one(client, told):
     for text in (client.history().attrs["mirror"]["oldest_at"], client.as_of(told[1][0]).attrs["mirror"]["taken_at"]):
         assert_frame_equal(client.as_of(text), client.as_of(datetime.fromisoformat(text)))
-    for text, reason in {"2026-01-05T08:00:00": "no time zone", "2026-01-05T25:00:00Z": "is no time; write"}.items():
+    reasons = {
+        "2026-01-05T08:00:00": "no time zone; write 2026-01-05T08:00:00Z",
+        "2026-01-05": "no time zone; write 2026-01-05T00:00:00Z",
+        "2026-01-05T25:00:00Z": "is no time; write",
+        "0001-01-01T00:00:00+14:00": "beyond the years 1 to 9999",
+    }
+    for text, reason in reasons.items():
         with pytest.raises(ValueRefused, match=reason):
             client.as_of(text)
 
