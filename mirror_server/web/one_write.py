@@ -15,7 +15,7 @@ async def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> 
     Args:
         send: What ASGI gives to send with.
         status: The status.
-        lines: Its headers, each with its line end; without the length of the body, but for those of an empty one.
+        lines: Its headers, each with its line end; the length of the body is among them.
         body: The body.
     """
     cycle = getattr(send, "__self__", None)

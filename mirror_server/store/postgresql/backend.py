@@ -63,7 +63,7 @@ _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::te
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 _BEGIN_READING_NUMBERS = (
-    f"BEGIN; SET LOCAL lock_timeout = '15s'; SELECT pg_advisory_lock({_ENDING_LOCK}); COMMIT; {_BEGIN_READING};"
+    f"BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_lock({_ENDING_LOCK}); COMMIT; {_BEGIN_READING};"
     # Behind none of these is anything that a crash can take back, or that is not seen and may be stored yet.
     " WITH seen AS MATERIALIZED (SELECT least(last_value, (SELECT coalesce(max(last_revision), 0) FROM processes),"
     f" (SELECT min(((CAST(classid AS bigint) - {_UNDER_WAY}) << 32) + CAST(objid AS bigint)) FROM pg_locks"
@@ -335,9 +335,14 @@ class PostgresBackend:
     def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
         for connection in self._take_idle():
-            with suppress(psycopg.Error):
+            try:
                 return connection, connection.run(command)
-            self._drop(connection)
+            except errors.LockNotAvailable as error:
+                # The others would wait as long, one after the other, and with them whoever asks this process meanwhile.
+                self._drop(connection)
+                raise unreachable() from error
+            except psycopg.Error:
+                self._drop(connection)
         connection = self._new_reader()
         try:
             return connection, connection.run(command)

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
 import databases
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -33,8 +34,10 @@ from mirror_server.store import device_objects, devices, history, logs, revision
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.failures import StorageFailed
 from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
+from mirror_server.store.postgresql import backend
 from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
@@ -247,6 +250,23 @@ def test_a_number_that_was_told_is_never_more_than_the_next_one_told(processes):
         told.append(seen(reading)[0])
     assert told == sorted(told)
     assert told[-1] == seen(reading)[0] == told[0] + 10
+
+
+def test_who_waits_too_long_for_numbers_does_not_wait_again_on_each_connection(url, processes, monkeypatch):
+    reading = processes[2]
+    quick = backend._BEGIN_READING_NUMBERS.replace("lock_timeout = '5s'", "lock_timeout = '20ms'")
+    monkeypatch.setattr(backend, "_BEGIN_READING_NUMBERS", quick)
+    with ExitStack() as opened:
+        for _ in range(3):
+            opened.enter_context(reading.read())
+    idle = reading._backend._idle_readers
+    assert len(idle) == 3
+    with closing(psycopg.connect(url)) as ending:
+        ending.execute(f"SELECT pg_advisory_xact_lock_shared({backend._ENDING_LOCK})")
+        with pytest.raises(StorageFailed):
+            seen(reading)
+        assert len(idle) == 2
+    assert seen(reading)[0] > 0
 
 
 def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url, processes):
