@@ -11,7 +11,8 @@ The database needs a user who may make tables in it; the password comes from ``~
 PostgreSQL itself, or to a pooler that keeps a connection for as long as its client does: locks and ``LISTEN`` belong to
 the connection, which transaction pooling, as PgBouncer has it, would give to somebody else. Behind a proxy (``upstream
 mirror { server 127.0.0.1:8080; server 127.0.0.1:8081; }``, and ``proxy_pass http://mirror;``) any process answers any
-request, and an application may go to another one with each. Workers of gunicorn do as well (``mirror-server help wsgi``).
+request, and an application may go to another one with each. Workers of gunicorn do as well
+(``mirror-server help wsgi``).
 
 - What is stored is seen by all at once. Each process stores all that waits in one transaction, and waits for another
   process only where both have to do with the same device, or with what concerns many (registrations, subscriptions,
