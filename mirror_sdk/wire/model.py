@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,9 +23,6 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 _FAULTS = {
     "extra_forbidden": "unknown field; leave it out or correct its name",
@@ -43,8 +40,12 @@ _FAULTS = {
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
 
-def place_and_fault(detail: ErrorDetails) -> tuple[str, str]:
-    """Where something is wrong in what was given, empty for all of it, and what, with the cure; never the value."""
+def place_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
+    """Where something is wrong in what was given, empty for all of it, and what, with the cure; never the value.
+
+    Args:
+        detail: An entry of ``errors()`` of pydantic's ``ValidationError``.
+    """
     place = ".".join(str(part) or "''" for part in detail["loc"] if part != "[key]")
     words = _FAULTS.get(detail["type"])
     if words is None:
