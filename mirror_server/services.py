@@ -165,6 +165,8 @@ class Services:
     def go_on_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.webhooks.start()
+        if self.forwarder is not None:
+            self.forwarder.tell_resumed()
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""

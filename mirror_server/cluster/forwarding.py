@@ -20,7 +20,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.store import processes
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import ANSWER, CALL, GONE, LEADER
+from mirror_server.store.process_messages import ANSWER, CALL, GONE, LEADER, RESUMED
 from mirror_server.store.session import Session
 
 _TRY_AGAIN_SECONDS = 1
@@ -147,6 +147,8 @@ class Forwarder:
             self._collect(call_id)
         elif kind == LEADER:
             self.look_again()
+        elif kind == RESUMED:
+            self._ask_all_again()
         elif self.answerer is not None and not self.is_needed:
             if kind == CALL:
                 self.answerer.ask(call_id)
@@ -163,6 +165,10 @@ class Forwarder:
         self._database.submit(lambda session: session.notify(f"{LEADER} "))
         self.look_again()
 
+    def tell_resumed(self) -> None:
+        """Tell the others that this process leads on, and may have missed what they asked it."""
+        self._database.submit(lambda session: session.notify(f"{RESUMED} "), touched=())
+
     def look_again(self) -> None:
         """Another process may lead, or messages were missed: take the answers that are there, and ask again.
 
@@ -176,6 +182,14 @@ class Forwarder:
                     self._ask_again(call_id)
                 else:
                     self._end(call_id, future)
+
+    def _ask_all_again(self) -> None:
+        # The leader is the one of before: what it knows of, it begins no second time, whatever is asked for.
+        with self._lock:
+            asked = list(self._asked)
+        for call_id in asked:
+            if not self._collect(call_id):
+                self._ask_again(call_id)
 
     def _ask_again(self, call_id: str) -> None:
         self._database.submit(lambda session: session.notify(f"{CALL} {call_id}"), touched=())

@@ -32,3 +32,6 @@ ANSWER = "answer"
 
 LEADER = "duty"
 """Another process leads from now on; written as earlier versions do, one of which may run beside this one."""
+
+RESUMED = "resumed"
+"""The leader missed messages, and goes on: what it was asked meanwhile is to be asked again."""

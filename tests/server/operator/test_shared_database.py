@@ -1,5 +1,6 @@
 """Servers on one PostgreSQL database: a transaction whose end was not told, leading that is lost and taken again."""
 
+import base64
 import random
 import socket
 import threading
@@ -13,6 +14,7 @@ import databases
 import psycopg
 import pytest
 
+from mirror_server.cluster.forwarding import Call
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
@@ -373,6 +375,24 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     assert services._leadership._election.token == token
     entries = services.log.read(app_id, 0).entries
     assert [entry.kind for entry in entries].count("async-responses") == 1
+
+
+@pytest.mark.parametrize(("method", "status"), [("GET", 200), ("PUT", 204)])
+def test_what_a_leader_was_asked_while_it_was_cut_off_is_answered_afterwards(open_services, device, method, status):
+    first, app_id, device_id = device
+    second = open_services()
+    go_on = stop_reconnecting(first)
+    wait_for(lambda: not first._leadership._holds_lock)
+    path = f"/sim/v1/devices/{device_id}/resources{PATH}" if method == "PUT" else "/sim/v1/devices"
+    body = base64.b64encode(b'{"value":"7"}' if method == "PUT" else b"").decode()
+    headers = (("Content-Type", "application/json"),)
+    scopes = tuple(scope.value for scope in Scope)
+    asked = Call(second.database.process_id, app_id, scopes, method, path, "", headers, "127.0.0.1", body)
+    _, future = second.forwarder.ask(asked)
+    assert second.database.settle(60)
+    go_on.set()
+    assert future.result(60).status == status
+    assert first.is_leader()
 
 
 def _backend(database: Database, way: str) -> int:
