@@ -793,12 +793,14 @@ def test_notifications_without_a_value_do_not_fill_the_log(
         for _ in range(200):
             assert world.notify(token, None, of_another, code=code, content_format=110)
         assert world.fleet.counts.unreadable_notifications == unreadable
-        lines = [record.getMessage() for record in caplog.records]
+        # What else a device does meanwhile may be told too.
+        told = [record.getMessage() for record in caplog.records]
+        lines = [line for line in told if TEMPERATURE in line or "/metrics" in line]
         assert len(lines) == 61
         assert "/metrics" in lines[-1]
         world.clock.advance(60_000)
         assert world.notify(token, None, of_another, code=code, content_format=110)
-        assert TEMPERATURE in caplog.records[-1].getMessage()
+        assert any(TEMPERATURE in record.getMessage() for record in caplog.records[len(told) :])
 
     play(tmp_path, script)
 
@@ -816,12 +818,14 @@ def test_answers_that_cannot_be_read_do_not_fill_the_log(tmp_path: Path, caplog:
         for _ in range(70):
             await read()
         assert world.fleet.counts.unreadable_answers == 70
-        lines = [record.getMessage() for record in caplog.records]
+        # What else a device does meanwhile may be told too.
+        told = [record.getMessage() for record in caplog.records]
+        lines = [line for line in told if TEMPERATURE in line or "/metrics" in line]
         assert len(lines) == 61
         assert "/metrics" in lines[-1]
         world.clock.advance(60_000)
         await read()
-        assert TEMPERATURE in caplog.records[-1].getMessage()
+        assert any(TEMPERATURE in record.getMessage() for record in caplog.records[len(told) :])
 
     play(tmp_path, script)
 
