@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 FIRST_SECONDS = 0.5
 LONGEST_SECONDS = 30.0
+_CHANCE = random.SystemRandom()
+"""Not the generator that all of a program share: who seeds that one wants the same numbers again."""
 _DOUBLINGS = 6
 """Enough to pass ``LONGEST_SECONDS``; more would only make the power overflow one day."""
 
@@ -21,7 +23,7 @@ class Backoff:
         first_seconds: The longest first delay.
     """
 
-    def __init__(self, chance: Callable[[], float] = random.random, first_seconds: float = FIRST_SECONDS) -> None:
+    def __init__(self, chance: Callable[[], float] = _CHANCE.random, first_seconds: float = FIRST_SECONDS) -> None:
         self._chance = chance
         self._first_seconds = first_seconds
         self._failures = 0

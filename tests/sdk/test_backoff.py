@@ -1,5 +1,7 @@
 """How long a client waits after failures."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,3 +34,10 @@ def test_every_delay_is_positive_and_bounded(failures, chance):
     backoff = Backoff(chance=lambda: chance)
     delays = [backoff.failed() for _ in range(failures)]
     assert all(0 < delay <= LONGEST_SECONDS for delay in delays)
+
+
+def test_it_takes_no_number_of_a_program_that_seeded_its_own():
+    random.seed(7)
+    expected = random.getstate()
+    assert Backoff().failed() > 0
+    assert random.getstate() == expected

@@ -45,7 +45,8 @@ LIGHT = (
     *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection", "mirror_sdk.history.request"),
     *(f"mirror_sdk.history.reading.{name}" for name in ("__init__", "_next_part", "next_operation", "told", "basis")),
     *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.arriving.__init__"),
-    "mirror_sdk.tables.columns.moment",
+    # One instant that was given.
+    *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
     *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.recorder.tell"),

@@ -28,6 +28,8 @@ from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Re
 _log = logging.getLogger(__name__)
 
 _CON, _NON, _ACK, _RST = range(4)
+_CHANCE = random.SystemRandom()
+"""Not the generator that all of a program share, which it may have seeded."""
 _EMPTY = 0
 _CONTINUE = 0x5F
 _BLOCK_BYTES = 1024
@@ -305,7 +307,7 @@ class CoapSocket:
         self._transmission = transmission
         self._loop = asyncio.get_running_loop()
         self._channel: _Channel
-        self._message_id = random.randrange(1 << 16)  # noqa: S311 - no secret
+        self._message_id = _CHANCE.randrange(1 << 16)
         self._exchanges: dict[int, _Exchange] = {}
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         self._pings: dict[int, asyncio.Future[None]] = {}
@@ -453,7 +455,7 @@ class CoapSocket:
             self._notified.popitem(last=False)
 
     def _send_confirmable(self, message: Message) -> None:
-        first_wait = self._transmission.ack_timeout_seconds * random.uniform(1, 1.5)  # noqa: S311 - no secret
+        first_wait = self._transmission.ack_timeout_seconds * _CHANCE.uniform(1, 1.5)
         data = self._send(message, _CON)
         exchange = self._exchanges[message.mid] = _Exchange(data, message.token, first_wait)
         exchange.timer = self._loop.call_later(first_wait, self._repeat, message.mid)

@@ -26,6 +26,9 @@ from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
 from mirror_server.devices.lwm2m.coap.sockets import Transport
 from mirror_server.devices.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
 
+_CHANCE = random.SystemRandom()
+"""Not the generator that all of a program share, which it may have seeded."""
+
 
 class Upper(Protocol):
     """Who makes requests and answers them."""
@@ -166,7 +169,7 @@ class Transmission:
 
     def _begin(self, peer: Peer, message: Message, answer: asyncio.Future[Message] | None) -> _Exchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
-        spread = random.uniform(1, self._tuning.ack_random_factor)  # noqa: S311 - so that not all come at one time
+        spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
         exchange = _Exchange(peer, message, message.encode(), answer, wait)
         self._exchanges.setdefault(peer.address, []).append(exchange)
