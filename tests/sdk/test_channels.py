@@ -443,7 +443,8 @@ def test_an_error_in_the_callback_is_kept_and_logged_and_the_watch_goes_on(caplo
     log.let_go("end")
     watch._thread.join(60)
     assert [str(error) for error in watch.errors] == ["callback", "callback"]
-    assert len(caplog.records) == 2
+    # A poll of an earlier test may still end, and be logged.
+    assert ["callback" in record.getMessage() for record in caplog.records].count(True) == 2
 
 
 def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
