@@ -111,9 +111,9 @@ NOT_NUMBERS = [
 
 
 def test_a_number_of_very_many_digits_takes_no_time():
-    start = time.perf_counter()
+    start = time.thread_time()
     assert decode(b"1" * 2**18, "text/plain", INTEGER).kind is ValueKind.OPAQUE
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
 
 
 @pytest.mark.parametrize("path", [FLOAT, INTEGER, UNSIGNED, TIME])
