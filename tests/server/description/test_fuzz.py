@@ -144,8 +144,12 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
             if response.status_code < 300:
                 reached.add((case.operation.method, case.operation.path))
 
-    Chains.run(settings=settings(MANY, max_examples=150, stateful_step_count=20))
-    # Both need an id that an answer told; which of them a run comes to is left to chance.
-    assert reached & {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE)}
+    # Both need an id that an answer told. What one run comes to is left to chance, so it may take another.
+    wanted = {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE)}
+    for _ in range(4):
+        Chains.run(settings=settings(MANY, max_examples=150, stateful_step_count=20))
+        if wanted <= reached:
+            break
+    assert wanted <= reached
     # Which of them is left to chance, and there are too many for all.
     assert len(reached) >= LEAST_REACHED, reached
