@@ -146,8 +146,8 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
 
     # Both need an id that an answer told. What one run comes to is left to chance, so it may take another.
     wanted = {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE)}
-    for _ in range(4):
-        Chains.run(settings=settings(MANY, max_examples=150, stateful_step_count=20))
+    for attempt in range(4):
+        Chains.run(settings=settings(MANY, derandomize=attempt == 0, max_examples=150, stateful_step_count=20))
         if wanted <= reached:
             break
     assert wanted <= reached
