@@ -3,8 +3,11 @@
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Flaky
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.engine.errors import is_inconsistent_replay
 from schemathesis.specs.openapi import checks
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -31,6 +34,7 @@ TEXT_LISTS = {
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
 LEAST_REACHED = 20
 """How many operations succeed at least in chains of requests, of the 31 that were seen to."""
+MOST_RUNS_OF_CHAINS = 16
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
@@ -126,13 +130,9 @@ def test_what_does_not_fit_the_description_is_refused(shared_server, api, method
 
 def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, api):
     """Ids of answers go into later requests, in chains that schemathesis finds in the description."""
-    reached = set()
+    reached, refused = set(), []
 
     class Chains(api.as_state_machine()):
-        def setup(self):
-            # What is saved already is refused by its name: a chain that is gone through again would end elsewhere.
-            shared_server.services.database.write(lambda session: session.run("DELETE FROM device_queries"))
-
         def get_call_kwargs(self, case):
             return {"headers": authorization(shared_server, case)}
 
@@ -140,16 +140,27 @@ def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, ap
             ask_for_nothing_that_takes_long(case)
 
         def validate_response(self, response, case, **_):
-            case.validate_response(response, checks=CHECKS)
+            # Raised, it would be sought a second time, of a server that has gone on.
+            try:
+                case.validate_response(response, checks=CHECKS)
+            except (Failure, FailureGroup) as failure:
+                refused.append(failure)
             if response.status_code < 300:
                 reached.add((case.operation.method, case.operation.path))
 
     # Both need an id that an answer told. What one run comes to is left to chance, so it may take another.
     wanted = {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE)}
-    for attempt in range(4):
-        Chains.run(settings=settings(MANY, derandomize=attempt == 0, max_examples=150, stateful_step_count=20))
-        if wanted <= reached:
+    for attempt in range(MOST_RUNS_OF_CHAINS):
+        try:
+            Chains.run(settings=settings(MANY, derandomize=attempt == 0, max_examples=60, stateful_step_count=20))
+        except Exception as error:
+            # Requests are made of what was answered before and of chance that Hypothesis does not keep:
+            # the same choices can come to other requests, at which it ends a run.
+            if not isinstance(error, Flaky) and not is_inconsistent_replay(error):
+                raise
+        if refused or (wanted <= reached and len(reached) >= LEAST_REACHED):
             break
+    assert not refused, refused
     assert wanted <= reached
     # Which of them is left to chance, and there are too many for all.
     assert len(reached) >= LEAST_REACHED, reached
