@@ -299,7 +299,8 @@ class CommandService:
             session.after_commit(lambda: self._untold.stored(device_id, async_id))
             session.notify(f"{UNTOLD} {device_id} {async_id}")
         else:
-            session.after_commit(lambda: self._wake(device_id))
+            # The 202 goes first.
+            session.after_commit(lambda: self._wake(device_id), begins=True)
             session.notify(f"{WAITING} {device_id}")
         return command
 

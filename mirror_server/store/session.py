@@ -70,7 +70,7 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._effects: list[Callable[[], None]] = []
+        self._effects: list[tuple[Callable[[], None], bool]] = []
         self.changes = RecentChanges()
         self.hearings = KnownHearings()
 
@@ -131,9 +131,13 @@ class Session:
                 )
                 begin = whole
 
-    def after_commit(self, effect: Callable[[], None]) -> None:
-        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
-        self._effects.append(effect)
+    def after_commit(self, effect: Callable[[], None], *, begins: bool = False) -> None:
+        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block.
+
+        ``begins`` where it begins something of its own, which those who are to be told of the transaction need not wait
+        for: it is called behind the effects that tell somebody.
+        """
+        self._effects.append((effect, begins))
 
     def notify(self, message: str) -> None:
         """Send a message to the other processes on the database when the transaction is on disk.
@@ -150,10 +154,10 @@ class Session:
         del self._effects[mark:]
         self.hearings.forget()
 
-    def take_effects(self) -> list[Callable[[], None]]:
-        """All effects, which are then forgotten."""
+    def take_effects(self) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
+        """All effects, which are then forgotten: those that tell somebody, and those that begin something."""
         effects, self._effects = self._effects, []
-        return effects
+        return [effect for effect, begins in effects if not begins], [effect for effect, begins in effects if begins]
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -22,6 +22,7 @@ T = TypeVar("T")
 MOST_WAITING = 5000
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
+_TOLD_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +49,19 @@ class Writer:
     Args:
         backend: Where it is written.
         most_waiting: How much work may wait; what does not insist is refused beyond that.
+
+    Attributes:
+        wait_for_told: Waits, for so many seconds at most, until those who were told of what is on disk have had their
+            turn; called before anything begins that a transaction leads to.
     """
+
+    wait_for_told: Callable[[float], object]
 
     def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
         self._backend = backend
         self._session = backend.writing
         self._most_waiting = most_waiting
+        self.wait_for_told = lambda _: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
         self._is_failing = False
@@ -154,12 +162,17 @@ class Writer:
             outcomes = self._outcomes_of_failure(group, error)
         else:
             self._note_success()
-        effects = self._session.take_effects()
+        telling, beginning = self._session.take_effects()
         for outcome in outcomes:
             _resolve(*outcome)
         # Nobody is told of anything before it is on disk: a crash could take it back.
-        for effect in effects:
+        for effect in telling:
             _perform_effect(effect)
+        if beginning:
+            # They run on other threads, which else may get the core, or the interpreter, when all of this is done.
+            self.wait_for_told(_TOLD_SECONDS)
+            for effect in beginning:
+                _perform_effect(effect)
 
     def _perform_all(self, group: list[_Work]) -> list[_Outcome]:
         """Run the work; if some of it fails, all of it once more, each apart, which costs more."""

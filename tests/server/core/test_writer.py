@@ -231,3 +231,41 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
         monkeypatch.undo()
         database.close()
     assert tried == ["checkpoint"] * 3
+
+
+def test_those_who_wait_are_told_before_anything_begins(database):
+    order = []
+    database.tell_first(lambda _: order.append("wait"))
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session):
+        started.set()
+        go_on.wait(60)
+
+    def work(name):
+        def run(session):
+            session.after_commit(lambda: order.append(f"begin {name}"), begins=True)
+            session.after_commit(lambda: order.append(f"tell {name}"))
+
+        return run
+
+    def fail(session):
+        session.after_commit(lambda: order.append("begin what failed"), begins=True)
+        raise ValueError("no")
+
+    database.submit(hold)
+    assert started.wait(60)
+    for each in (work("a"), fail, work("b")):
+        database.submit(each).add_done_callback(lambda _: order.append("done"))
+    go_on.set()
+    assert database.settle(10)
+    told = ["tell a", "tell b"]
+    assert order == ["done"] * 3 + told + ["wait", "begin a", "begin b"]
+
+
+def test_nobody_is_waited_for_where_nothing_begins(database):
+    waited = []
+    database.tell_first(waited.append)
+    database.write(lambda session: session.after_commit(lambda: None))
+    assert database.settle(10)
+    assert not waited
