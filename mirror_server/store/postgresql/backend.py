@@ -92,8 +92,11 @@ _SEEN = (
 )
 _LONGEST_PAYLOAD = 7900
 _LONGEST_MESSAGE = 1000
+# Where all is found by an index, a plan that was made while the tables were small holds when they have grown. Costs of
+# what has none are made up then, and would be reason enough to compile it.
+_LOOKING_OPTIONS = "SET enable_seqscan = off; SET jit = off"
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
-_WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
+_WRITING_OPTIONS = f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _WritingSession(Session):
@@ -114,6 +117,8 @@ class _WritingSession(Session):
 
 class _ReadingSession(Session):
     """A session that reads, and says so where the database cannot be reached any more."""
+
+    nests_changes = True
 
     def __init__(self, connection: Connection, revision: int | None = None) -> None:
         super().__init__(connection)
@@ -172,6 +177,7 @@ class PostgresBackend:
         self._hurries = threading.Event()
         self._readers: set[Connection] = set()
         self._idle_readers: list[Connection] = []
+        self._idle_lookers: list[Connection] = []
         self._connect_again_at = 0.0
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
@@ -321,10 +327,16 @@ class PostgresBackend:
 
     def _on_reader(self, ask: Callable[[Connection], T]) -> T:
         """What a single statement gives; connections that broke while they were idle are dropped."""
-        for connection in self._take_idle():
+        for connection in _taken(self._idle_lookers):
             with suppress(StorageFailed):
                 return self._answer_on(connection, ask)
-        return self._answer_on(self._new_reader(), ask)
+        connection = self._new_reader()
+        try:
+            connection.run(_LOOKING_OPTIONS)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+        return self._answer_on(connection, ask)
 
     def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
         try:
@@ -333,14 +345,14 @@ class PostgresBackend:
             self._drop(connection)
             raise
         except Exception:
-            self._idle_readers.append(connection)
+            self._idle_lookers.append(connection)
             raise
-        self._idle_readers.append(connection)
+        self._idle_lookers.append(connection)
         return answer
 
     def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
-        for connection in self._take_idle():
+        for connection in _taken(self._idle_readers):
             try:
                 return connection, connection.run(command)
             except psycopg.Error:
@@ -364,13 +376,6 @@ class PostgresBackend:
         self._readers.add(connection)
         return connection
 
-    def _take_idle(self) -> Iterator[Connection]:
-        """The connections that are idle, one after the other, until one of them serves."""
-        # Other threads take some too.
-        with suppress(IndexError):
-            while True:
-                yield self._idle_readers.pop()
-
     def _end_reading(self, connection: Connection) -> None:
         try:
             connection.run("ROLLBACK")
@@ -382,6 +387,14 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _taken(idle: list[Connection]) -> Iterator[Connection]:
+    """The connections that are idle, one after the other, until one of them serves."""
+    # Other threads take some too.
+    with suppress(IndexError):
+        while True:
+            yield idle.pop()
 
 
 def _number_of(connection: Connection, found: Row) -> int:
