@@ -113,8 +113,9 @@ Watching it
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.
-- One application has a share of the polls and streams, and the answers it does not read are bounded: then it is told
-  ``429``, and nobody else.
+- One application has a share of the polls, streams and websockets, and of questions that take long, as filters by name,
+  description and attributes do; the answers it does not read are bounded. Beyond that it is told ``429``, and nobody
+  else.
 - ``SIGTERM`` stops it within seconds: open polls are answered, what was accepted is on disk.
 
 As a service

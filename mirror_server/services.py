@@ -33,6 +33,7 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.directory import DirectoryService
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
 from mirror_server.service.pasts import PastService
 from mirror_server.service.readiness import Readiness
@@ -114,6 +115,7 @@ class Services:
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
+        self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
@@ -224,6 +226,7 @@ class Services:
         if self.forwarder is not None and self.forwarder.answerer is not None:
             self.forwarder.answerer.close()
         self.webhooks.close()
+        self.long_reads.close()
         if self.real_devices is not None:
             self.real_devices.stop()
         if self.bench is not None:
