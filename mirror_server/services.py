@@ -46,7 +46,6 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -279,13 +278,10 @@ class Services:
         self._housekeeping.registrations.at_latest(instant)
 
     def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
-        def work(session: Session) -> None:
-            if job.command is not None:
-                self.commands.finish(session, job.command, answer)
-            else:
-                self.subscriptions.finish(session, job, answer)
-
-        return self.database.insist(work, touched=(job.device_id, logs.EVERY))
+        touched = (job.device_id, logs.EVERY)
+        if job.command is not None:
+            return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
+        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
 
     def _make_log(self) -> NotificationLog:
         return NotificationLog(
