@@ -86,6 +86,7 @@ class Player(Moments):
         self._now = self.begun_at
         self._seconds = self._waited = 0.0
         self._moved = clock()
+        self._is_closed = False
 
     def new_async_id(self) -> str:
         """See :class:`Moments`."""
@@ -112,8 +113,10 @@ class Player(Moments):
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, and end the polls that are held."""
+        with self._lock:
+            self._is_closed = True
+            self._file.close()
 
     def answer(self, asked: Asked, async_id: str | None, begun: float, hold_seconds: float) -> Played | Wait:
         """What was answered to a request.
@@ -142,15 +145,18 @@ class Player(Moments):
 
     def _answer_poll(self, asked: Asked, begun: float, hold_seconds: float) -> Played | Wait:
         waiting = self._waiting.get(asked)
-        is_at_once = dict(asked.query).get("after") in _AT_ONCE
+        after = dict(asked.query).get("after", self._cursor)
+        is_at_once = after in _AT_ONCE
+        nothing = Played(204, {CURSOR_HEADER: self._cursor if is_at_once else after})
+        if self._is_closed:
+            return nothing
         if waiting and (is_at_once or self._is_due(waiting[0], begun, hold_seconds)):
             return self._play(waiting.popleft(), None, begun)
         if not waiting and not is_at_once and (told := self._last.get(asked)) is not None and self._brings(told):
             return self._play(told, None)
         waited_seconds = self._clock() - self._moved + self._waited - begun
         if is_at_once or waited_seconds >= hold_seconds:
-            after = self._cursor if is_at_once else dict(asked.query).get("after", self._cursor)
-            return Played(204, {CURSOR_HEADER: after})
+            return nothing
         return Wait(min(_LONGEST_TURN_SECONDS, hold_seconds))
 
     def _is_due(self, number: int, begun: float, hold_seconds: float) -> bool:

@@ -190,13 +190,20 @@ class NotificationLog:
     def read_more(self, app_id: str, after: int, more: More, most: int = MOST_ENTRIES) -> Page:
         """What follows the number ``after``, where :meth:`more` was asked for before.
 
+        Raises:
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
+        """
+        return self.read_woken(app_id, after, more.result() if more.done() else None, most)
+
+    def read_woken(self, app_id: str, after: int, woken: Woken | None, most: int = MOST_ENTRIES) -> Page:
+        """What follows the number ``after``, for who was woken; ``None`` for who waited in vain, or not.
+
         What was added is taken as it came from who added it, unless others added to the log at the same moment: then
         all of it makes one message, which is read once for all who were woken and have read as far.
 
         Raises:
             Refusal: The key was revoked meanwhile (401), and its log went with it.
         """
-        woken = more.result() if more.done() else None
         added = woken.added if woken else None
         if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, most):
             return added

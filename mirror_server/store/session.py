@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -154,6 +154,16 @@ class Session:
         """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
         return effects
+
+
+def arrays(columns: Mapping[str, str]) -> str:
+    """What PostgreSQL takes rows from that :func:`as_arrays` gives; each column by its name, and of its type."""
+    return f"unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in columns.items())})"
+
+
+def as_arrays(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The parameters of :func:`arrays` for rows, of which there is at least one."""
+    return dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -12,7 +12,7 @@ from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.log import NotificationLog, Page, beyond_log
+from mirror_server.notifications.log import NotificationLog, Page, Woken, beyond_log
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
@@ -252,8 +252,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         more.cancel()
         return with_cursor(page)
 
-    def answer(_: object = None) -> Response:
-        return with_cursor(log.read_more(application, after, more))
+    def answer(woken: Woken | None = None) -> Response:
+        return with_cursor(log.read_woken(application, after, woken))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 

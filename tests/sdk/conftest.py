@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import warnings
 import webbrowser
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,6 +29,7 @@ from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 
 URL = "http://mirror.localhost"
+LONGEST_END_SECONDS = 10
 RESOURCES = [
     {"path": "/3303/0/5700", "value": "21.5", "observable": True},
     {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
@@ -85,6 +87,11 @@ def mirror(tmp_path: Path, kept_seconds: float | None) -> Iterator[Mirror]:
     app = create_app(services)
     bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=100)
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
+    # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
+    app.stop_waiting()
+    end_at = time.monotonic() + LONGEST_END_SECONDS
+    while app.blocking_polls.in_use and time.monotonic() < end_at:
+        time.sleep(0.01)
     services.close()
 
 

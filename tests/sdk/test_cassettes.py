@@ -26,6 +26,9 @@ from mirror_sdk import (
     ValueRefused,
     WaitTimeout,
 )
+from mirror_sdk.cassette.asking import asked_of
+from mirror_sdk.cassette.opening import open_cassette
+from mirror_sdk.cassette.player import Wait
 
 URL = "http://mirror.localhost"
 TEMPERATURE = "/3303/0/5700"
@@ -227,6 +230,18 @@ def test_events_come_no_earlier_than_what_caused_them(client, alone, bench, ligh
 
     recorded, played = both(client, alone, file, program)
     assert recorded == played == ["asked", "async_response"] * 3
+
+
+def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
+    with plain.cassette(file):
+        plain.read_value("light-0", TEMPERATURE)
+    player = open_cassette(file, "replay", URL, "another-key")
+    poll = asked_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
+    begun = player.waiting_seconds()
+    assert isinstance(player.answer(poll, None, begun, 25), Wait)
+    player.close()
+    ended = player.answer(poll, None, begun, 25)
+    assert (ended.status, ended.headers) == (204, {"Mirror-Cursor": "7"})
 
 
 def until(condition):

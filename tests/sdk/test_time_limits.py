@@ -18,7 +18,7 @@ from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer, ValueRefused, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, ServerError, UnexpectedAnswer, ValueRefused, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -142,7 +142,8 @@ def test_attempts_and_pauses_count(client_of):
     with HostileService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=1.2, max_retries=100)
         began = time.monotonic()
-        with pytest.raises(Exception, match=r"503 .*after [234] attempts"):
+        # The last of them may still be under way when the time is over.
+        with pytest.raises((CallTimeout, ServerError), match=r"after [2-9] attempts"):
             client.get_device(DEVICE)
         assert time.monotonic() - began < AT_MOST
 

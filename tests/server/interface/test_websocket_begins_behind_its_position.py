@@ -23,9 +23,15 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
     assert database.settle(PATIENCE_SECONDS)
     add()
 
-    may_begin, may_end = threading.Event(), threading.Event()
-    # The two that follow become one transaction, behind this one.
-    database.submit(lambda _: may_begin.wait(PATIENCE_SECONDS))
+    is_at_work, may_begin, may_end = threading.Event(), threading.Event(), threading.Event()
+
+    def keep_at_work(_):
+        is_at_work.set()
+        may_begin.wait(PATIENCE_SECONDS)
+
+    # The two that come while this one is at work become one transaction, behind it.
+    database.submit(keep_at_work)
+    assert is_at_work.wait(PATIENCE_SECONDS)
     database.submit(lambda session: session.after_commit(lambda: may_end.wait(PATIENCE_SECONDS)))
     second = channels.connect(app_id, lambda: True)
     begun = second.begin(lambda: None)
