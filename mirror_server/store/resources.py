@@ -217,13 +217,13 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     """
     device_ids = [value.device_id for value in values]
     first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
-    last = {(value.device_id, value.path): (value, revision) for revision, value in enumerate(values, first)}
-    rows = [_row_of(value, revision) for value, revision in last.values()]
+    last = {(value.device_id, value.path): place for place, value in enumerate(values)}
+    rows = [_row_of(values[place], first + place) for place in last.values()]
     if _put_reported(session, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
-            [(value.device_id, value.path, value.content_type) for value, _ in last.values()],
+            [(*resource, values[place].content_type) for resource, place in last.items()],
         )
         _put_reported(session, rows)
     return first
@@ -236,10 +236,11 @@ def _put_reported(session: Session, rows: Sequence[Row]) -> int:
     return session.run_many(_REPORT, rows)
 
 
-def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
+def _row_of(reported: ReportedValue, revision: int) -> Row:
     """A value as :data:`_REPORT` takes it."""
-    heard_at = None if value.changed_at is None else value.at
-    return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
+    value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
+    heard_at = None if changed_at is None else at
+    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
