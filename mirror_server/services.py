@@ -46,7 +46,6 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -68,6 +67,9 @@ class Services:
     Args:
         settings: What the operator set.
 
+    Attributes:
+        opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+
     Raises:
         DatabaseError: The database cannot be used.
         CannotListen: Real devices cannot come where the settings say.
@@ -77,6 +79,7 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         check_listening(settings)
         self.settings = settings
+        self.opens_websockets = True
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
@@ -279,13 +282,10 @@ class Services:
         self._housekeeping.registrations.at_latest(instant)
 
     def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
-        def work(session: Session) -> None:
-            if job.command is not None:
-                self.commands.finish(session, job.command, answer)
-            else:
-                self.subscriptions.finish(session, job, answer)
-
-        return self.database.insist(work, touched=(job.device_id, logs.EVERY))
+        touched = (job.device_id, logs.EVERY)
+        if job.command is not None:
+            return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
+        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
 
     def _make_log(self) -> NotificationLog:
         return NotificationLog(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -70,7 +70,7 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._effects: list[tuple[Callable[[], None], bool]] = []
+        self._effects: list[Callable[[], None]] = []
         self.changes = RecentChanges()
         self.hearings = KnownHearings()
 
@@ -131,13 +131,9 @@ class Session:
                 )
                 begin = whole
 
-    def after_commit(self, effect: Callable[[], None], *, begins: bool = False) -> None:
-        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block.
-
-        ``begins`` where it begins something of its own, which those who are to be told of the transaction need not wait
-        for: it is called behind the effects that tell somebody.
-        """
-        self._effects.append((effect, begins))
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
+        self._effects.append(effect)
 
     def notify(self, message: str) -> None:
         """Send a message to the other processes on the database when the transaction is on disk.
@@ -154,10 +150,20 @@ class Session:
         del self._effects[mark:]
         self.hearings.forget()
 
-    def take_effects(self) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
-        """All effects, which are then forgotten: those that tell somebody, and those that begin something."""
+    def take_effects(self) -> list[Callable[[], None]]:
+        """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
-        return [effect for effect, begins in effects if not begins], [effect for effect, begins in effects if begins]
+        return effects
+
+
+def arrays(columns: Mapping[str, str]) -> str:
+    """What PostgreSQL takes rows from that :func:`as_arrays` gives; each column by its name, and of its type."""
+    return f"unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in columns.items())})"
+
+
+def as_arrays(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The parameters of :func:`arrays` for rows, of which there is at least one."""
+    return dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

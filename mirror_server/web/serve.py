@@ -166,6 +166,11 @@ def serve(
             server = _server_of(services)
             if certificate is not None:
                 server.speak_tls(certificate)
+                services.metrics.watch(
+                    "mirror_tls_certificate_ends_at_seconds",
+                    "When the certificate ends, as seconds since 1970; 0 where that is not known.",
+                    lambda: 0 if certificate.ends_at is None else certificate.ends_at.timestamp(),
+                )
             signals.act_by(server.handle_exit)
             services.start()
             announce()
