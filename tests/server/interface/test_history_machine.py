@@ -200,7 +200,7 @@ class Happening(RuleBasedStateMachine):
     def finish(self, command: Command, outcome: Outcome, content: Content, earlier: int | None) -> None:
         brought = content if outcome is Outcome.DONE and command.request.method == "GET" else None
         answer = Answer(outcome, brought, None if earlier is None else self.server.now - earlier)
-        self.services.database.write(lambda session: self.services.commands.finish(session, command, answer))
+        self.services.database.write(lambda session: self.services.commands.finish(session, [(command, answer)]))
 
     def read_brought(self, command: Command, outcome: Outcome, content: Content, earlier: int | None) -> None:
         if outcome is Outcome.DONE and command.request.method == "GET":
