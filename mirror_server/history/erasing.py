@@ -3,13 +3,13 @@
 From the moment a device is erased its rows are told no more; here they are deleted. What is left of a file is written
 under another name, which the database names in its place in one transaction, if it still names the old one: a process
 that read a file and wrote what is left of it too late, while another one led, brings nothing back. Erased is a device
-when the old files are deleted as well, which the database has noted until then.
+when the old files are deleted as well, which the database has noted until then, and those that a killed process left.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from mirror_server.history.archive import Archive, name_of_rewrite
 from mirror_server.history.columns import together
 from mirror_server.history.filters import RowFilter
+from mirror_server.history.moving import Moving
 from mirror_server.history.parquet import SMALL, bounds, encoded
 from mirror_server.history.reading import Everything, NoPartAnyMore, Piece, batches_of, file_piece, runs_of
 from mirror_server.history.selection import HistorySelection
@@ -39,11 +40,15 @@ class Erasing:
     Args:
         database: Where the history is.
         archive: Where its files are; ``None`` where it has none.
+        held: Gives the names of files that do not count any more and somebody reads still: they are left.
     """
 
-    def __init__(self, database: Database, archive: Archive | None) -> None:
+    def __init__(
+        self, database: Database, archive: Archive | None, held: Callable[[], Collection[str]] = frozenset
+    ) -> None:
         self._database = database
         self._archive = archive
+        self._held = held
 
     def erase(self) -> int:
         """Delete the rows of all devices that were erased; gives how many they were.
@@ -63,6 +68,7 @@ class Erasing:
             left = segments.replaced_files(session)
             leader = processes.leader(session)
         steps = [partial(self._delete_replaced, name) for name in left]
+        steps.append(self._delete_unknown)
         steps += [partial(self._erase_block, block, erased) for block in concerned]
         steps += [partial(self._erase_file, file, erased, leader) for file in files]
         count, failures, is_old = 0, [], False
@@ -126,6 +132,12 @@ class Erasing:
     def _delete_replaced(self, file_name: str) -> int:
         self._archive_of(file_name).delete(file_name)
         self._database.insist(partial(segments.forget_files, names=[file_name])).result()
+        return 0
+
+    def _delete_unknown(self) -> int:
+        """What was written when a process was killed has rows of any device, and nothing else here knows of it."""
+        if self._archive is not None:
+            Moving(self._database, self._archive).delete_unknown(self._held())
         return 0
 
     def _delete_needless(self, archive: Archive, new: Iterable[ArchivedFile], leader: str | None) -> None:

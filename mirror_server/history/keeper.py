@@ -59,7 +59,7 @@ class Keeper:
         self._sealing = Sealing(database, segment_rows)
         self._moving = None if archive is None else Moving(database, archive)
         self._trimming = Trimming(database, keep_seconds)
-        self._erasing = Erasing(database, archive)
+        self._erasing = Erasing(database, archive, lambda: self._trimmed)
         self._is_archive_clean = False
         self._archive_looked_at = clock.now()
         self._trimmed: dict[str, frozenset[object]] = {}

@@ -241,6 +241,53 @@ def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monke
         assert segments.replaced_files(session) == []
 
 
+@pytest.mark.parametrize("left_by", ["an erasure", "a move"])
+def test_what_is_erased_is_in_nothing_that_a_killed_process_left(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, left_by: str
+) -> None:
+    """Who erases is told that nothing is left, also without a server that tidies up."""
+    database, archive = kept.told.database, kept.archive()
+    assert archive is not None
+    with monkeypatch.context() as killed:
+        killed.setattr(segments, "put_files", _kill)
+        if left_by == "a move":
+            kept.tell(TEXT, BYTES, GAP)
+            Sealing(database, 3).seal(kept.now, 0)
+            kept.pass_time(2 * DAY)
+            with pytest.raises(_Killed):
+                Moving(database, archive).move(kept.now)
+        else:
+            kept.erase("a")
+            with pytest.raises(_Killed):
+                Erasing(database, archive).erase()
+    assert set(kept.files()) - set(kept.named_files())
+    kept.erase("b")
+    Erasing(database, archive).erase()
+    assert "b" not in kept.archived_devices()
+    assert kept.files() == kept.named_files()
+    assert found(kept.service) == expected(kept.told.rows)
+    with database.read() as session:
+        assert segments.erasures(session) == {}
+
+
+class _Killed(Exception):
+    """The process ends here."""
+
+
+def _kill(_: Session, files: list[Any]) -> None:
+    if files:
+        raise _Killed
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_trimmed_file_that_somebody_reads_is_left_to_be_read_by_who_erases(kept: Kept, holds: bool) -> None:
+    name = kept.named_files()[0]
+    kept.told.database.write(lambda session: segments.forget_files(session, [name]))
+    kept.erase("a")
+    Erasing(kept.told.database, kept.archive(), lambda: {name} if holds else ()).erase()
+    assert (name in kept.files()) == holds
+
+
 def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> None:
     names = kept.named_files()
     damaged = kept.folder / "archive" / names[0]
@@ -385,6 +432,7 @@ class OfLeader:
 
     def __init__(self, database: Database, token: str) -> None:
         self.read = database.read
+        self.process_id = database.process_id
         self._database = database
         self._token = token
 
