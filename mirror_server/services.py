@@ -67,6 +67,9 @@ class Services:
     Args:
         settings: What the operator set.
 
+    Attributes:
+        opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+
     Raises:
         DatabaseError: The database cannot be used.
         CannotListen: Real devices cannot come where the settings say.
@@ -76,6 +79,7 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         check_listening(settings)
         self.settings = settings
+        self.opens_websockets = True
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)

@@ -113,6 +113,13 @@ def put_websocket() -> Response:
     """Register a websocket channel, or change how the one there is writes; a body is optional."""
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
+    if not parts.opens_websockets:
+        message = (
+            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
+            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
+            " (PUT /v2/notification/callback)"
+        )
+        raise Refusal(400, message)
     if parts.polls.exists(application):
         raise other_channel("a poll channel", "DELETE /v2/notification/pull")
 
