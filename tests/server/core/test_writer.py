@@ -341,3 +341,36 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
         monkeypatch.undo()
         database.close()
     assert tried == ["checkpoint"] * 3
+
+
+def test_those_who_wait_are_told_before_what_comes_behind_the_group(database):
+    order = []
+    database.tell_first(lambda _: order.append("wait"))
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session):
+        started.set()
+        go_on.wait(60)
+
+    def work(name):
+        def tell():
+            database.after_group(lambda: order.append(f"begin {name}"))
+            order.append(f"tell {name}")
+
+        return lambda session: session.after_commit(tell)
+
+    database.submit(hold)
+    assert started.wait(60)
+    for name in "ab":
+        database.submit(work(name)).add_done_callback(lambda _: order.append("done"))
+    go_on.set()
+    assert database.settle(10)
+    assert order == ["done", "done", "tell a", "tell b", "wait", "begin a", "begin b"]
+
+
+def test_nobody_is_waited_for_where_nothing_comes_behind(database):
+    waited = []
+    database.tell_first(waited.append)
+    database.write(lambda session: session.after_commit(lambda: None))
+    assert database.settle(10)
+    assert not waited
