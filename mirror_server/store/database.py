@@ -124,6 +124,10 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def tell_first(self, wait_for_told: Callable[[float], object]) -> None:
+        """Have those told first who wait for what is on disk; see :class:`~mirror_server.store.writer.Writer`."""
+        self._writer.wait_for_told = wait_for_told
+
     def count_waiting(self) -> int:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()

@@ -21,6 +21,7 @@ T = TypeVar("T")
 MOST_WAITING = 5000
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
+_TOLD_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +48,19 @@ class Writer:
     Args:
         backend: Where it is written.
         most_waiting: How much work may wait; what does not insist is refused beyond that.
+
+    Attributes:
+        wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
+            turn; called before what :meth:`after_group` was given.
     """
+
+    wait_for_told: Callable[[float], object]
 
     def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
         self._backend = backend
         self._session = backend.writing
         self._most_waiting = most_waiting
+        self.wait_for_told = lambda _: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
         self._last_effects: deque[Callable[[], None]] = deque()
@@ -168,6 +176,9 @@ class Writer:
         # Nobody is told of anything before it is on disk: a crash could take it back.
         for effect in effects:
             _perform_effect(effect)
+        if self._last_effects:
+            # They run on other threads, which else may get the core, or the interpreter, when all of this is done.
+            self.wait_for_told(_TOLD_SECONDS)
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 

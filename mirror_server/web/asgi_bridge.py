@@ -133,6 +133,11 @@ class Bridge:
     def _end_large(self) -> None:
         self._large_for = None
 
+    def wait_for_told(self, seconds: float) -> None:
+        """Wait on another thread, so long at most, until those have their answers whose future is done."""
+        if self._calls is not None:
+            self._calls.wait(seconds)
+
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()

@@ -197,6 +197,7 @@ def _server_of(services: Services) -> _Server:
     app = create_app(services)
     answer_forwarded(services, app)
     bridge = Bridge.of(app, settings)
+    services.database.tell_first(bridge.wait_for_told)
     connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
     config = uvicorn.Config(
         bridge,

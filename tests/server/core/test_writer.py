@@ -64,7 +64,7 @@ def test_work_of_one_group_fails_alone(database):
     assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
     with pytest.raises(ValueError, match="no"):
         futures[1].result(60)
-    assert database.settle(10)
+    assert database.settle(60)
     assert effects == ["a", "b"]
     assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
 
@@ -99,7 +99,7 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
     assert started.wait(60)
     apart = [submit("e"), submit("bad"), submit("f")]
     go_on.set()
-    assert [future.exception(10) and str(future.exception()) for future in apart] == [None, "no", None]
+    assert [future.exception(60) and str(future.exception()) for future in apart] == [None, "no", None]
     assert done == [["e", "bad", "f"], ["e"], ["bad"], ["f"]]
     assert [stored(database, name) for name in ("a", "b", "c", "d", "e", "bad", "f")] == ["x"] * 5 + [None, "x"]
 
@@ -219,7 +219,7 @@ def test_an_effect_sees_what_was_stored_on_another_connection(database):
         assert stored(database, "a") is None
 
     database.write(work)
-    assert database.settle(10)
+    assert database.settle(60)
     assert seen == ["1"]
 
 
@@ -233,7 +233,7 @@ def test_settling_waits_for_what_effects_submit(database):
         return work
 
     database.submit(chain(20))
-    assert database.settle(10)
+    assert database.settle(60)
     assert stored(database, "count") == "0"
 
 
@@ -245,7 +245,7 @@ def test_a_failing_effect_stops_no_other(database, caplog):
         session.after_commit(lambda: done.append(2))
 
     database.write(work)
-    assert database.settle(10)
+    assert database.settle(60)
     assert done == [2]
     assert "an effect" in caplog.text
 
@@ -341,3 +341,36 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
         monkeypatch.undo()
         database.close()
     assert tried == ["checkpoint"] * 3
+
+
+def test_those_who_wait_are_told_before_what_comes_behind_the_group(database):
+    order = []
+    database.tell_first(lambda _: order.append("wait"))
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session):
+        started.set()
+        go_on.wait(60)
+
+    def work(name):
+        def tell():
+            database.after_group(lambda: order.append(f"begin {name}"))
+            order.append(f"tell {name}")
+
+        return lambda session: session.after_commit(tell)
+
+    database.submit(hold)
+    assert started.wait(60)
+    for name in "ab":
+        database.submit(work(name)).add_done_callback(lambda _: order.append("done"))
+    go_on.set()
+    assert database.settle(10)
+    assert order == ["done", "done", "tell a", "tell b", "wait", "begin a", "begin b"]
+
+
+def test_nobody_is_waited_for_where_nothing_comes_behind(database):
+    waited = []
+    database.tell_first(waited.append)
+    database.write(lambda session: session.after_commit(lambda: None))
+    assert database.settle(10)
+    assert not waited
