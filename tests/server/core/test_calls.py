@@ -22,7 +22,7 @@ def test_calls_of_a_thread_are_made_in_their_order_on_the_thread_of_the_loop():
 
         thread = threading.Thread(target=call_all)
         thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         thread.join()
 
@@ -49,7 +49,7 @@ def test_none_is_lost_between_threads_that_call_at_once():
         threads = [threading.Thread(target=call_all, args=(first * MANY,)) for first in range(4)]
         for thread in threads:
             thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         for thread in threads:
             thread.join()

@@ -64,7 +64,7 @@ def test_work_of_one_group_fails_alone(database):
     assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
     with pytest.raises(ValueError, match="no"):
         futures[1].result(60)
-    assert database.settle(10)
+    assert database.settle(60)
     assert effects == ["a", "b"]
     assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
 
@@ -99,7 +99,7 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
     assert started.wait(60)
     apart = [submit("e"), submit("bad"), submit("f")]
     go_on.set()
-    assert [future.exception(10) and str(future.exception()) for future in apart] == [None, "no", None]
+    assert [future.exception(60) and str(future.exception()) for future in apart] == [None, "no", None]
     assert done == [["e", "bad", "f"], ["e"], ["bad"], ["f"]]
     assert [stored(database, name) for name in ("a", "b", "c", "d", "e", "bad", "f")] == ["x"] * 5 + [None, "x"]
 
@@ -219,7 +219,7 @@ def test_an_effect_sees_what_was_stored_on_another_connection(database):
         assert stored(database, "a") is None
 
     database.write(work)
-    assert database.settle(10)
+    assert database.settle(60)
     assert seen == ["1"]
 
 
@@ -233,7 +233,7 @@ def test_settling_waits_for_what_effects_submit(database):
         return work
 
     database.submit(chain(20))
-    assert database.settle(10)
+    assert database.settle(60)
     assert stored(database, "count") == "0"
 
 
@@ -245,7 +245,7 @@ def test_a_failing_effect_stops_no_other(database, caplog):
         session.after_commit(lambda: done.append(2))
 
     database.write(work)
-    assert database.settle(10)
+    assert database.settle(60)
     assert done == [2]
     assert "an effect" in caplog.text
 

@@ -48,7 +48,7 @@ class FaultyDatabase:
     def insist(self, work: Any) -> Any:
         with self._faults.around():
             future = self._database.insist(work)
-            future.result(10)
+            future.result(60)
         return future
 
 

@@ -190,7 +190,7 @@ def test_one_that_is_to_end_while_a_message_is_sent_ends_before_the_next_look():
         log.begin = begin
         reader = Unread(1000).reader("app", send)
         calls = Calls(asyncio.get_running_loop())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await serve(
                 {CONNECTION: Taking(log)}, log, reader, send, look_seconds=60, is_stopping=asyncio.Event(), calls=calls
             )

@@ -232,7 +232,7 @@ def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
     assert read_until(server, key, 1) == (before, 1)
     go_on.set()
     written.result(60)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert read_until(server, key, 1) == (serialize.timestamp(server.now), 2)
 
 
