@@ -19,9 +19,10 @@ values may be given, a variable has them separated by spaces.
 
 - Where it listens: ``--host``, ``--port``. It speaks plain HTTP on loopback; with ``--tls-cert`` and ``--tls-key`` it
   speaks TLS, and loads another certificate at ``SIGHUP``, without an interruption (of systemd:
-  ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). The Python client trusts an authority
-  of your own by ``SSL_CERT_FILE=authority.pem``. A reverse proxy is better where it renews certificates, has
-  them for more than one service, or is to limit requests.
+  ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). One that has ended, or ends within 14
+  days, is told in the log when it is loaded; ``mirror_tls_certificate_ends_at_seconds`` of ``/metrics`` has its end.
+  The Python client trusts an authority of your own by ``SSL_CERT_FILE=authority.pem``. A reverse proxy is better where
+  it renews certificates, has them for more than one service, or is to limit requests.
 - Where the state is: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``,
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
@@ -113,8 +114,9 @@ Watching it
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.
-- One application has a share of the polls and streams, and the answers it does not read are bounded: then it is told
-  ``429``, and nobody else.
+- One application has a share of the polls, streams and websockets, and of questions that take long, as filters by name,
+  description and attributes do; the answers it does not read are bounded. Beyond that it is told ``429``, and nobody
+  else.
 - ``SIGTERM`` stops it within seconds: open polls are answered, what was accepted is on disk.
 
 As a service

@@ -33,6 +33,7 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.directory import DirectoryService
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
 from mirror_server.service.pasts import PastService
 from mirror_server.service.readiness import Readiness
@@ -45,7 +46,6 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -67,6 +67,9 @@ class Services:
     Args:
         settings: What the operator set.
 
+    Attributes:
+        opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+
     Raises:
         DatabaseError: The database cannot be used.
         CannotListen: Real devices cannot come where the settings say.
@@ -76,6 +79,7 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         check_listening(settings)
         self.settings = settings
+        self.opens_websockets = True
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
@@ -115,6 +119,7 @@ class Services:
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
+        self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
@@ -193,15 +198,23 @@ class Services:
         if self.forwarder is not None:
             self.forwarder.look_again()
 
-    def receive(self, message: str) -> None:
+    def receive(self, *messages: str) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
-        kind, _, what = message.partition(" ")
+        woken = []
+        for message in messages:
+            kind, _, what = message.partition(" ")
+            if kind == WAITING:
+                woken.append(what)
+            else:
+                self._receive(kind, what)
+        # Behind all that says of them what they may be sent, and looked after together.
+        self._dispatcher.wake(*woken)
+
+    def _receive(self, kind: str, what: str) -> None:
         if kind == LOG:
             self.log.wake(what)
         elif kind == SOCKET:
             self.websockets.look_again(what)
-        elif kind == WAITING:
-            self._wake(what)
         elif kind == UNTOLD:
             self._untold.hold_of_other(*what.split(" "))
         elif kind == TOLD:
@@ -225,6 +238,7 @@ class Services:
         if self.forwarder is not None and self.forwarder.answerer is not None:
             self.forwarder.answerer.close()
         self.webhooks.close()
+        self.long_reads.close()
         if self.real_devices is not None:
             self.real_devices.stop()
         if self.bench is not None:
@@ -276,13 +290,10 @@ class Services:
         self._housekeeping.registrations.at_latest(instant)
 
     def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
-        def work(session: Session) -> None:
-            if job.command is not None:
-                self.commands.finish(session, job.command, answer)
-            else:
-                self.subscriptions.finish(session, job, answer)
-
-        return self.database.insist(work, touched=(job.device_id, logs.EVERY))
+        touched = (job.device_id, logs.EVERY)
+        if job.command is not None:
+            return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
+        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
 
     def _make_log(self) -> NotificationLog:
         return NotificationLog(

@@ -9,7 +9,8 @@ With gunicorn or with waitress::
 any other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) may be open at once; one
 more is told ``429``, and everything else is answered. Keep that number below the threads. gunicorn and waitress show
 when a client hangs up, which frees its thread. Websockets are those of ``mirror-server run`` alone: here one is told
-``426``.
+``426``, and a websocket channel, which nobody could open, is refused. On PostgreSQL it is taken: a process of
+``mirror-server run`` on the same database may open it.
 
 On a database file run one process; on PostgreSQL there may be several workers (``gunicorn --workers 4``). The app is
 made in the process that serves: gunicorn's ``--preload`` is refused, as threads do not survive its fork.
@@ -72,6 +73,8 @@ def create() -> MirrorApp:
         _check_process()
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
+        # Of what else serves the database nothing is known; a file has this one process.
+        services.opens_websockets = services.database.is_shared
         app = create_app(services)
         answer_forwarded(services, app)
         _start(services)

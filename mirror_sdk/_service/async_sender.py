@@ -30,9 +30,9 @@ from mirror_sdk._service.sender import (
     forget_body,
     lost,
     refuse_closed,
-    request_arguments,
+    request_of,
     require_time,
-    unsendable,
+    take_cookies,
 )
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
@@ -80,11 +80,11 @@ class AsyncSender:
         self._transport = transport
         self._network: AsyncNetwork | None = None
         self.moments: Moments = Moments()
-        self._before: tuple[httpx.AsyncBaseTransport | None, httpx.AsyncClient | None] | None = None
+        self._before: tuple[httpx.AsyncBaseTransport | None, _Pool | None] | None = None
         self._preparing = asyncio.Lock()
         self._is_prepared = False
         self._connections = Connections()
-        self._pool: httpx.AsyncClient | None = self._new_pool()
+        self._pool: _Pool | None = self._new_pool()
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
@@ -100,13 +100,13 @@ class AsyncSender:
             self._pool = self._network = None
             self._is_prepared = False
 
-    def _new_pool(self) -> httpx.AsyncClient:
+    def _new_pool(self) -> _Pool:
         if self._transport is None:
             self._network = AsyncNetwork(self._base_url)
-        return httpx.AsyncClient(headers=self._headers, transport=self._transport or self._network)
+        return _Pool(self._headers, self.carrier)
 
     @property
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> _Pool:
         """The pool; in a child it is made when it is wanted, for most of them never send anything."""
         if self._pool is None:
             self._pool = self._new_pool()
@@ -365,15 +365,12 @@ class AsyncSender:
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
         await self.prepare()
-        refuse_closed(self._http)
-        try:
-            request = self._http.build_request(
-                **request_arguments(operation, self._base_url, self._timeout_seconds, deadline)
-            )
-            async with _closed_when_cancelled(request):
-                answer = await self._within(operation, deadline, self._http.send(request, stream=True))
-        except httpx.InvalidURL as exc:
-            raise unsendable(operation, exc) from exc
+        http = self._http
+        refuse_closed(http)
+        request = request_of(http, operation, self._base_url, self._timeout_seconds, deadline)
+        async with _closed_when_cancelled(request):
+            answer = await self._within(operation, deadline, http.carrier.handle_async_request(request))
+        take_cookies(http, request, answer)
         self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
@@ -404,6 +401,14 @@ class AsyncSender:
         hide_key(failure, self._key.get_secret_value())
         self.contact.failed(failure)
         return failure
+
+
+class _Pool(httpx.AsyncClient):
+    """The headers and cookies of all requests, and what carries them."""
+
+    def __init__(self, headers: dict[str, str], carrier: httpx.AsyncBaseTransport) -> None:
+        super().__init__(headers=headers, transport=carrier)
+        self.carrier = carrier
 
 
 class _Chunks:

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
 
@@ -204,16 +204,31 @@ class _Stream(httpcore.NetworkStream):
         self._stream = stream
         self._connecting = connecting
         self._streams = streams
+        self._unsent = b""
+        self._sending: float | None = None
         streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, once something has."""
+        """What has come, once something has; what was to be sent is sent before."""
+        # Whoever refuses a request may close at once: the answer may be there all the same.
+        with suppress(httpcore.WriteError):
+            self._send()
         return self._stream.read(max_bytes, self._left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it."""
-        for begin in range(0, len(buffer), _SENT_AT_ONCE):
-            self._stream.write(buffer[begin : begin + _SENT_AT_ONCE], self._left(timeout, httpcore.WriteTimeout))
+        """Send all of it, what is small together with what follows: the head of a request with its body.
+
+        Each piece would wake who receives it.
+        """
+        self._unsent += buffer
+        self._sending = timeout
+        if len(self._unsent) > _SENT_AT_ONCE:
+            self._send()
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        for begin in range(0, len(unsent), _SENT_AT_ONCE):
+            self._stream.write(unsent[begin : begin + _SENT_AT_ONCE], self._left(self._sending, httpcore.WriteTimeout))
 
     def close(self) -> None:
         """Close it."""

@@ -74,10 +74,10 @@ class Sender:
         self._transport = transport
         self._network: Network | None = None
         self.moments: Moments = Moments()
-        self._before: tuple[httpx.BaseTransport | None, httpx.Client | None] | None = None
+        self._before: tuple[httpx.BaseTransport | None, _Pool | None] | None = None
         self._connections = Connections()
         self._making = Lock()
-        self._pool: httpx.Client | None = self._new_pool()
+        self._pool: _Pool | None = self._new_pool()
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
@@ -86,13 +86,13 @@ class Sender:
         if self._transport is None and self._pool is not None and not self._pool.is_closed:
             self._pool = self._network = None
 
-    def _new_pool(self) -> httpx.Client:
+    def _new_pool(self) -> _Pool:
         if self._transport is None:
             self._network = Network(self._base_url)
-        return httpx.Client(headers=self._headers, transport=self._transport or self._network)
+        return _Pool(self._headers, self.carrier)
 
     @property
-    def _http(self) -> httpx.Client:
+    def _http(self) -> _Pool:
         """The pool; in a child it is made when it is wanted, for most of them never send anything."""
         with self._making:
             if self._pool is None:
@@ -273,18 +273,14 @@ class Sender:
 
     def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
-        refuse_closed(self._http)
+        http = self._http
+        refuse_closed(http)
+        request = request_of(http, operation, self._base_url, self._timeout_seconds, deadline)
         try:
-            answer = self._http.send(
-                self._http.build_request(
-                    **request_arguments(operation, self._base_url, self._timeout_seconds, deadline)
-                ),
-                stream=True,
-            )
+            answer = http.carrier.handle_request(request)
         except httpx.RequestError as exc:
             raise self._lost(operation, exc, deadline) from exc
-        except httpx.InvalidURL as exc:
-            raise unsendable(operation, exc) from exc
+        take_cookies(http, request, answer)
         self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
@@ -314,6 +310,14 @@ class Sender:
         hide_key(failure, self._key.get_secret_value())
         self.contact.failed(failure)
         return failure
+
+
+class _Pool(httpx.Client):
+    """The headers and cookies of all requests, and what carries them."""
+
+    def __init__(self, headers: dict[str, str], carrier: httpx.BaseTransport) -> None:
+        super().__init__(headers=headers, transport=carrier)
+        self.carrier = carrier
 
 
 class Body(io.RawIOBase):
@@ -402,25 +406,50 @@ def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
     return Deadline(limit_seconds, clock)
 
 
-def request_arguments(
-    operation: Operation[T], base_url: str, timeout_seconds: float, deadline: Deadline
-) -> dict[str, Any]:
-    """What httpx is given for an operation. An answer may be held back for long; a connection comes soon, or never."""
+def request_of(
+    http: httpx.Client | httpx.AsyncClient,
+    operation: Operation[T],
+    base_url: str,
+    timeout_seconds: float,
+    deadline: Deadline,
+) -> httpx.Request:
+    """An operation as it is sent, with the headers and cookies of its client.
+
+    It is not built and sent by that client, which at each request looks for what no service of this interface has:
+    redirects to follow, other ways to authenticate, cookies in every answer. That takes longer than all else here.
+    An answer may be held back for long; a connection comes soon, or never.
+
+    Raises:
+        ValueRefused: Its address cannot be one.
+    """
     # The whole address: httpx would take one apart three times to put it together from its parts.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
-    return {
-        "method": operation.method,
-        "url": f"{base_url}{operation.path}{query}",
-        # Nothing rather than an empty mapping, which httpx would put together with its own at some length.
-        "headers": operation.headers or None,
-        "json": operation.json,
-        "timeout": httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline),
-    }
+    headers = http.headers
+    if operation.headers:
+        headers = httpx.Headers(headers)
+        headers.update(operation.headers)
+    timeout = httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline)
+    try:
+        request = httpx.Request(
+            operation.method,
+            f"{base_url}{operation.path}{query}",
+            headers=headers,
+            json=operation.json,
+            extensions={"timeout": timeout.as_dict()},
+        )
+    except httpx.InvalidURL as exc:
+        message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
+        raise ValueRefused(message) from exc
+    if http.cookies:
+        http.cookies.set_cookie_header(request)
+    return request
 
 
-def unsendable(operation: Operation[T], problem: httpx.InvalidURL) -> ValueRefused:
-    """The error for an operation whose address cannot be one."""
-    return ValueRefused(f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {problem}; give less")
+def take_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, answer: httpx.Response) -> None:
+    """Keep the cookies of an answer, by which what spreads requests over several servers finds the same one again."""
+    answer.request = request
+    if "Set-Cookie" in answer.headers:
+        http.cookies.extract_cookies(answer)
 
 
 def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:

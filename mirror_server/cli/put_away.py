@@ -50,7 +50,7 @@ class PutAway:
     def __init__(self, database: Database, location: str | None) -> None:
         self._database = database
         with database.read() as session:
-            files = segments.files(session)
+            files = [*(file.file_name for file in segments.files(session)), *segments.replaced_files(session)]
             self._is_empty = not files and not any(
                 segments.blocks(session, kind) for kind in (segments.ROWS, segments.STATE)
             )

@@ -7,7 +7,7 @@ answered, and nothing has to be rebuilt. Source: wire.md 2.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,8 @@ from mirror_server.devices.link import (
 from mirror_server.store import commands, subscriptions, waiting
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import parts
+from mirror_server.store.waiting import Waiting
 
 _PAUSE_AFTER_ERROR_SECONDS = 1
 
@@ -88,6 +90,7 @@ class Dispatcher:
         self._is_held = is_held
         self._answer_timeout_seconds = answer_timeout_seconds
         self._lanes: dict[str, _Lane] = {}
+        self._new_lanes: list[tuple[str, _Lane]] = []
         # Subscribe commands a device left unanswered: not repeated before it makes contact again.
         self._unanswered: dict[str, set[DeviceCommand]] = {}
         self._lock = threading.Lock()
@@ -101,18 +104,21 @@ class Dispatcher:
                 lane.ask_again = True
         self.wake(device_id)
 
-    def wake(self, device_id: str) -> None:
-        """See whether something waits for the device, and send it if nothing is under way."""
+    def wake(self, *device_ids: str) -> None:
+        """See whether something waits for each device, and send it if nothing is under way."""
         with self._lock:
-            lane = self._lanes.get(device_id)
-            if lane is not None:
-                # The lane looks at this under the same lock before it is given up: no wake falls in between.
-                lane.look_again = True
-                return
-            if not self._link.is_reachable(device_id):
-                return
-            lane = self._lanes[device_id] = _Lane()
-        self._next(device_id, lane)
+            for device_id in device_ids:
+                lane = self._lanes.get(device_id)
+                if lane is not None:
+                    # The lane looks at this under the same lock before it is given up: no wake falls in between.
+                    lane.look_again = True
+                elif self._link.is_reachable(device_id):
+                    lane = self._lanes[device_id] = _Lane()
+                    self._new_lanes.append((device_id, lane))
+            has_new = bool(self._new_lanes)
+        if has_new:
+            # Those that one transaction woke are looked after together, by the first of them.
+            self._database.after_group(self._begin_lanes)
 
     def under_way(self) -> set[int]:
         """The numbers of the commands that devices have in hand."""
@@ -124,6 +130,7 @@ class Dispatcher:
         with self._lock:
             lanes = list(self._lanes.values())
             self._lanes.clear()
+            self._new_lanes.clear()
             self._unanswered.clear()
             for lane in lanes:
                 lane.ended = True
@@ -135,16 +142,28 @@ class Dispatcher:
         """See after every device for which something waits."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
-        for device_id in sorted(device_ids):
-            self.wake(device_id)
+        self.wake(*sorted(device_ids))
 
-    def _next(self, device_id: str, lane: _Lane) -> None:
-        while True:
-            try:
-                job = self._next_job(device_id)
-            except StorageFailed:
+    def _begin_lanes(self) -> None:
+        """See what waits for the devices that were woken since this was done last."""
+        with self._lock:
+            lanes, self._new_lanes = self._new_lanes, []
+        for some in parts(lanes):
+            self._begin_some(some)
+
+    def _begin_some(self, lanes: Sequence[tuple[str, _Lane]]) -> None:
+        try:
+            found = self._look([device_id for device_id, _ in lanes])
+        except StorageFailed:
+            for device_id, lane in lanes:
                 self._release_later(device_id, lane)
-                return
+            return
+        for device_id, lane in lanes:
+            self._next(device_id, lane, found[device_id])
+
+    def _next(self, device_id: str, lane: _Lane, found: Waiting) -> None:
+        while True:
+            job = self._next_job(device_id, found)
             if job is not None:
                 self._send(job, lane)
                 return
@@ -153,10 +172,17 @@ class Dispatcher:
                     self._remove(device_id, lane)
                     return
                 lane.look_again = False
+            try:
+                found = self._look([device_id])[device_id]
+            except StorageFailed:
+                self._release_later(device_id, lane)
+                return
 
-    def _next_job(self, device_id: str) -> Job | None:
+    def _look(self, device_ids: Sequence[str]) -> dict[str, Waiting]:
         now = self._clock.now()
-        found = self._database.look(lambda session: waiting.of_device(session, device_id, now))
+        return self._database.look(lambda session: waiting.of_devices(session, device_ids, now))
+
+    def _next_job(self, device_id: str, found: Waiting) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
         command = found.command
         with self._lock:

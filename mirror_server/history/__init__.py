@@ -52,15 +52,17 @@ New rows stand in a table of the database. Some 200,000 at a time, and at the en
 and put away in pieces, which takes nothing from devices that report meanwhile. With ``--history-archive FOLDER`` (or a
 URL that fsspec opens, as ``s3://bucket/mirror``) days that are over go on to Parquet files::
 
-    FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART-LEADER.parquet
+    FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet
 
 pandas, DuckDB, Dask, Spark and Polars read the folder as it is, with values as the device wrote them: as text in
 ``value``, and what is no text in ``value_binary``; the service reads table, pieces and files as one. Each
 row is in one of them, also where the server is killed while it moves some: files of its own that the database does not
 name are left over from that, and are removed. Several mirrors may share a folder. Rows of clocks that are far off are
-in ``day=other``. ``backup`` has all that is in the database: copy the folder too, behind it. A copy of a database that
-runs beside the first one needs a copy of the folder as well: it goes by the same name, and would remove what only the
-first one knows.
+in ``day=other``. A file never changes: where a device is erased, what is left of it has a name of its own, with another
+end, and is there a moment before the old file goes; other programs list the folder again when one is not there any
+more. ``backup`` has all that is in the database: copy the folder too, behind it, and both again where a device was
+erased in between. A copy of a database that runs beside the first one needs a copy of the folder as well: it goes by
+the same name, and would remove what only the first one knows.
 
 Of ten million rows, a day of 10,000 devices with 20 resources that change every half an hour or so, the archive took 52
 MB (5.2 bytes a row), and all of them went into an Arrow stream at 1.4 million a second from pieces, at 2.7 million from

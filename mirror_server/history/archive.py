@@ -1,11 +1,12 @@
 """The archive: days that are over, as Parquet files in a folder, or wherever a URL leads that fsspec opens.
 
-A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART-LEADER.parquet``, so that pandas, DuckDB, Dask, Spark and
+A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet``, so that pandas, DuckDB, Dask, Spark and
 Polars read the folder as a data set with the column ``day``. Clocks that are far off would make a folder for each of
 their rows: what is not of the days of most others is in ``day=other``.
 
 The database names the files that count. One it does not name was left by a process that was killed; see
-:meth:`Archive.names`. Several mirrors may share a folder: each knows its own files by its name in them.
+:meth:`Archive.names`. A file never changes: what is left of it when a device is erased has a name of its own, see
+:func:`name_of_rewrite`. Several mirrors may share a folder: each knows its own files by its name in them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -43,6 +45,21 @@ def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None 
     """
     by = "" if leader is None else f"-{hashlib.sha256(leader.encode()).hexdigest()[:8]}"
     return f"day={day}/devices-{mirror}-{run:06}-{part:04}{by}{_SUFFIX}"
+
+
+def name_of_rewrite(name: str) -> str:
+    """A name for the rows that are left of a file, which nobody else ever writes: its end is longer than a leader's."""
+    return f"{part_of(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
+
+
+def part_of(name: str) -> str:
+    """What the names of a file and of those that take its place have in common."""
+    return _begin_of(name, 4)
+
+
+def run_of(name: str) -> str:
+    """What the names of the files of one run have in common."""
+    return _begin_of(name, 3)
 
 
 class Archive:
@@ -142,6 +159,11 @@ class Archive:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def _begin_of(name: str, members: int) -> str:
+    folder, _, file = name.partition("/")
+    return f"{folder}/{'-'.join(file.removesuffix(_SUFFIX).split('-')[:members])}"
 
 
 def _make_folder(folder: Path) -> None:

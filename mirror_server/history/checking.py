@@ -38,7 +38,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
         pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
         named = {file.file_name: file for file in segments.files(session)}
-        files, missing = _files(session, archive)
+        files, missing = _files(session, database, archive)
         found: dict[str, list[str]] = {_DAMAGED: missing, _OTHER: [], _TWICE: []}
         revisions = []
         for piece in [*states, *pieces, *files]:
@@ -63,12 +63,12 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
     yield from (Violation(kind, len(where), where[:MOST_EXAMPLES]) for kind, where in found.items() if where)
 
 
-def _files(session: Session, archive: Archive | None) -> tuple[list[Piece], list[str]]:
+def _files(session: Session, database: Database, archive: Archive | None) -> tuple[list[Piece], list[str]]:
     """The files of the archive, and those that cannot be looked at."""
     files = segments.files(session)
     if archive is None:
         return [], [f"{file.file_name}: it is in an archive; name it with --history-archive" for file in files]
-    return [file_piece(archive, file) for file in files], []
+    return [file_piece(archive, database, file) for file in files], []
 
 
 def _has_changed(database: Database, file: ArchivedFile | None) -> bool:

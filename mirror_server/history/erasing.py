@@ -1,29 +1,36 @@
 """Erases devices where their rows have gone on from the tail: in segments, checkpoints and files.
 
-From the moment a device is erased its rows are told no more; here they are deleted. A file takes the place of the one
-it was, so that whoever reads it ends with one or the other.
+From the moment a device is erased its rows are told no more; here they are deleted. What is left of a file is written
+under another name, which the database names in its place in one transaction, if it still names the old one: a process
+that read a file and wrote what is left of it too late, while another one led, brings nothing back. Erased is a device
+when the old files are deleted as well, which the database has noted until then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import pyarrow as pa
 
-from mirror_server.history.archive import Archive
+from mirror_server.history.archive import Archive, name_of_rewrite
 from mirror_server.history.columns import together
 from mirror_server.history.filters import RowFilter
 from mirror_server.history.parquet import SMALL, bounds, encoded
-from mirror_server.history.reading import Everything, Piece, batches_of, file_piece, runs_of
+from mirror_server.history.reading import Everything, NoPartAnyMore, Piece, batches_of, file_piece, runs_of
 from mirror_server.history.selection import HistorySelection
-from mirror_server.store import segments
+from mirror_server.store import processes, segments
 from mirror_server.store.database import Database
+from mirror_server.store.failures import NotLeader
 from mirror_server.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
+
+
+class _Changed(Exception):
+    """Another one has replaced what a step read, so that it changed nothing."""
 
 
 class Erasing:
@@ -53,17 +60,25 @@ class Erasing:
             blocks = [*segments.blocks(session, ROWS), *segments.blocks(session, STATE)]
             concerned = [block for block in blocks if _concerns(erased, block.bounds)]
             files = [file for file in segments.files(session) if _concerns(erased, file.bounds)]
-        steps = [partial(self._erase_block, block, erased) for block in concerned]
-        steps += [partial(self._erase_file, file, erased) for file in files]
-        count, failures = 0, []
+            left = segments.replaced_files(session)
+            leader = processes.leader(session)
+        steps = [partial(self._delete_replaced, name) for name in left]
+        steps += [partial(self._erase_block, block, erased) for block in concerned]
+        steps += [partial(self._erase_file, file, erased, leader) for file in files]
+        count, failures, is_old = 0, [], False
         for step in steps:
             try:
                 count += step()
+            except (_Changed, NoPartAnyMore):
+                is_old = True
             except (OSError, pa.ArrowException) as failure:
                 # What is damaged or missing keeps nothing else from being deleted.
                 failures.append(failure)
         if failures:
             raise failures[0]
+        if is_old:
+            # Another one has erased meanwhile, and not all of these perhaps.
+            return count + self.erase()
         self._database.insist(partial(segments.forget_erasures, done=erased.items())).result()
         _log.info("%s rows of %s erased devices are deleted from the history", count, len(erased))
         return count
@@ -76,32 +91,56 @@ class Erasing:
             return 0
         content = encoded(left)
 
-        def work(session: Session) -> None:
-            segments.replace(session, block, bounds(left), content)
+        def work(session: Session) -> bool:
+            return segments.replace(session, block, bounds(left), content)
 
-        self._database.insist(work).result()
+        if not self._database.insist(work).result():
+            raise _Changed
         return int(rows.num_rows - left.num_rows) if block.kind == ROWS else 0
 
-    def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int]) -> int:
-        if self._archive is None:
-            raise FileNotFoundError(f"{file.file_name} is in an archive; start the server with --history-archive")
-        rows, left = _without(file_piece(self._archive, file), erased)
+    def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int], leader: str | None) -> int:
+        archive = self._archive_of(file.file_name)
+        rows, left = _without(file_piece(archive, self._database, file), erased)
+        # A process of an earlier version may have been killed when it had rewritten it, and not told the database.
         if left.num_rows == rows.num_rows == file.bounds.row_count:
             return 0
-        # Also where nothing is left: when the database has forgotten a file, nobody knows that it held an erased one.
-        with self._archive.writing(file.file_name) as sink:
-            sink.write(encoded(left, SMALL))
-        size = self._archive.size(file.file_name)
-        new = [ArchivedFile(file.file_name, file.day, size, bounds(left))] if left.num_rows else []
-
-        def work(session: Session) -> None:
-            segments.forget_files(session, [file.file_name])
-            segments.put_files(session, new)
-
-        self._database.insist(work).result()
-        if not new:
-            self._archive.delete(file.file_name)
+        new = [self._write(archive, file, left)] if left.num_rows else []
+        try:
+            is_done = self._database.insist(partial(segments.replace_file, file=file, by=new)).result()
+        except NotLeader:
+            self._delete_needless(archive, new, leader)
+            raise
+        if not is_done:
+            for each in new:
+                archive.delete(each.file_name)
+            raise _Changed
+        self._delete_replaced(file.file_name)
         return file.bounds.row_count - int(left.num_rows)
+
+    def _write(self, archive: Archive, file: ArchivedFile, left: pa.RecordBatch) -> ArchivedFile:
+        name = name_of_rewrite(file.file_name)
+        with archive.writing(name) as sink:
+            sink.write(encoded(left, SMALL))
+        return ArchivedFile(name, file.day, archive.size(name), bounds(left))
+
+    def _delete_replaced(self, file_name: str) -> int:
+        self._archive_of(file_name).delete(file_name)
+        self._database.insist(partial(segments.forget_files, names=[file_name])).result()
+        return 0
+
+    def _delete_needless(self, archive: Archive, new: Iterable[ArchivedFile], leader: str | None) -> None:
+        """Delete what was written of a file when another one led already: it may hold what that one has erased."""
+        with self._database.read() as session:
+            # When the next one leads, nothing that this process stored is on its way to the database any more.
+            is_over = processes.leader(session) != leader
+            needless = [file.file_name for file in new if is_over and not segments.is_file(session, file.file_name)]
+        for name in needless:
+            archive.delete(name)
+
+    def _archive_of(self, file_name: str) -> Archive:
+        if self._archive is None:
+            raise FileNotFoundError(f"{file_name} is in an archive; start the server with --history-archive")
+        return self._archive
 
 
 def count_rows(database: Database, archive: Archive | None, device_id: str) -> int:
@@ -114,7 +153,7 @@ def count_rows(database: Database, archive: Archive | None, device_id: str) -> i
         erased = segments.erasures(session)
         pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
         if archive is not None:
-            pieces += [file_piece(archive, file) for file in segments.files(session)]
+            pieces += [file_piece(archive, database, file) for file in segments.files(session)]
         wanted = RowFilter(HistorySelection(), [device_id], erased, None)
         return sum(_count_of(piece, wanted) for piece in pieces if wanted.is_about(piece.bounds))
 

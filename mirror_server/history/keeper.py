@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 5
 _LAST_SECONDS = 3
+_LOOK_FOR_LEFT = 3_600_000
+"""After so many milliseconds files are looked for that do not count: who led before may have written some since."""
 
 
 class Keeper:
@@ -59,6 +61,7 @@ class Keeper:
         self._trimming = Trimming(database, keep_seconds)
         self._erasing = Erasing(database, archive)
         self._is_archive_clean = False
+        self._archive_looked_at = clock.now()
         self._trimmed: dict[str, frozenset[object]] = {}
         self.failures: dict[str, str] = {}
         self._wanted = threading.Event()
@@ -118,11 +121,12 @@ class Keeper:
     def _move(self, now: Instant) -> None:
         if self._moving is None:
             return
-        if not self._is_archive_clean:
+        if not self._is_archive_clean or now >= self._archive_looked_at + _LOOK_FOR_LEFT:
             open_now = self._service.readers()
             self._trimmed = {name: readers & open_now for name, readers in self._trimmed.items() if readers & open_now}
             self._moving.prepare()
             self._moving.delete_unknown(self._trimmed)
+            self._archive_looked_at = now
         moving, self._is_archive_clean = self._moving, False
         self._again(lambda: moving.move(now))
         self._is_archive_clean = not self._trimmed

@@ -11,11 +11,12 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from mirror_server.history.archive import Archive
+from mirror_server.history.archive import Archive, part_of, run_of
 from mirror_server.history.columns import in_order, of_tail, together
 from mirror_server.history.merging import LAST_DEVICE, Source
 from mirror_server.history.parquet import ParquetRows
 from mirror_server.store import history, segments
+from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.segments import EVERYWHERE, ROWS, ArchivedFile, Block, Bounds, Span
 from mirror_server.store.session import Session
@@ -79,6 +80,10 @@ class Everything:
         return batch
 
 
+class NoPartAnyMore(FileNotFoundError):
+    """A file was deleted whose rows are no part of the history any more."""
+
+
 class Piece(NamedTuple):
     """Rows in order, in a block of a segment or in a file."""
 
@@ -97,22 +102,22 @@ class Reading:
 
     Args:
         session: The transaction.
+        database: That of the session, which is asked besides where a file is not there any more.
         archive: Where files are; ``None`` where there are none.
-        is_named: Whether a file belongs to the history at the moment of the call.
     """
 
-    def __init__(self, session: Session, archive: Archive | None, is_named: Callable[[str], bool]) -> None:
+    def __init__(self, session: Session, database: Database, archive: Archive | None) -> None:
         self.session = session
         self.state = history.state(session)
         self.base_at = segments.base_at(session)
         self.erased = segments.erasures(session)
+        self._database = database
         self._archive = archive
-        self._is_named = is_named
 
     def sources(self, wanted: Wanted, *, descending: bool = False) -> Iterator[Source]:
         """The rows that are wanted of those that have gone on from the tail."""
         runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, wanted.span)), *self._files(wanted.span)]
-        return sources(runs, wanted, is_named=self._is_named, descending=descending)
+        return sources(runs, wanted, descending=descending)
 
     def tail(self, wanted: Wanted, *, up_to: int | None = None) -> Source:
         """What is not sealed, of which nothing is in order."""
@@ -135,37 +140,29 @@ class Reading:
         if files and self._archive is None:
             raise StorageFailed(f"{len(files)} files of its history are in an archive; start it with --history-archive")
         if self._archive is not None:
-            for _, run in groupby(files, key=lambda file: file.file_name.rpartition("-")[0]):
-                yield [file_piece(self._archive, file) for file in run]
+            for _, run in groupby(files, key=lambda file: run_of(file.file_name)):
+                yield [file_piece(self._archive, self._database, file) for file in run]
 
 
-def sources(
-    runs: Iterable[Run], wanted: Wanted, *, is_named: Callable[[str], bool] = lambda _: True, descending: bool = False
-) -> Iterator[Source]:
+def sources(runs: Iterable[Run], wanted: Wanted, *, descending: bool = False) -> Iterator[Source]:
     """The rows of these places that are wanted.
 
     Args:
         runs: The places.
         wanted: Which rows.
-        is_named: Whether a file that is not there still belongs to the history; the rows of one that does not are told
-            no more.
         descending: Whether the last row comes first.
     """
     for run in runs:
         if pieces := [piece for piece in run if wanted.is_about(piece.bounds)]:
-            batches = _batches(pieces, wanted, is_named, descending=descending)
+            batches = _batches(pieces, wanted, descending=descending)
             yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
 
 
-def _batches(
-    pieces: Sequence[Piece], wanted: Wanted, is_named: Callable[[str], bool], *, descending: bool
-) -> Iterator[pa.RecordBatch]:
+def _batches(pieces: Sequence[Piece], wanted: Wanted, *, descending: bool) -> Iterator[pa.RecordBatch]:
     for piece in reversed(pieces) if descending else pieces:
         try:
             yield from batches_of(piece, wanted, descending=descending)
-        except FileNotFoundError:
-            if is_named(piece.name):
-                raise _unreadable(piece, "it is not there") from None
+        except NoPartAnyMore:
             _log.info("%s was deleted while it was read", piece.name)
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(piece, error) from error
@@ -176,9 +173,30 @@ def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
     return [[_piece(session, block) for block in run] for _, run in groupby(blocks, key=attrgetter("segment_id"))]
 
 
-def file_piece(archive: Archive, file: ArchivedFile) -> Piece:
-    """A file of the archive."""
-    return Piece(file.file_name, file.bounds, partial(archive.source, file.file_name))
+def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> Piece:
+    """A file of the archive, or the one that has taken its place when it is read."""
+    return Piece(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
+
+
+def _open_file(archive: Archive, database: Database, name: str) -> object:
+    """What a file is read from; where it is not there any more, the one that took its place, with what is left of it.
+
+    Raises:
+        NoPartAnyMore: What it held was deleted.
+        FileNotFoundError: It is part of the history, and not there.
+        OSError: It cannot be read.
+    """
+    try:
+        return archive.source(name)
+    except FileNotFoundError as missing:
+        with database.read() as session:
+            names = [file.file_name for file in segments.files(session)]
+        now = next((other for other in names if part_of(other) == part_of(name)), None)
+        if now == name:
+            raise
+        if now is None:
+            raise NoPartAnyMore(*missing.args) from None
+    return _open_file(archive, database, now)
 
 
 def batches_of(piece: Piece, wanted: Wanted, *, descending: bool = False) -> Iterator[pa.RecordBatch]:

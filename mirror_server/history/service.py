@@ -18,7 +18,7 @@ from mirror_server.history.filters import RowFilter
 from mirror_server.history.merging import merged
 from mirror_server.history.reading import Reading
 from mirror_server.history.selection import HistorySelection, TooOld
-from mirror_server.store import devices, history, revisions, segments
+from mirror_server.store import devices, history, revisions
 from mirror_server.store.database import Database
 
 _ROWS_OF_A_BATCH = 50_000
@@ -149,7 +149,7 @@ class HistoryService:
     def reading(self) -> Iterator[Reading]:
         """All that there is, as it stands in one transaction."""
         with self._database.read(with_revision=True) as session:
-            yield Reading(session, self._archive, self._is_named)
+            yield Reading(session, self._database, self._archive)
 
     def readers(self) -> frozenset[object]:
         """Those that are open."""
@@ -167,7 +167,3 @@ class HistoryService:
                 raise TooOld(opened.oldest_at)
             opened.on_close(stack.pop_all())
         return opened
-
-    def _is_named(self, file_name: str) -> bool:
-        with self._database.read() as session:
-            return segments.is_file(session, file_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -18,6 +18,7 @@ from mirror_server.store import devices, registrations, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import Session
 
 T = TypeVar("T")
 
@@ -156,6 +157,9 @@ class StoredSimulation:
 
     def save(self, documents: Mapping[str, str]) -> None:
         """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
-        self._database.insist(
-            lambda session: settings.put_simulated_devices(session, documents), touched=tuple(documents)
-        )
+        self._database.insist_together(_put_documents, [*documents.items()], touched=tuple(documents))
+
+
+def _put_documents(session: Session, documents: Iterable[tuple[str, str]]) -> None:
+    """Store documents of simulated devices; of several of one device the last."""
+    settings.put_simulated_devices(session, dict(documents))

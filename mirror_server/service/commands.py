@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_sdk.wire.device_requests import (
@@ -39,9 +39,11 @@ from mirror_server.service.untold import Untold
 from mirror_server.store import commands, devices, registrations, resources, targets
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
-from mirror_server.store.resources import ReportedValue, ResourceRow
+from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.store.targets import Target
+
+T = TypeVar("T")
 
 _MANY_WAITING = QUEUE_LIMIT // 2
 
@@ -62,6 +64,41 @@ class Placement:
     retries: int | None = None
     if_match: int | Literal["*"] | None = None
     is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A device request that is to be queued under an async-id."""
+
+    placement: Placement
+    async_id: str
+    is_untold: bool
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """What it touches; see :meth:`mirror_server.store.writer.Writer.submit`."""
+        device_id, app_id = self.placement.device_id, self.placement.app_id
+        # The other request with an id that an application gave may be for another device.
+        return (device_id,) if self.placement.async_id is None else (device_id, f"{app_id} {self.async_id}")
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """By what its application knows it."""
+        return self.placement.app_id, self.async_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a command ends: with status and error category, and what the device said, if it did."""
+
+    command: Command
+    target: Target
+    outcome: tuple[int, str | None]
+    answer: Answer | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.answer is not None and self.outcome[1] is None
 
 
 class DesiredChanged(Refusal):
@@ -131,19 +168,8 @@ class CommandService:
         or a silent one for a device in queue mode,
         429 queue full, 412 (:class:`DesiredChanged`) the desired value is not the one of ``if_match``.
         """
-
-        def work(session: Session) -> Command:
-            free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
-            placed = None
-            if placement.async_id is not None:
-                placed = _find_placed(session, placement, placement.async_id, free_since)
-            return placed or self._accept(session, placement, placement.async_id or self._new_async_id())
-
-        touched = [placement.device_id]
-        if placement.async_id is not None:
-            # The other request with this id may be for another device.
-            touched.append(f"{placement.app_id} {placement.async_id}")
-        return self._database.submit(work, touched=touched)
+        asked = _Asked(placement, placement.async_id or self._new_async_id(), is_untold=False)
+        return self._database.submit_together(self._place, asked, touched=asked.touched)
 
     def place_untold(self, placement: Placement) -> tuple[Future[Command], Callable[[], None]]:
         """Queue a command as :meth:`place` does, without an async-id of the application's.
@@ -153,9 +179,8 @@ class CommandService:
         """
         async_id = self._new_async_id()
         self._untold.hold(placement.device_id, async_id)
-        future = self._database.submit(
-            lambda session: self._accept(session, placement, async_id, is_untold=True), touched=[placement.device_id]
-        )
+        asked = _Asked(placement, async_id, is_untold=True)
+        future = self._database.submit_together(self._place, asked, touched=asked.touched)
         return future, lambda: self._told(future, placement.device_id, async_id)
 
     def cached(self, device_id: str, path: str) -> Content | None:
@@ -200,25 +225,37 @@ class CommandService:
         under_way = self._under_way()
         return [(command, command.command_id in under_way) for command in found]
 
-    def finish(self, session: Session, command: Command, answer: Answer | None) -> None:
-        """Store how an attempt to deliver a command ended; ``None`` when the device did not answer in time.
+    def finish(self, session: Session, ended: Sequence[tuple[Command, Answer | None]]) -> None:
+        """Store how attempts to deliver commands ended; ``None`` when a device did not answer in time.
 
         The answer to a command that is over has still brought what it tells. Source: specification 2.2.
         """
-        target = targets.of_ending(session, command.device_id, command.request.path, command.command_id)
+        for some in _apart(ended, lambda each: (each[0].device_id,)):
+            found = targets.of_ending(session, [command for command, _ in some])
+            endings = [
+                ending
+                for (command, answer), target in zip(some, found, strict=True)
+                if (ending := self._ending(session, command, answer, target)) is not None
+            ]
+            self._end(session, endings)
+
+    def _ending(
+        self, session: Session, command: Command, answer: Answer | None, target: Target | None
+    ) -> _Ending | None:
+        """How a command ends with an attempt; ``None`` where it does not, or has before, which is then stored."""
         if target is None or not target.unfinished:
             self._take_late(session, command, answer)
-            return
+            return None
         if answer is not None and answer.outcome is Outcome.NOT_SENT:
-            return
+            return None
         if answer is not None and answer.outcome.is_of_device:
-            self._end(session, command, answer.outcome.value, target, answer)
-        elif may_try_again(command, self._clock.now()):
+            return _Ending(command, target, answer.outcome.value, answer)
+        if may_try_again(command, self._clock.now()):
             commands.count_attempt(session, command.command_id)
-        else:
-            is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
-            failure = Failure.NOT_CONNECTED if is_lost else Failure.TIMEOUT
-            self._end(session, command, failure.value, target)
+            return None
+        is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
+        failure = Failure.NOT_CONNECTED if is_lost else Failure.TIMEOUT
+        return _Ending(command, target, failure.value)
 
     def expire(self, session: Session, now: Instant) -> None:
         """End the commands whose time is over; one that a device has in hand waits for its answer."""
@@ -255,9 +292,52 @@ class CommandService:
         if oldest is not None and oldest != async_id:
             self._release(session, device_id, oldest)
 
-    def _accept(self, session: Session, placement: Placement, async_id: str, *, is_untold: bool = False) -> Command:
+    def _place(self, session: Session, asked: Sequence[_Asked]) -> list[Command]:
+        """Queue commands, each as if those before it were queued already; gives them in their order."""
+        return [
+            command for some in _apart(asked, lambda each: each.touched) for command in self._place_apart(session, some)
+        ]
+
+    def _place_apart(self, session: Session, asked: Sequence[_Asked]) -> list[Command]:
+        """Queue commands of which none touches what another does."""
+        free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
+        placed = {
+            each.name: found
+            for each in asked
+            if each.placement.async_id is not None
+            and (found := _find_placed(session, each.placement, each.async_id, free_since)) is not None
+        }
+        new = [each for each in asked if each.name not in placed]
+        if new:
+            placed |= {each.name: command for each, command in zip(new, self._accept(session, new), strict=True)}
+        return [placed[each.name] for each in asked]
+
+    def _accept(self, session: Session, asked: Sequence[_Asked]) -> list[Command]:
+        found = targets.of_placed(session, [(each.placement.device_id, each.placement.request.path) for each in asked])
+        accepted = [(each, *self._accepted(session, each, target)) for each, target in zip(asked, found, strict=True)]
+        numbers = commands.insert(session, [command for _, _, command in accepted])
+        values = []
+        for number, (_, target, command) in zip(numbers, accepted, strict=True):
+            for path, content, current in self._written(session, target, command.request):
+                value = write_accepted(
+                    current,
+                    command_id=number,
+                    app_id=command.app_id,
+                    value=content.payload,
+                    content_type=content.content_type,
+                    at=command.requested_at,
+                )
+                values.append(DesiredValue(command.device_id, path, value))
+        if values:
+            resources.put_desired(session, values)
+        for each, _, command in accepted:
+            self._tell_accepted(session, command, is_untold=each.is_untold)
+        return [command for _, _, command in accepted]
+
+    def _accepted(self, session: Session, asked: _Asked, target: Target | None) -> tuple[Target, Command]:
+        """What a command is about, and as what it is queued, where it may be."""
+        placement = asked.placement
         device_id, request = placement.device_id, placement.request
-        target = targets.of_placed(session, device_id, request.path)
         if target is None:
             raise unknown_device(device_id)
         if not target.is_resource:
@@ -265,15 +345,15 @@ class CommandService:
         _check_seen(session, placement)
         _check_queue(target.unfinished)
         if target.unfinished >= _MANY_WAITING:
-            self._make_room(session, device_id, async_id)
+            self._make_room(session, device_id, asked.async_id)
         now = self._clock.now()
         queue_mode = target.queue_mode
         if placement.is_silent and queue_mode:
             raise _needs_answer(device_id)
-        command = Command(
+        return target, Command(
             command_id=0,
             app_id=placement.app_id,
-            async_id=async_id,
+            async_id=asked.async_id,
             device_id=device_id,
             request=request,
             requested_at=now,
@@ -282,17 +362,9 @@ class CommandService:
             attempts=0,
             is_silent=placement.is_silent,
         )
-        command_id = commands.insert(session, command)
-        for path, content, current in self._written(session, target, request):
-            value = write_accepted(
-                current,
-                command_id=command_id,
-                app_id=placement.app_id,
-                value=content.payload,
-                content_type=content.content_type,
-                at=now,
-            )
-            resources.put_desired(session, device_id, path, value)
+
+    def _tell_accepted(self, session: Session, command: Command, *, is_untold: bool) -> None:
+        device_id, async_id = command.device_id, command.async_id
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.notify(f"{EXPIRY} {command.expires_at}")
         if is_untold:
@@ -301,92 +373,90 @@ class CommandService:
         else:
             session.after_commit(lambda: self._wake(device_id))
             session.notify(f"{WAITING} {device_id}")
-        return command
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command that no device has answered."""
-        target = targets.of_ending(session, command.device_id, command.request.path, command.command_id)
+        (target,) = targets.of_ending(session, [command])
         if target is not None:
-            self._end(session, command, failure.value, target)
+            self._end(session, [_Ending(command, target, failure.value)])
 
-    def _end(
-        self,
-        session: Session,
-        command: Command,
-        outcome: tuple[int, str | None],
-        target: Target,
-        answer: Answer | None = None,
-    ) -> None:
-        """Store the end of a command; ``answer`` is what the device said, if it did."""
-        status, category = outcome
-        content = None if answer is None else answer.content
-        now = self._clock.now()
-        contact_at = None if answer is None else now
-        # The clock may have been set back meanwhile, or be that of another server.
-        ended_at = max(now, command.requested_at)
-        commands.finish(session, command.command_id, now)
-        is_contact_noted = False
-        if command.request.is_write:
-            is_contact_noted = self._finish_write(session, command, target, category, ended_at, contact_at)
-        elif category is None and answer is not None:
-            is_contact_noted = self._report(session, command, answer, now)
-        if contact_at is not None and not is_contact_noted:
-            devices.touch(session, [command.device_id], contact_at)
-        if command.is_silent:
+    def _end(self, session: Session, endings: Sequence[_Ending]) -> None:
+        """Store the ends of commands, each of another device."""
+        if not endings:
             return
-        response = events.async_response(
-            async_id=command.async_id,
-            device_id=command.device_id,
-            endpoint_name=target.endpoint_name,
-            path=command.request.path,
-            status=status,
-            category=category,
-            payload=content.payload if content else b"",
-            content_type=content.content_type if content else None,
-            max_age_seconds=content.max_age_seconds if content else None,
-            at=ended_at,
-        )
-        self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
+        now = self._clock.now()
+        commands.finish(session, [ending.command.command_id for ending in endings], now)
+        # The clock may have been set back meanwhile, or be that of another server.
+        ended_at = {ending.command.command_id: max(now, ending.command.requested_at) for ending in endings}
+        noted = self._finish_writes(session, [each for each in endings if each.command.request.is_write], ended_at, now)
+        noted |= self._report(session, [(each.command, each.answer) for each in endings if each.is_done], now)
+        heard_of = [each.command.device_id for each in endings if each.answer is not None]
+        if not noted.issuperset(heard_of):
+            devices.touch(session, [device_id for device_id in heard_of if device_id not in noted], now)
+        told = [ending for ending in endings if not ending.command.is_silent]
+        responses = [
+            (each.command.app_id, each.command.device_id, _response(each, ended_at[each.command.command_id]))
+            for each in told
+        ]
+        self._log.append_all(session, ASYNC_RESPONSES, responses)
 
     def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
-        if answer.outcome is not Outcome.DONE or not self._report(session, command, answer, now):
+        if answer.outcome is not Outcome.DONE or not self._report(session, [(command, answer)], now):
             devices.touch(session, [command.device_id], now)
 
-    def _report(self, session: Session, command: Command, answer: Answer, now: Instant) -> bool:
-        """Store what a read brought: one value, or those of an object instance; gives whether it brought anything.
+    def _report(self, session: Session, done: Iterable[tuple[Command, Answer | None]], now: Instant) -> set[str]:
+        """Store what reads brought: one value each, or those of an object instance; gives the devices that sent any.
 
-        That the device was heard of is noted with it.
+        That these were heard of is noted with it.
         """
-        if command.request.method != "GET" or answer.content is None:
-            return False
-        parts = answer.parts or ((command.request.path, answer.content),)
-        values = [reported_value(command.device_id, path, content, now, "read") for path, content in parts]
-        first_revision = resources.report(session, values, contact_at=now)
-        self._happenings.answered(session, first_revision, values, answer.answered_at)
-        return True
+        brought = [
+            (answer, _read_values(command, answer, answer.content, now))
+            for command, answer in done
+            if command.request.method == "GET" and answer is not None and answer.content is not None
+        ]
+        if not brought:
+            return set()
+        values = [value for _, some in brought for value in some]
+        revision = resources.report(session, values, contact_at=now)
+        for answer, some in brought:
+            self._happenings.answered(session, revision, some, answer.answered_at)
+            revision += len(some)
+        return {value.device_id for value in values}
 
-    def _finish_write(
-        self,
-        session: Session,
-        command: Command,
-        target: Target,
-        category: str | None,
-        ended_at: Instant,
-        contact_at: Instant | None,
-    ) -> bool:
-        """Store how a write ended; gives whether it was noted with it when the device was heard of."""
-        is_noted = False
-        for path, content, current in self._written(session, target, command.request):
-            value = write_finished(current, command_id=command.command_id, category=category, at=ended_at)
-            revision = None
-            if value is not None:
-                revision = resources.put_desired(session, command.device_id, path, value, contact_at=contact_at)
-                is_noted = True
-            self._happenings.write_ended(session, command, path, content, category, ended_at, revision)
-        return is_noted
+    def _finish_writes(
+        self, session: Session, endings: Sequence[_Ending], ended_at: Mapping[int, Instant], now: Instant
+    ) -> set[str]:
+        """Store how writes ended; gives the devices of which it was noted with it that they were heard of."""
+        written = [
+            (ending, path, content, self._desired_at_end(ending, current, ended_at))
+            for ending in endings
+            for path, content, current in self._written(session, ending.target, ending.command.request)
+        ]
+        revisions: dict[tuple[str, str], int] = {}
+        for contact_at in (now, None):
+            values = [
+                DesiredValue(ending.command.device_id, path, value)
+                for ending, path, _, value in written
+                if value is not None and (ending.answer is not None) == (contact_at is not None)
+            ]
+            if values:
+                first = resources.put_desired(session, values, contact_at=contact_at)
+                revisions |= {value[:2]: revision for revision, value in enumerate(values, first)}
+        for ending, path, content, _ in written:
+            command, category = ending.command, ending.outcome[1]
+            revision = revisions.get((command.device_id, path))
+            at = ended_at[command.command_id]
+            self._happenings.write_ended(session, command, path, content, category, at, revision)
+        return {device_id for device_id, _ in revisions}
+
+    def _desired_at_end(
+        self, ending: _Ending, current: Desired | None, ended_at: Mapping[int, Instant]
+    ) -> Desired | None:
+        command_id, category = ending.command.command_id, ending.outcome[1]
+        return write_finished(current, command_id=command_id, category=category, at=ended_at[command_id])
 
     def _written(
         self, session: Session, target: Target, request: CommandRequest
@@ -404,6 +474,44 @@ class CommandService:
             raise Refusal.of_field("payload-b64", str(error)) from error
         for path, each in values:
             yield path, each, resources.desired(session, target.device_id, path)
+
+
+def _apart(items: Sequence[T], touched_by: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
+    """The items in their order, in parts in which none touches what another does."""
+    some: list[T] = []
+    touched: set[str] = set()
+    for item in items:
+        if not touched.isdisjoint(touched_by(item)):
+            yield some
+            some, touched = [], set()
+        some.append(item)
+        touched.update(touched_by(item))
+    if some:
+        yield some
+
+
+def _response(ending: _Ending, at: Instant) -> dict[str, Any]:
+    """What the application is told of the end of its command."""
+    command, content = ending.command, ending.answer.content if ending.answer else None
+    status, category = ending.outcome
+    return events.async_response(
+        async_id=command.async_id,
+        device_id=command.device_id,
+        endpoint_name=ending.target.endpoint_name,
+        path=command.request.path,
+        status=status,
+        category=category,
+        payload=content.payload if content else b"",
+        content_type=content.content_type if content else None,
+        max_age_seconds=content.max_age_seconds if content else None,
+        at=at,
+    )
+
+
+def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReportedValue]:
+    """What a read brought: one value, or those of an object instance."""
+    parts = answer.parts or ((command.request.path, content),)
+    return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
 
 
 def reported_value(

@@ -328,7 +328,8 @@ class DeviceService:
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-        touched = {logs.EVERY, *(each.device_id for each in observations)}
+        # Where nobody else writes it is alone in any case, and thousands come in a second.
+        touched = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
         return self._database.insist_together(self._observe, observations, touched=touched)
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
@@ -358,8 +359,7 @@ class DeviceService:
         now = self._clock.now()
         hearings = subscriptions.hearers(session, [each[:2] for each in observations])
         told = list(_in_order(observations, hearings))
-        entries = ((_told_at(each, at), hearing.endpoint_name, hearing.app_ids) for each, at, hearing in told)
-        self._subscriptions.notify(session, entries)
+        self._subscriptions.notify(session, told)
         values = [_observed_value(each, at, now, hearing) for each, at, hearing in told]
         first_revision = stored_resources.report(session, values, contact_at=now)
         self._happenings.observed(session, first_revision, values, [each for each, _, _ in told])
@@ -447,10 +447,6 @@ def _in_order(
                 changed_at = last_at
             hearing.changed_at = changed_at
             yield each, changed_at, hearing
-
-
-def _told_at(observation: Observation, changed_at: Instant) -> Observation:
-    return observation if changed_at == observation.changed_at else observation._replace(changed_at=changed_at)
 
 
 def _observed_value(observation: Observation, changed_at: Instant, now: Instant, hearing: Hearing) -> ReportedValue:

@@ -12,6 +12,7 @@ from mirror_sdk.wire.subscriptions import RULES_CHANGED, PresubscriptionRule, Su
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Observation, Observe, Outcome
@@ -20,6 +21,7 @@ from mirror_server.service.commands import reported_value
 from mirror_server.service.happenings import Happenings
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
+from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.process_messages import AGAIN, WAITING
 from mirror_server.store.session import Session
 
@@ -176,10 +178,11 @@ class SubscriptionService:
         first_revision = resources.report(session, values)
         self._happenings.answered(session, first_revision, values, answer.answered_at)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
-        self.notify(session, [(Observation(device_id, path, initial, changed_at), device.endpoint_name, app_ids)])
+        hearing = Hearing(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
+        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, hearing)])
 
-    def notify(self, session: Session, told: Iterable[tuple[Observation, str, Sequence[str]]]) -> None:
-        """Add observation events to logs: each is what was observed, the endpoint name, and whose logs."""
+    def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
+        """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
 
     def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
@@ -236,23 +239,21 @@ def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool]
     raise Refusal(412, f"If-Match: {told}", reason=RULES_CHANGED, fields=[("If-Match", told)])
 
 
-def _entries(
-    told: Iterable[tuple[Observation, str, Sequence[str]]],
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for observation, endpoint_name, app_ids in told:
-        if not app_ids:
+def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for observation, changed_at, hearing in told:
+        if not hearing.app_ids:
             continue
         content = observation.content
         event = events.notification(
             device_id=observation.device_id,
-            endpoint_name=endpoint_name,
+            endpoint_name=hearing.endpoint_name,
             path=observation.path,
             payload=content.payload,
             content_type=content.content_type,
             max_age_seconds=content.max_age_seconds,
-            changed_at=observation.changed_at,
+            changed_at=changed_at,
         )
-        for app_id in app_ids:
+        for app_id in hearing.app_ids:
             yield app_id, observation.device_id, event
 
 

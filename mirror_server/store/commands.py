@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import Row, Session, arrays, as_arrays
 
 COLUMNS = (
     "command_id, app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
@@ -19,29 +21,51 @@ FIRST_WAITING = (
 """The command of a device that is to be delivered next."""
 
 
-def insert(session: Session, command: Command) -> int:
-    """Queue a command; gives its number, which is higher than any before."""
+_GIVEN = {
+    "app_id": "text",
+    "async_id": "text",
+    "device_id": "text",
+    "method": "text",
+    "path": "text",
+    "query": "text",
+    "payload": "bytea",
+    "content_type": "text",
+    "accept": "text",
+    "requested_at": "bigint",
+    "expires_at": "bigint",
+    "retries": "bigint",
+    "silent": "bigint",
+}
+"""The columns that are given with a command, and of what type PostgreSQL has them."""
+_INSERT = f"INSERT INTO commands ({', '.join(_GIVEN)}) {{}} RETURNING command_id"
+_INSERT_ONE = _INSERT.format(f"VALUES ({', '.join('?' * len(_GIVEN))})")
+_INSERT_ALL = _INSERT.format(f"SELECT * FROM {arrays(_GIVEN)} AS placed") + ", app_id, async_id"
+"""The same for many at once, as PostgreSQL takes it."""
+
+
+def insert(session: Session, placed: Sequence[Command]) -> list[int]:
+    """Queue commands, each with an async-id of its own; gives their numbers, which are higher than any before."""
+    rows = [_row_of(command) for command in placed]
+    if session.nests_changes and len(rows) > 1:
+        found = session.rows(_INSERT_ALL, **as_arrays(_GIVEN, rows))
+        numbers = {(app_id, async_id): number for number, app_id, async_id in found}
+        return [numbers[command.app_id, command.async_id] for command in placed]
+    return [session.rows_of(_INSERT_ONE, row)[0][0] for row in rows]
+
+
+def _row_of(command: Command) -> Row:
+    """A command as :data:`_INSERT_ONE` takes it."""
     request = command.request
-    return int(
-        session.scalar(
-            "INSERT INTO commands (app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
-            " requested_at, expires_at, retries, silent)"
-            " VALUES (:app_id, :async_id, :device_id, :method, :path, :query, :payload, :content_type, :accept,"
-            " :requested_at, :expires_at, :retries, :silent) RETURNING command_id",
-            app_id=command.app_id,
-            async_id=command.async_id,
-            device_id=command.device_id,
-            method=request.method,
-            path=request.path,
-            query=request.query,
-            payload=request.payload,
-            content_type=request.content_type,
-            accept=request.accept,
-            requested_at=command.requested_at,
-            expires_at=command.expires_at,
-            retries=command.retries,
-            silent=int(command.is_silent),
-        )
+    asked = (request.method, request.path, request.query, request.payload, request.content_type, request.accept)
+    times = (command.requested_at, command.expires_at)
+    return (
+        command.app_id,
+        command.async_id,
+        command.device_id,
+        *asked,
+        *times,
+        command.retries,
+        int(command.is_silent),
     )
 
 
@@ -104,9 +128,12 @@ def count_attempt(session: Session, command_id: int) -> None:
     session.run("UPDATE commands SET attempts = attempts + 1 WHERE command_id = :command_id", command_id=command_id)
 
 
-def finish(session: Session, command_id: int, at: Instant) -> None:
-    """Note that the command ended."""
-    session.run("UPDATE commands SET finished_at = :at WHERE command_id = :command_id", command_id=command_id, at=at)
+def finish(session: Session, command_ids: Sequence[int], at: Instant) -> None:
+    """Note that commands ended."""
+    if session.nests_changes:
+        session.run("UPDATE commands SET finished_at = :at WHERE command_id = ANY(:ids)", ids=list(command_ids), at=at)
+    else:
+        session.run_many("UPDATE commands SET finished_at = ? WHERE command_id = ?", [(at, id_) for id_ in command_ids])
 
 
 def forget_finished(session: Session, until: Instant) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mirror_server.store import maintenance
 from mirror_server.store.backend import Backend, Election
@@ -19,6 +19,7 @@ from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class Database:
@@ -82,6 +83,13 @@ class Database:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work, touched=touched)
 
+    def submit_together(
+        self, work: Callable[[Session, list[Item]], Sequence[T]], item: Item, *, touched: Collection[str] | None = None
+    ) -> Future[T]:
+        """Run ``work`` with this item as :meth:`submit` does, once for several calls; gives the result of this one."""
+        together: Callable[..., Any] = work
+        return self._writer.submit(together, items=(item,), touched=touched)
+
     def insist(
         self, work: Callable[[Session], T], *, by_leader: bool = True, touched: Collection[str] | None = None
     ) -> Future[T]:
@@ -95,11 +103,18 @@ class Database:
     def insist_together(
         self, work: Callable[[Session, list[T]], None], items: Sequence[T], *, touched: Collection[str] | None = None
     ) -> Future[None]:
-        """Run ``work`` with these items as :meth:`insist` does, once for all calls that come one right after the other.
+        """Run ``work`` with these items as :meth:`insist` does, once for several calls.
 
         Each call is still on its own where one of them fails.
         """
         return self._writer.submit(work, items=items, insists=True, by_leader=True, touched=touched)
+
+    def after_group(self, effect: Callable[[], None]) -> None:
+        """Call ``effect`` behind all effects of the transaction that is told at this moment; at once in another thread.
+
+        So what many effects ask for can be asked once.
+        """
+        self._writer.after_group(effect)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
@@ -108,6 +123,10 @@ class Database:
     def settle(self, timeout_seconds: float = 30) -> bool:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
+
+    def tell_first(self, wait_for_told: Callable[[float], object]) -> None:
+        """Have those told first who wait for what is on disk; see :class:`~mirror_server.store.writer.Writer`."""
+        self._writer.wait_for_told = wait_for_told
 
     def count_waiting(self) -> int:
         """How many pieces of work wait to be stored."""

@@ -94,11 +94,9 @@ def append(
         return None
     end = LogEnd(*row)
     session.insert_many(
-        "notifications (app_id, seq, logged_at, device_id, kind, body)",
-        [
-            (app_id, seq, at, device_id, kind, body)
-            for seq, (device_id, body) in enumerate(entries, end.last_seq - len(entries) + 1)
-        ],
+        "notifications (app_id, logged_at, kind, seq, device_id, body)",
+        (app_id, at, kind),
+        [(seq, *entry) for seq, entry in enumerate(entries, end.last_seq - len(entries) + 1)],
     )
     return end
 

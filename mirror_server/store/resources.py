@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import Row, Session, arrays, as_arrays
 
 RESOURCE_COLUMNS = (
     "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
@@ -91,12 +91,12 @@ _REPORTED = {
 _REPORT_ALL = (
     "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
     " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
-    " reported_revision = v.reported_revision, heard_at = COALESCE(v.heard_at, resources.heard_at),"
-    " changed_at = COALESCE(v.changed_at, resources.changed_at)"
-    f" FROM unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in _REPORTED.items())})"
-    f" AS v ({', '.join(_REPORTED)}) WHERE resources.device_id = v.device_id AND resources.path = v.path"
+    " reported_revision = counted.last_revision + v.reported_revision,"
+    " heard_at = COALESCE(v.heard_at, resources.heard_at), changed_at = COALESCE(v.changed_at, resources.changed_at)"
+    f" FROM counted, {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
+    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
 )
-"""The same for many at once, as PostgreSQL takes it."""
+"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 class Known(NamedTuple):
@@ -215,31 +215,36 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids = [value.device_id for value in values]
-    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
-    last = {(value.device_id, value.path): (value, revision) for revision, value in enumerate(values, first)}
-    rows = [_row_of(value, revision) for value, revision in last.values()]
-    if _put_reported(session, rows) < len(rows):
+    device_ids, count = [value.device_id for value in values], len(values)
+    last = {(value.device_id, value.path): place for place, value in enumerate(values)}
+
+    def rows(first: int) -> list[Row]:
+        return [_row_of(values[place], first + place) for place in last.values()]
+
+    if session.nests_changes and values:
+        arguments = as_arrays(_REPORTED, rows(1 - count))
+        revision, stored = revisions.note_change_with(
+            session, device_ids, _REPORT_ALL, contact_at=contact_at, count=count, **arguments
+        )
+        first = revision - count + 1
+    else:
+        first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
+        stored = session.run_many(_REPORT, rows(first))
+    if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
-            [(value.device_id, value.path, value.content_type) for value, _ in last.values()],
+            [(*resource, values[place].content_type) for resource, place in last.items()],
         )
-        _put_reported(session, rows)
+        session.run_many(_REPORT, rows(first))
     return first
 
 
-def _put_reported(session: Session, rows: Sequence[Row]) -> int:
-    """Store values, each as :func:`_row_of` gives it; gives how many of their resources there are."""
-    if session.nests_changes and len(rows) > 1:
-        return session.run(_REPORT_ALL, **dict(zip(_REPORTED, map(list, zip(*rows, strict=True)), strict=True)))
-    return session.run_many(_REPORT, rows)
-
-
-def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
+def _row_of(reported: ReportedValue, revision: int) -> Row:
     """A value as :data:`_REPORT` takes it."""
-    heard_at = None if value.changed_at is None else value.at
-    return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
+    value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
+    heard_at = None if changed_at is None else at
+    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
@@ -258,36 +263,64 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return desired_of(row) if row else None
 
 
-def put_desired(
-    session: Session, device_id: str, path: str, desired_value: Desired, *, contact_at: Instant | None = None
-) -> int:
-    """Store the desired value of a resource; gives the number of this change.
+class DesiredValue(NamedTuple):
+    """A desired value, and of which resource."""
+
+    device_id: str
+    path: str
+    desired: Desired
+
+
+_DESIRED = {
+    "desired_command_id": "bigint",
+    "desired_app_id": "text",
+    "desired_value": "bytea",
+    "desired_content_type": "text",
+    "desired_status": "bigint",
+    "desired_at": "bigint",
+    "requested_at": "bigint",
+    "desired_updated_at": "bigint",
+    "desired_category": "text",
+    "desired_revision": "bigint",
+}
+_DESIRED_OF = {**_DESIRED, "device_id": "text", "path": "text"}
+"""What :data:`_DESIRE` takes, in its order, and of what type PostgreSQL has it."""
+_DESIRE = f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)} WHERE device_id = ? AND path = ?"
+_DESIRE_ALL = (
+    f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED if name != 'desired_revision')},"
+    " desired_revision = counted.last_revision + v.desired_revision"
+    f" FROM counted, {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
+    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
+)
+"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
+
+
+def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at: Instant | None = None) -> int:
+    """Store the desired values of resources, each of another one.
 
     Args:
         session: The transaction.
-        device_id: The device.
-        path: The resource.
-        desired_value: The value.
-        contact_at: When the device was heard of, where that is to be noted too.
+        values: The values, at least one.
+        contact_at: When the devices were heard of, where that is to be noted too.
+
+    Returns:
+        The revision of the first value; each of the others has the next one.
     """
-    revision = revisions.note_change(session, [device_id], contact_at=contact_at)
-    session.run(
-        "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
-        " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
-        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category,"
-        " desired_revision = :revision"
-        " WHERE device_id = :device_id AND path = :path",
-        device_id=device_id,
-        path=path,
-        command_id=desired_value.command_id,
-        app_id=desired_value.app_id,
-        value=desired_value.value,
-        content_type=desired_value.content_type,
-        status=int(desired_value.status),
-        desired_at=desired_value.desired_at,
-        requested_at=desired_value.requested_at,
-        status_updated_at=desired_value.status_updated_at,
-        category=desired_value.category,
-        revision=revision,
-    )
-    return revision
+    device_ids, count = [value.device_id for value in values], len(values)
+    if session.nests_changes:
+        rows = [_row_of_desired(value, number) for number, value in enumerate(values, 1 - count)]
+        revision, _ = revisions.note_change_with(
+            session, device_ids, _DESIRE_ALL, contact_at=contact_at, count=count, **as_arrays(_DESIRED_OF, rows)
+        )
+        return revision - count + 1
+    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
+    session.run_many(_DESIRE, [_row_of_desired(value, number) for number, value in enumerate(values, first)])
+    return first
+
+
+def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:
+    """A value as :data:`_DESIRE` takes it."""
+    device_id, path, of = value
+    command = (of.command_id, of.app_id, of.value, of.content_type, int(of.status))
+    times = (of.desired_at, of.requested_at, of.status_updated_at)
+    return (*command, *times, of.category, revision, device_id, path)

@@ -15,22 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
 _COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
-_NOTE = "UPDATE devices SET revision = ? WHERE device_id = ?"
-_NOTE_CONTACT = (
-    "UPDATE devices SET revision = ?,"
-    " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
+_NOTE = (
+    "UPDATE devices SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
+    " WHERE device_id = ?"
 )
+"""As SQLite takes it."""
 _COUNT_AND_NOTE = (
     f"WITH counted AS ({_COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
     " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
-    " WHERE device_id = ANY(:device_ids)) SELECT last_revision FROM counted"
+    " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
 )
 """All of these at once, as PostgreSQL takes it."""
+_NOTE_ALONE = _COUNT_AND_NOTE.format("", "")
+_NOTE_WITH = _COUNT_AND_NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) FROM changed)")
 _LOST_AT_MOST = 2**32
 """More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
 
@@ -56,17 +59,44 @@ def note_change(
     """
     known = dict.fromkeys(device_ids)
     if session.nests_changes and known:
-        counted = session.scalar(_COUNT_AND_NOTE, count=count, device_ids=list(known), contact_at=contact_at)
+        counted = session.scalar(_NOTE_ALONE, count=count, device_ids=list(known), contact_at=contact_at)
         revision = int(counted)
     else:
         revision = int(session.scalar(_COUNT, count=count))
-        # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
-        if contact_at is None:
-            session.run_many(_NOTE, [(revision, device_id) for device_id in known])
-        else:
-            session.run_many(_NOTE_CONTACT, [(revision, contact_at, contact_at, device_id) for device_id in known])
+        # One by one: for a statement that changes several rows SQLite keeps a copy of each page, and where it is kept
+        # from that, it is faster only as long as these devices stand side by side.
+        session.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
     session.after_commit(partial(session.changes.note, revision, known, count))
     return revision
+
+
+def note_change_with(
+    session: Session,
+    device_ids: Iterable[str],
+    change: str,
+    *,
+    contact_at: Instant | None = None,
+    count: int,
+    **parameters: Any,
+) -> tuple[int, int]:
+    """Note a change as :func:`note_change` does, and make it by the same statement, as PostgreSQL takes it.
+
+    Args:
+        session: The transaction.
+        device_ids: The devices, at least one.
+        change: An update that takes its numbers from ``counted``, where ``last_revision`` is the last one of these.
+        contact_at: When they were heard of.
+        count: How many numbers this takes.
+        parameters: Those of the update.
+
+    Returns:
+        The number of the change, the last one of these, and how many rows the update changed.
+    """
+    known = list(dict.fromkeys(device_ids))
+    about = {"count": count, "device_ids": known, "contact_at": contact_at}
+    ((revision, changed),) = session.rows(_NOTE_WITH.format(change), **about, **parameters)
+    session.after_commit(partial(session.changes.note, revision, known, count))
+    return revision, changed
 
 
 def leave_behind(session: Session) -> None:

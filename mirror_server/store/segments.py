@@ -174,16 +174,23 @@ def forget(session: Session, segment_ids: Iterable[int]) -> None:
     session.run_many("DELETE FROM history_segments WHERE segment_id = ?", [(each,) for each in sorted(segment_ids)])
 
 
-def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> None:
-    """Have a block other rows than before; without any, one of what happened is no more."""
+def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> bool:
+    """Have a block other rows than before; without any, one of what happened is no more.
+
+    Returns:
+        Whether that was done: false where it does not hold so many rows any more, so that what was read of it is old.
+    """
     where = "WHERE segment_id = :segment_id AND block = :block"
     about = {"segment_id": block.segment_id, "block": block.block}
-    if not session.run(f"DELETE FROM history_segments {where}", **about):
-        return
+    # Its rows are only ever deleted, so that their number tells whether they are those that were read.
+    is_as_read = "AND row_count = :row_count"
+    if not session.run(f"DELETE FROM history_segments {where} {is_as_read}", **about, row_count=block.bounds.row_count):
+        return False
     session.run(f"DELETE FROM history_blocks {where}", **about)
     if bounds.row_count or block.kind == STATE:
         put_content(session, block.segment_id, block.block, content)
         put(session, [replaced(block, bounds=bounds)])
+    return True
 
 
 def delete_contents(session: Session, most: int) -> int:
@@ -201,15 +208,34 @@ def delete_contents(session: Session, most: int) -> int:
 
 
 def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
-    """The files of the archive, by name."""
-    statement = f"SELECT {_FILE} FROM history_files WHERE {_IN_SPAN} ORDER BY file_name"
+    """The files of the archive that count, by name."""
+    statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())
     return [_file(*row) for row in rows]
 
 
 def is_file(session: Session, name: str) -> bool:
     """Whether a file counts."""
-    return bool(session.scalar("SELECT 1 FROM history_files WHERE file_name = :name", name=name))
+    return bool(session.scalar("SELECT 1 FROM history_files WHERE file_name = :name AND row_count > 0", name=name))
+
+
+def replaced_files(session: Session) -> list[str]:
+    """The names of files that count no more and are to be deleted; see :func:`replace_file`."""
+    return [name for (name,) in session.rows("SELECT file_name FROM history_files WHERE row_count = 0")]
+
+
+def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile]) -> bool:
+    """Have others count in the place of a file, whose name stays noted, without rows, until it is deleted.
+
+    Returns:
+        Whether that was done: false where it did not count any more, so that what was read of it is old.
+    """
+    if not session.run(
+        "UPDATE history_files SET row_count = 0 WHERE file_name = :name AND row_count > 0", name=file.file_name
+    ):
+        return False
+    put_files(session, by)
+    return True
 
 
 def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
@@ -218,7 +244,7 @@ def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:
-    """Have files count no more."""
+    """Have files count no more, and note no more that they are to be deleted."""
     session.run_many("DELETE FROM history_files WHERE file_name = ?", [(name,) for name in sorted(names)])
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -117,17 +118,22 @@ class Session:
         """The number of the last change it sees; it sees all before that one too."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
 
-    def insert_many(self, into: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, many with one statement; ``into`` is the table with its columns."""
+    def insert_many(self, into: str, common: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, many with one statement.
+
+        Args:
+            into: The table with its columns; those that are the same in all rows come first.
+            common: The values of these, which are handed over once for many rows.
+            rows: The other values of each row.
+        """
         begin = 0
         # Of few sizes, because a statement of each is prepared.
         for size in (_ROWS_OF_A_STATEMENT, 1):
             whole = len(rows) - (len(rows) - begin) % size
             if begin < whole:
-                row = f"({', '.join('?' * len(rows[0]))})"
-                statement = f"INSERT INTO {into} VALUES {', '.join([row] * size)}"
                 self._connection.executemany(
-                    statement, [[*chain.from_iterable(rows[each : each + size])] for each in range(begin, whole, size)]
+                    f"INSERT INTO {into} VALUES {_numbered(len(common), len(rows[0]), size)}",
+                    [[*common, *chain.from_iterable(rows[each : each + size])] for each in range(begin, whole, size)],
                 )
                 begin = whole
 
@@ -154,6 +160,24 @@ class Session:
         """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
         return effects
+
+
+def arrays(columns: Mapping[str, str]) -> str:
+    """What PostgreSQL takes rows from that :func:`as_arrays` gives; each column by its name, and of its type."""
+    return f"unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in columns.items())})"
+
+
+def as_arrays(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The parameters of :func:`arrays` for rows, of which there is at least one."""
+    return dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
+
+
+@lru_cache
+def _numbered(common: int, own: int, size: int) -> str:
+    """The parameters of so many rows by their numbers, of which so many are the same in each."""
+    shared = "".join(f"?{number}, " for number in range(1, common + 1))
+    firsts = range(common + 1, common + size * own + 1, own)
+    return ", ".join(f"({shared}{', '.join(f'?{first + place}' for place in range(own))})" for first in firsts)
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

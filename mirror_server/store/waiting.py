@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.store import commands, subscriptions
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 
 _COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"
 _NO_COMMAND = ", ".join(["NULL"] * len(commands.COLUMNS.split(",")))
@@ -18,6 +19,12 @@ _WAITING = (
     f" UNION ALL SELECT '{_WANTED}', place, path, {_NO_COMMAND} FROM ({subscriptions.WANTED}) AS wanted"
     f" UNION ALL SELECT '{_UNWANTED}', 0, path, {_NO_COMMAND} FROM ({subscriptions.UNWANTED}) AS unwanted"
 )
+
+_OF_MANY = (
+    "SELECT asked.device_id AS of_device, what.* FROM unnest(CAST(:device_ids AS text[])) AS asked (device_id)"
+    f" CROSS JOIN LATERAL ({_WAITING.replace(':device_id', 'asked.device_id')}) AS what"
+)
+"""The same of many devices, as PostgreSQL takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +42,21 @@ class Waiting:
     command: Command | None
 
 
-def of_device(session: Session, device_id: str, now: Instant) -> Waiting:
-    """What waits for a device, in one statement: it is asked for before and after each command."""
-    rows = session.rows(_WAITING, device_id=device_id, now=now)
+def of_devices(session: Session, device_ids: Sequence[str], now: Instant) -> dict[str, Waiting]:
+    """What waits for devices, in one statement where there can be one: it is asked for before and after each command.
+
+    Each device is seen as of one moment, and several not always as of the same.
+    """
+    if session.nests_changes and len(device_ids) > 1:
+        rows_of: dict[str, list[Row]] = {device_id: [] for device_id in device_ids}
+        for device_id, *row in session.rows(_OF_MANY, device_ids=list(device_ids), now=now):
+            rows_of[device_id].append(tuple(row))
+    else:
+        rows_of = {device_id: session.rows(_WAITING, device_id=device_id, now=now) for device_id in device_ids}
+    return {device_id: _waiting(rows) for device_id, rows in rows_of.items()}
+
+
+def _waiting(rows: Sequence[Row]) -> Waiting:
     asks = sorted((what, place, path) for what, place, path, *_ in rows)
     return Waiting(
         [path for what, _, path in asks if what == _WANTED],

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend
@@ -22,6 +21,7 @@ T = TypeVar("T")
 MOST_WAITING = 5000
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
+_TOLD_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class _Work:
     insists: bool
     by_leader: bool
     items: Sequence[Any] | None
-    """What it is run with, together with those of work of the same kind beside it; ``None`` where it is run alone."""
+    """What it is run with, together with those of other work of the same kind; ``None`` where it is run alone."""
     touched: Collection[str] | None
 
     @property
@@ -48,14 +48,22 @@ class Writer:
     Args:
         backend: Where it is written.
         most_waiting: How much work may wait; what does not insist is refused beyond that.
+
+    Attributes:
+        wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
+            turn; called before what :meth:`after_group` was given.
     """
+
+    wait_for_told: Callable[[float], object]
 
     def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
         self._backend = backend
         self._session = backend.writing
         self._most_waiting = most_waiting
+        self.wait_for_told = lambda _: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
+        self._last_effects: deque[Callable[[], None]] = deque()
         self._is_failing = False
         self._is_closing = False
         self._unfinished = 0
@@ -79,8 +87,9 @@ class Writer:
 
         Args:
             run: The work, given the session. It may be run more than once, and what it did before is undone then.
-            items: What the work is given besides. Work that is the same, submitted one right after the other, may be
-                run once, with the items of all in their order.
+            items: What the work is given besides. Work that is the same may be run once, with the items of all in
+                their order, and gives ``None`` or a result for each item. So it may be run before other work that was
+                submitted before it and touches nothing of what it touches.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused.
             by_leader: Whether it is only to be stored while this process is the leader.
@@ -100,6 +109,13 @@ class Writer:
             self._unfinished += 1
         self._queue.put(_Work(run, future, insists, by_leader, items, touched))
         return future
+
+    def after_group(self, effect: Callable[[], None]) -> None:
+        """Call ``effect`` behind all effects of the transaction that is told now; at once in another thread."""
+        if threading.current_thread() is self._thread:
+            self._last_effects.append(effect)
+        else:
+            effect()
 
     def count_waiting(self) -> int:
         """How much work is submitted and not done."""
@@ -160,12 +176,16 @@ class Writer:
         # Nobody is told of anything before it is on disk: a crash could take it back.
         for effect in effects:
             _perform_effect(effect)
+        if self._last_effects:
+            # They run on other threads, which else may get the core, or the interpreter, when all of this is done.
+            self.wait_for_told(_TOLD_SECONDS)
+        while self._last_effects:
+            _perform_effect(self._last_effects.popleft())
 
     def _perform_all(self, group: list[_Work]) -> list[_Outcome]:
         """Run the work; if some of it fails, all of it once more, each apart, which costs more."""
         try:
-            same = (list(works) for _, works in groupby(group, attrgetter("kind")))
-            return [outcome for works in same for outcome in self._perform(works)]
+            return [outcome for works in _together(group) for outcome in self._perform(works)]
         except Exception as error:
             if self._backend.is_of_storage(error):
                 raise
@@ -179,10 +199,11 @@ class Writer:
         if first.by_leader and not self._backend.is_leader:
             return [(work, None, NotLeader("another process leads")) for work in works]
         if first.items is None:
-            result = first.run(self._session)
-        else:
-            result = first.run(self._session, [item for work in works for item in work.items or ()])
-        return [(work, result, None) for work in works]
+            return [(first, first.run(self._session), None)]
+        results = first.run(self._session, [item for work in works for item in work.items or ()])
+        if results is None:
+            return [(work, None, None) for work in works]
+        return [(work, result, None) for work, result in zip(works, results, strict=True)]
 
     def _perform_apart(self, work: _Work) -> _Outcome:
         mark = self._session.mark()
@@ -222,6 +243,53 @@ class Writer:
         if self._is_failing:
             self._is_failing = False
             _log.warning("storing works again")
+
+
+class _Part:
+    """Work of one kind, that is run at once."""
+
+    def __init__(self, work: _Work) -> None:
+        self.works = [work]
+        self._is_last = True
+        self._touched_behind: set[str] | None = set()
+
+    def stands_before(self, work: _Work) -> None:
+        """Note that other work is run behind this."""
+        self._is_last = False
+        if work.touched is None:
+            self._touched_behind = None
+        elif self._touched_behind is not None:
+            self._touched_behind.update(work.touched)
+
+    def takes(self, work: _Work) -> bool:
+        """Whether other work of the kind can be run with this, and so before what stands behind it."""
+        if self._is_last:
+            return True
+        if work.touched is None or self._touched_behind is None:
+            return False
+        return self._touched_behind.isdisjoint(work.touched)
+
+
+def _together(group: Sequence[_Work]) -> list[list[_Work]]:
+    """The work of a group in its order, but what may be run together with earlier work of its kind is run with that."""
+    parts: list[_Part] = []
+    # The last part of each kind, in the order in which they are run.
+    last: dict[object, _Part] = {}
+    for work in group:
+        part = last.get(work.kind)
+        if part is not None and part.takes(work):
+            part.works.append(work)
+        else:
+            last.pop(work.kind, None)
+            part = _Part(work)
+            parts.append(part)
+            if work.items is not None:
+                last[work.kind] = part
+        for other in last.values():
+            if other is part:
+                break
+            other.stands_before(work)
+    return [part.works for part in parts]
 
 
 def _touched_by(group: Sequence[_Work]) -> set[str] | None:

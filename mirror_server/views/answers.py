@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,8 +13,10 @@ from werkzeug.wsgi import ClosingIterator
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
+from mirror_server.store import descriptions
+from mirror_server.store.conditions import Condition
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import request_id
+from mirror_server.views.requests import app_id, request_id, services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -26,6 +28,7 @@ NOT_KEPT = ("Cache-Control", "no-store")
 NOT_GUESSED = ("X-Content-Type-Options", "nosniff")
 
 _STORED_TIMEOUT_SECONDS = 30
+_READ_TIMEOUT_SECONDS = 30
 
 
 class EncodedAnswer(Response):
@@ -81,6 +84,46 @@ def empty_answer(status: int = 204) -> Response:
     answer = Response(status=status)
     del answer.headers["Content-Type"]
     return answer
+
+
+def when_read(
+    conditions: Sequence[Condition],
+    read: Callable[[], T],
+    render: Callable[[T], Response],
+    *,
+    discard: Callable[[T], object] = lambda _: None,
+) -> Response:
+    """Answer at once, or, where it takes long to find what meets the conditions, when it was found beside the loop.
+
+    Args:
+        conditions: By what is looked for.
+        read: Looks for it. Neither this nor what follows knows anything of the request.
+        render: Makes the answer of what was found.
+        discard: Lets go of what was found where nobody waits for it any more.
+
+    Raises:
+        Refusal: Too many wait for what takes long (429).
+    """
+    if not descriptions.count_looked_up(conditions):
+        return render(read())
+    reading = services().long_reads.begin(app_id(), read)
+    is_taken = False
+
+    def take(found: T) -> Response:
+        nonlocal is_taken
+        is_taken = True
+        return render(found)
+
+    def let_go() -> None:
+        if not is_taken and not reading.cancel():
+            reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
+
+    return Deferred(reading, _READ_TIMEOUT_SECONDS, render=take, expired=_not_read, close=let_go)
+
+
+def _not_read() -> Response:
+    message = f"nothing was found within {_READ_TIMEOUT_SECONDS} s; give fewer filters, or try again when less is asked"
+    raise Refusal(503, message, retry_after_seconds=_READ_TIMEOUT_SECONDS)
 
 
 def when_stored(

@@ -164,7 +164,7 @@ def read_filters(
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
-    said = sum(condition.column in descriptions.LOOKED_UP for condition in conditions)
+    said = descriptions.count_looked_up(conditions)
     if said > _MOST_SAID:
         message = f"{said} filters by name, description, etag or attributes; {_MOST_SAID} is the limit"
         raise Refusal(400, f"{message}, and __in and __nin take many values at once")

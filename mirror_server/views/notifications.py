@@ -12,7 +12,7 @@ from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.log import NotificationLog, Page, beyond_log
+from mirror_server.notifications.log import NotificationLog, Page, Woken, beyond_log
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
@@ -113,6 +113,13 @@ def put_websocket() -> Response:
     """Register a websocket channel, or change how the one there is writes; a body is optional."""
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
+    if not parts.opens_websockets:
+        message = (
+            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
+            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
+            " (PUT /v2/notification/callback)"
+        )
+        raise Refusal(400, message)
     if parts.polls.exists(application):
         raise other_channel("a poll channel", "DELETE /v2/notification/pull")
 
@@ -252,8 +259,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         more.cancel()
         return with_cursor(page)
 
-    def answer(_: object = None) -> Response:
-        return with_cursor(log.read_more(application, after, more))
+    def answer(woken: Woken | None = None) -> Response:
+        return with_cursor(log.read_woken(application, after, woken))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 

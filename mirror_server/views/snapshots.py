@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
+from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
 from mirror_server.views.filters import query_conditions, query_patterns
 from mirror_server.views.forms import accepted_form, query_compression
@@ -54,14 +56,17 @@ def get_snapshot() -> Response:
     if instant is not None:
         return _as_of(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
-    snapshots = services().snapshots
-    snapshot = snapshots.open(app_id(), _selection())
-    if arrow_stream is None:
-        chunks = _ndjson(snapshot)
-    else:
-        chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, serialize.snapshot_end(snapshot))
-    headers = {TOTAL_HEADER: str(snapshot.device_count)}
-    return Download(chunks, is_admitted=g.still_admits, release=snapshot.close, content_type=form, headers=headers)
+    snapshots, is_admitted = services().snapshots, g.still_admits
+
+    def answer(snapshot: Snapshot) -> Response:
+        if arrow_stream is None:
+            chunks = _ndjson(snapshot)
+        else:
+            chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, serialize.snapshot_end(snapshot))
+        headers = {TOTAL_HEADER: str(snapshot.device_count)}
+        return Download(chunks, is_admitted=is_admitted, release=snapshot.close, content_type=form, headers=headers)
+
+    return _when_open(_selection(), answer)
 
 
 @routes.get(SNAPSHOT_RANGES)
@@ -71,16 +76,25 @@ def get_device_ranges() -> Response:
     if request.method == "HEAD":
         raise Refusal(405, "ranges have no head to show; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
-    snapshot = services().snapshots.open(app_id(), Selection(conditions=query_conditions((_OWN_OF_RANGES,))))
-    if snapshot.device_count > size * MAX_RANGES:
-        snapshot.close()
-        least = -(-snapshot.device_count // MAX_RANGES)
-        message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
-        raise Refusal.of_field(_OWN_OF_RANGES, message)
-    chunks = _ranges(snapshot, size)
-    return Download(
-        chunks, is_admitted=g.still_admits, release=snapshot.close, content_type="application/json", headers={}
-    )
+    is_admitted = g.still_admits
+
+    def answer(snapshot: Snapshot) -> Response:
+        if snapshot.device_count > size * MAX_RANGES:
+            snapshot.close()
+            least = -(-snapshot.device_count // MAX_RANGES)
+            message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
+            raise Refusal.of_field(_OWN_OF_RANGES, message)
+        chunks = _ranges(snapshot, size)
+        release = snapshot.close
+        return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
+
+    return _when_open(Selection(conditions=query_conditions((_OWN_OF_RANGES,))), answer)
+
+
+def _when_open(selection: Selection, answer: Callable[[Snapshot], Response]) -> Response:
+    """Answer with a snapshot: to open one counts its devices."""
+    opening = partial(services().snapshots.open, app_id(), selection)
+    return when_read(selection.conditions, opening, answer, discard=Snapshot.close)
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:

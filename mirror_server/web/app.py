@@ -137,14 +137,14 @@ class MirrorApp(Flask):
 
     def _finish(self, response: Response) -> Response:
         """Finish each request; an answer that is not whole yet is handed on, or waited for."""
+        if isinstance(response, Deferred):
+            response = self._park(response)
         if isinstance(response, Download):
             response = self._send(response)
         elif isinstance(response, EventStream):
             response = self._begin(response)
         elif isinstance(response, OpenedWebsocket):
             response = self._open(response)
-        elif isinstance(response, Deferred):
-            response = self._park(response)
         asked = _asked()
         return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
 

@@ -61,7 +61,7 @@ class Bridge:
     Args:
         app: The Flask app.
         max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
-        max_parked_polls: How many polls and streams may be open at once.
+        max_parked_polls: How many polls, streams and websockets may be open at once.
         poll_share: Which part of these one application may have.
         max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
@@ -132,6 +132,11 @@ class Bridge:
 
     def _end_large(self) -> None:
         self._large_for = None
+
+    def wait_for_told(self, seconds: float) -> None:
+        """Wait on another thread, so long at most, until those have their answers whose future is done."""
+        if self._calls is not None:
+            self._calls.wait(seconds)
 
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
@@ -217,7 +222,7 @@ class Bridge:
             await self._stream(unfinished.stream, answer, receive, reader)
             return None
         if unfinished.deferred is not None:
-            return await self._wait(unfinished.deferred, environ, receive, reader)
+            return await self._wait(unfinished.deferred, unfinished, environ, receive, reader)
         return answer
 
     async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
@@ -251,9 +256,9 @@ class Bridge:
         return answer.status == 100
 
     async def _wait(
-        self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: Reader
+        self, deferred: Deferred, unfinished: Unfinished, environ: WSGIEnvironment, receive: Receive, reader: Reader
     ) -> Answer | None:
-        """The answer when it can be made; ``None`` when the client went away."""
+        """The answer when it can be made; ``None`` where it was sent while it was made, or the client went away."""
         try:
             if await self._gone(deferred, receive):
                 return None
@@ -264,6 +269,10 @@ class Bridge:
             answer = self._app.finish(deferred, environ)
             if isinstance(answer, SharedAnswer):
                 return EncodedShared(answer, environ)
+            if isinstance(answer, Download):
+                unfinished.take_download(answer)
+                await self._download(answer, Answer.of(answer, environ, unfinished), receive, reader)
+                return None
             return Answer.of(answer, environ)
         finally:
             deferred.release()

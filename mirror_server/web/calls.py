@@ -7,6 +7,7 @@ does, and what all of them do at once would keep it from everybody else.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -24,6 +25,8 @@ class Calls:
         self.loop = loop
         self._waiting: deque[Callable[[], object]] = deque()
         self._is_due = False
+        self._made = threading.Event()
+        self._made.set()
 
     def soon(self, call: Callable[[], object]) -> None:
         """Make a call soon; from any thread. It must not raise. After the end of the loop nothing is called."""
@@ -31,7 +34,12 @@ class Calls:
         self._waiting.append(call)
         if not (self._is_due or self.loop.is_closed()):
             self._is_due = True
+            self._made.clear()
             self.loop.call_soon_threadsafe(self._make)
+
+    def wait(self, seconds: float) -> None:
+        """Wait on another thread, so long at most, until what was asked for is done, and what tasks did for it."""
+        self._made.wait(seconds)
 
     def _make(self) -> None:
         self._is_due = False
@@ -40,3 +48,6 @@ class Calls:
         if self._waiting and not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._make)
+        else:
+            # Behind the tasks that the calls woke.
+            self.loop.call_soon(self._made.set)

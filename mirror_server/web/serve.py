@@ -166,6 +166,11 @@ def serve(
             server = _server_of(services)
             if certificate is not None:
                 server.speak_tls(certificate)
+                services.metrics.watch(
+                    "mirror_tls_certificate_ends_at_seconds",
+                    "When the certificate ends, as seconds since 1970; 0 where that is not known.",
+                    lambda: 0 if certificate.ends_at is None else certificate.ends_at.timestamp(),
+                )
             signals.act_by(server.handle_exit)
             services.start()
             announce()
@@ -192,6 +197,7 @@ def _server_of(services: Services) -> _Server:
     app = create_app(services)
     answer_forwarded(services, app)
     bridge = Bridge.of(app, settings)
+    services.database.tell_first(bridge.wait_for_told)
     connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
     config = uvicorn.Config(
         bridge,

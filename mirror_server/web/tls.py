@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
+
+from mirror_server.clock import wall_time
+from mirror_server.core.instants import Instant, to_datetime
 
 _MOST_TOLD = 100
 _PAUSE_SECONDS = 0.1
+_SOON = timedelta(days=14)
+_IN_PEM = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.+?)-----END", re.DOTALL)
+_VERSION, _UTC_TIME = 0xA0, 0x17
+_VALIDITY = 3
 
 _log = logging.getLogger(__name__)
 
@@ -27,18 +38,22 @@ class Certificate:
     Args:
         cert_path: The certificate in PEM, those of authorities in between behind it.
         key_path: Its key in PEM, not encrypted.
+        now: Tells the time by which clients judge it.
 
     Attributes:
         context: What connections are made with. A certificate that is loaded later holds for the next ones.
+        ends_at: From when on clients refuse it or one behind it; ``None`` where that cannot be read.
 
     Raises:
         TlsError: They cannot be used.
     """
 
-    def __init__(self, cert_path: str, key_path: str) -> None:
+    def __init__(self, cert_path: str, key_path: str, *, now: Callable[[], Instant] = wall_time) -> None:
         self._cert_path = cert_path
         self._key_path = key_path
+        self._now = now
         self.context = self._new()
+        self.ends_at = self._note_end()
 
     def reload(self) -> None:
         """Read the files again; where they cannot be used, all stays as it was, and the log says why."""
@@ -50,6 +65,22 @@ class Certificate:
             _log.error("the certificate was not reloaded, the one before is used on: %s", error)
         else:
             _log.info("the certificate was reloaded")
+            self.ends_at = self._note_end()
+
+    def _note_end(self) -> datetime | None:
+        """When the first of the certificates ends, with a warning where that is soon or was: it can be used still."""
+        ends = [end for end in map(_end_of, _IN_PEM.findall(Path(self._cert_path).read_bytes())) if end is not None]
+        if not ends:
+            return None
+        end, now = min(ends), to_datetime(self._now())
+        if end < now + _SOON:
+            said = "ended" if end <= now else "ends"
+            _log.warning(
+                "the certificate --tls-cert %s %s at %s, and clients refuse it from then on; put another one there,"
+                " and have it loaded by SIGHUP or a new start",
+                *(self._cert_path, said, f"{end:%Y-%m-%d %H:%M} UTC"),
+            )
+        return end
 
     def _new(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -97,6 +128,32 @@ def _told(option: str, path: str) -> Iterator[None]:
     except OSError as error:
         cure = "name one that is there and that the server may read"
         raise TlsError(f"{option} {path} cannot be read: {error.strerror}; {cure}") from error
+
+
+def _end_of(pem: bytes) -> datetime | None:
+    """When a certificate ends, as its DER has it; ``None`` where that is not as OpenSSL writes it."""
+    try:
+        (_, whole), *_ = _members(base64.b64decode(pem))
+        (_, told), *_ = _members(whole)
+        _, validity = [member for member in _members(told) if member[0] != _VERSION][_VALIDITY]
+        _, (kind, text) = _members(validity)
+        return datetime.strptime(text.decode(), f"{'%y' if kind == _UTC_TIME else '%Y'}%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except (IndexError, ValueError):
+        return None
+
+
+def _members(der: bytes) -> list[tuple[int, bytes]]:
+    """Kind and content of the members of a sequence in DER."""
+    found, place = [], 0
+    while place < len(der):
+        kind, size = der[place : place + 2]
+        place += 2
+        if size >= 0x80:
+            begin = place + size - 0x80
+            size, place = int.from_bytes(der[place:begin]), begin
+        found.append((kind, der[place : place + size]))
+        place += size
+    return found
 
 
 class TlsListener:

@@ -242,13 +242,13 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
         assert process.stdout is not None
         url, key, pid = process.stdout.readline().split()
         with MirrorClient(url, key) as client:
-            assert client.read_value("real-02", "/3/0/0", timeout=20) == "Example Devices"
+            assert client.read_value("real-02", "/3/0/0", timeout=PATIENCE_SECONDS) == "Example Devices"
         if end == "is killed":
             process.kill()
         process.stdin.close()
         told = process.stdout.read()
-        process.wait(20)
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the devices to end", 20)
+        process.wait(PATIENCE_SECONDS)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the devices to end")
     if end == "closes them":
         assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in told
 

@@ -45,10 +45,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(result.read_text())
 
 
+def _require(report: Any, name: str) -> None:
+    """Skip a test of a program that cannot be had here, which only one for JavaScript may be."""
+    if name not in report:
+        assert "JavaScript" in name
+        assert shutil.which("npm") is None
+        pytest.skip("installs a library for JavaScript: needs npm")
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
-    if name not in report:
-        pytest.skip("installs a library for JavaScript: needs npm")
+    _require(report, name)
     assert report[name]["complaints"] == []
     steps = sum(steps for steps, _ in report[name]["calls"].values())
     assert steps >= STEPS[name]
@@ -56,8 +63,7 @@ def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None:
-    if name not in report:
-        pytest.skip("installs a library for JavaScript: needs npm")
+    _require(report, name)
     _, package, version = report[name]["package"].split()
     assert f"``{package}`` " in MANUAL
     assert f" {version} of {report[name]['package'].split()[0]}" in MANUAL
@@ -111,6 +117,36 @@ def test_a_library_that_cannot_be_installed_is_told(tmp_path: Path, monkeypatch:
     of_node = next(library for library in libraries.LIBRARIES if library.of_node)
     with pytest.raises(libraries.LibraryMissing, match="install Node"):
         libraries.install(of_node, tmp_path)
+
+
+def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.CompletedProcess[str]:
+    """The command where neither Node nor npm is found, nor a module."""
+    hide = f"import sys, runpy; sys.modules[{hidden!r}] = None; sys.path.insert(0, {str(PROGRAMS)!r});"
+    run = f"sys.argv[0] = {str(PROGRAMS)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-c", f"{hide} {run}", *names],
+        env=child_environment() | {"PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=folder,
+    )
+
+
+@pytest.mark.parametrize("missing", ["click", "trustme"])
+def test_without_what_the_tests_need_it_says_what_to_install(tmp_path: Path, missing: str) -> None:
+    told = _run_in(tmp_path, hidden=missing)
+    assert (told.returncode, told.stderr) == (1, f"{missing} is not installed; pip install '.[test]' does that\n")
+
+
+def test_programs_that_cannot_be_had_are_named_and_the_others_run(tmp_path: Path) -> None:
+    told = _run_in(tmp_path, "connector")
+    assert told.returncode == 3
+    assert told.stderr.startswith(
+        "connector library, JavaScript: not run: the libraries for JavaScript need the command"
+    )
+    assert "connector library, Python" in told.stdout
 
 
 def test_a_program_that_is_not_there_is_told_with_those_that_are() -> None:

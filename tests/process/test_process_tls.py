@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -38,12 +39,13 @@ class Files:
 
     def __init__(self, folder: Path, authority: trustme.CA) -> None:
         self.authority = authority
+        self.ends_at: datetime | None = None
         self.cert, self.key = folder / "cert.pem", folder / "key.pem"
         self.renew()
 
     def renew(self) -> int:
         """Write another certificate; gives its number."""
-        made = self.authority.issue_cert("localhost", "127.0.0.1")
+        made = self.authority.issue_cert("localhost", "127.0.0.1", not_after=self.ends_at)
         self.cert.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         self.key.write_bytes(made.private_key_pem.bytes())
         return x509.load_pem_x509_certificate(self.cert.read_bytes()).serial_number
@@ -222,9 +224,17 @@ def test_two_processes_have_their_own_certificates(tmp_path: Path) -> None:
             server.close()
 
 
-def test_variables_of_the_environment_name_it_too(files: Files, tmp_path: Path) -> None:
+def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told(files: Files, tmp_path: Path) -> None:
+    files.ends_at = datetime(2020, 2, 29, tzinfo=UTC)
+    files.renew()
     server = Server(tmp_path, MIRROR_TLS_CERT=str(files.cert), MIRROR_TLS_KEY=str(files.key))
     assert server.url.startswith("https://")
+    assert f"--tls-cert {files.cert} ended at 2020-02-29 00:00 UTC" in server.child.stderr
+    headers = {"Authorization": f"Bearer {server.key()}"}
+    with httpx.Client(base_url=server.url, headers=headers, verify=False, trust_env=False) as client:
+        lines = client.get("/metrics").text.splitlines()
+    (end,) = (line.split()[1] for line in lines if line.startswith("mirror_tls_certificate_ends_at_seconds "))
+    assert float(end) == files.ends_at.timestamp()
     server.close()
 
 

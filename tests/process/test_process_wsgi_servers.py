@@ -21,6 +21,7 @@ from process_server import PATIENCE_SECONDS, Application, child_environment, dec
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
+from mirror_server.store.url import is_postgresql
 
 pytestmark = pytest.mark.process
 
@@ -132,6 +133,23 @@ def test_a_websocket_is_refused_with_the_cure(application: Callable[[], Applicat
         assert refused.status_code == 426
         assert "a server run by 'mirror-server run'" in refused.json()["message"]
     assert app.poll(after=0, hold=0).status_code == 204
+
+
+def test_a_channel_that_nobody_could_open_is_refused_with_the_cure(
+    server: WsgiProcess, application: Callable[[], Application]
+) -> None:
+    """It would only keep the key from polling; on PostgreSQL another process may open it."""
+    app = application()
+    if is_postgresql(server.database_url):
+        assert app.http.put("/v2/notification/websocket").status_code == 201
+        assert app.http.delete("/v2/notification/websocket").status_code == 204
+        return
+    for body in (None, {"serialization": {"type": "v2"}}):
+        refused = app.http.put("/v2/notification/websocket", json=body)
+        assert refused.status_code == 400
+        assert "run it by 'mirror-server run'; or poll" in refused.json()["message"]
+    assert app.http.get("/v2/notification/websocket").status_code == 404
+    assert app.http.get("/v2/notification/pull?noWait=true").status_code == 204
 
 
 def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
@@ -345,6 +363,9 @@ def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_pat
     try:
         device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "0", "writable": True})
         workers = wait_until(lambda: _workers(server, 3), "all workers")
+        # A process that opens websockets may serve the same database.
+        assert app.http.put("/v2/notification/websocket").status_code == 201
+        assert app.http.delete("/v2/notification/websocket").status_code == 204
         for number in range(30):
             assert app.write(device, LEVEL, str(number), f"w{number}").status_code == 202
             if number == 15:

@@ -17,15 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-import click
-from libraries import LIBRARIES, Installed, Library, LibraryMissing, default_cache, install
-from reference_server import ServerSilent, reference_server
-from rich.console import Console
-from rich.table import Table
-from verdict import Verdict, judge
+try:
+    import click
+    from libraries import LIBRARIES, Installed, Library, LibraryMissing, default_cache, install
+    from reference_server import ServerSilent, reference_server
+    from rich.console import Console
+    from rich.table import Table
+    from verdict import Verdict, judge
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed; pip install '.[test]' does that") from None
 
 ROOT = Path(__file__).parents[2]
 _RUN_SECONDS = 300
+_LEFT_OUT = 3
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -45,29 +49,38 @@ _RUN_SECONDS = 300
 def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
     """Run the programs of others whose names contain one of PROGRAM, or all, and print which of their calls pass.
 
-    Ends with 1 where a step failed, or where a call was neither run nor named as one that is out.
+    A program whose library cannot be had is named, with what it needs, and the others are run. Ends with 1 where a step
+    failed, or where a call was neither run nor named as one that is out; else with 3 where a program was not run.
     """
     chosen = [one for one in LIBRARIES if not names or any(name.lower() in one.name.lower() for name in names)]
     if not chosen:
         raise click.UsageError(f"no such program; there are {'; '.join(one.name for one in LIBRARIES)}")
     console = Console(width=None if os.isatty(1) else 160)
     began = time.monotonic()
-    try:
-        installed = {one: install(one, cache) for one in chosen}
-    except LibraryMissing as error:
-        raise click.ClickException(str(error)) from error
+    installed: dict[Library, Installed] = {}
+    left_out: dict[Library, str] = {}
+    for one in chosen:
+        try:
+            installed[one] = install(one, cache)
+        except LibraryMissing as error:
+            left_out[one] = str(error)
     ready = time.monotonic()
     with ThreadPoolExecutor(len(chosen)) as pool:
-        verdicts = dict(zip(chosen, pool.map(_run, installed.values()), strict=True))
+        verdicts = dict(zip(installed, pool.map(_run, installed.values()), strict=True))
     for table in (_calls(verdicts), _out(verdicts), _summary(verdicts, installed)):
-        console.print(table)
+        if table.row_count:
+            console.print(table)
     console.print(f"installed in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s", highlight=False)
     if result:
-        content = {one.name: {"package": installed[one].package} | verdicts[one].as_json() for one in chosen}
+        content = {one.name: {"package": installed[one].package} | verdicts[one].as_json() for one in installed}
         result.write_text(json.dumps(content, indent=1))
-    complaints = [f"{one.name}: {complaint}" for one in chosen for complaint in verdicts[one].complaints]
+    for one, why in left_out.items():
+        click.echo(f"{one.name}: not run: {why}", err=True)
+    complaints = [f"{one.name}: {complaint}" for one in installed for complaint in verdicts[one].complaints]
     if complaints:
         raise click.ClickException("\n".join(complaints))
+    if left_out:
+        raise SystemExit(_LEFT_OUT)
 
 
 def _run(installed: Installed) -> Verdict:

@@ -97,11 +97,11 @@ def _node_modules(cache: Path) -> Path:
         for name in _MANIFESTS:
             shutil.copy(sources / name, folder)
         command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS
-        )
-        if done.returncode:
-            raise LibraryMissing(f"{' '.join(command)} failed; is the package index reached? {done.stderr[-1500:]}")
+        try:
+            subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=_INSTALL_SECONDS)
+        except subprocess.SubprocessError as error:
+            words = f"{error}: {error.stderr[-1500:]}" if isinstance(error, subprocess.CalledProcessError) else error
+            raise LibraryMissing(f"npm cannot install it; is the package index reached? {words}") from error
         complete.touch()
     return folder
 

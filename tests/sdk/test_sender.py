@@ -2,9 +2,11 @@
 
 import traceback
 
+import httpcore
 import httpx
 import pytest
 
+from mirror_sdk._service import network
 from mirror_sdk._service import operations as ops
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.bench import operations as bench_ops
@@ -138,3 +140,67 @@ def test_redirects_are_not_followed_so_the_key_goes_nowhere_else():
     with pytest.raises(Exception, match="302"):
         sender(service).send(ops.get_health())
     assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["Cookie", "none"])
+def test_cookies_go_back_to_the_service_that_gave_them(kind):
+    given = {"Set-Cookie": "server=2; Path=/"} if kind == "Cookie" else {}
+    service = Service(httpx.Response(202, headers=given), httpx.Response(202), httpx.Response(202))
+    sending = sender(service)
+    for _ in range(3):
+        sending.send(REQUEST)
+    assert [request.headers.get("Cookie") for request in service.requests] == [
+        None,
+        *(["server=2"] * 2 if given else [None] * 2),
+    ]
+
+
+class Wire(httpcore.NetworkStream):
+    """Keeps what is sent at once; what follows a failure is not kept."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.sent: list[bytes] = []
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.sent.append(buffer)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return b"answer"
+
+
+def test_the_head_of_a_request_goes_with_its_body():
+    wire = Wire()
+    stream = network._Stream(wire, None, network._Streams())
+    for _ in range(2):
+        stream.write(b"head")
+        stream.write(b"body")
+        assert stream.read(100) == b"answer"
+    assert wire.sent == [b"headbody"] * 2
+
+
+def test_a_large_body_is_sent_in_pieces_and_whole():
+    wire = Wire()
+    stream = network._Stream(wire, None, network._Streams())
+    body = bytes(range(256)) * 1000
+    stream.write(b"head")
+    stream.write(body)
+    stream.write(b"end")
+    stream.read(100)
+    assert b"".join(wire.sent) == b"head" + body + b"end"
+    assert max(map(len, wire.sent)) == 64 * 1024
+
+
+def test_an_answer_is_read_though_the_service_took_no_more_of_the_request():
+    stream = network._Stream(Wire(httpcore.WriteError()), None, network._Streams())
+    stream.write(b"head")
+    assert stream.read(100) == b"answer"
+
+
+def test_a_request_that_could_not_be_sent_in_time_is_not_waited_for():
+    stream = network._Stream(Wire(httpcore.WriteTimeout()), None, network._Streams())
+    stream.write(b"head")
+    with pytest.raises(httpcore.WriteTimeout):
+        stream.read(100)

@@ -80,7 +80,7 @@ class Server:
             answer.get_data()
             answer.close()
         if method != "GET" and settled:
-            assert self.services.database.settle(10)
+            assert self.services.database.settle(60)
         return answer
 
     def advance(self, key: str, seconds: float) -> None:
@@ -112,7 +112,7 @@ class Server:
         query = {"async-id": async_id}
         url = f"/v2/device-requests/{device_id}"
         answer = self.call(key, "POST", url, query_string=query, json={"method": method, "uri": path, **body})
-        assert self.services.database.settle(10)
+        assert self.services.database.settle(60)
         return answer
 
     def subscribe(self, key: str, device_id: str, path: str = "/3303/0/5700", method: str = "PUT") -> None:
@@ -137,7 +137,7 @@ class Server:
 
     def log(self, key: str, after: int = 0) -> list[tuple[str, Any]]:
         """All entries of the application's log behind a number, in its order, as (kind, entry)."""
-        assert self.services.database.settle(10)
+        assert self.services.database.settle(60)
         found: list[tuple[str, Any]] = []
         while True:
             answer = self.call(key, "GET", "/v2/notification/pull", query_string={"after": after, "hold": 0})
@@ -245,10 +245,10 @@ class Disk:
 
     def mend(self) -> None:
         self.set_read_only(read_only=False)
-        assert self._server.services.database.settle(10)
+        assert self._server.services.database.settle(60)
 
     def set_read_only(self, *, read_only: bool) -> None:
-        assert not read_only or self._server.services.database.settle(10)
+        assert not read_only or self._server.services.database.settle(60)
         backend: Any = self._server.services.database._backend
         if ON_POSTGRESQL:
             # Not inside a transaction of the writer, which would undo it.
@@ -287,7 +287,7 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
     def hold(key: str, query: str, on: Server = server) -> Future[Any]:
         headers = {"Authorization": f"Bearer {key}"}
         answer = pool.submit(on.app.test_client().get, f"/v2/notification/pull?{query}", headers=headers)
-        assert waits.acquire(timeout=10)
+        assert waits.acquire(timeout=60)
         return answer
 
     with ThreadPoolExecutor(4) as pool:

@@ -7,10 +7,9 @@ each other, all lock in this order:
 1. the lock of writing, shared or alone;
 2. what is touched, by its number, all of it at the start;
 3. rows, all of what is touched;
-4. the lock of counting, for a moment within one statement;
-5. the lock of ending, in one message with the commit, so that it is not held while a process stands still.
+4. the lock of counting, for a moment within one statement.
 
-Work that locks a row of what it cannot name has to be alone.
+Work that locks a row of what it cannot name has to be alone. Who reads waits for none of these.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migration 0020 take these two as well, and the other locks of a transaction that writes.
-_ENDING_LOCK = 0x6D6972726F7205
-"""Shared by transactions while they end, and held alone for a moment by who wants to know which ones have not."""
+# The functions of migration 0020 take this one as well, and the other locks of a transaction that writes.
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
 _MOST_TOUCHED = 256
@@ -62,18 +59,27 @@ _BEGIN = "BEGIN; SELECT begin_writing({touched})"
 _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
-_BEGIN_READING_NUMBERS = (
-    f"BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_lock({_ENDING_LOCK}); COMMIT; {_BEGIN_READING};"
-    # Behind none of these is anything that a crash can take back, or that is not seen and may be stored yet.
-    " WITH seen AS MATERIALIZED (SELECT least(last_value, (SELECT coalesce(max(last_revision), 0) FROM processes),"
+_LOOK_FOR_NUMBERS = (
+    # A transaction lets go of its locks when all that begin to read see it, so these are asked for first. What is not
+    # under way yet takes larger numbers than the last that was given before.
+    "BEGIN; WITH seen AS MATERIALIZED (SELECT last_value AS given,"
     f" (SELECT min(((CAST(classid AS bigint) - {_UNDER_WAY}) << 32) + CAST(objid AS bigint)) FROM pg_locks"
     " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     # Names the number, so that it is read before the locks are.
     f" AND CAST(classid AS bigint) BETWEEN {_UNDER_WAY} AND {_UNDER_WAY} + (1 << 21) + 0 * last_value"
-    ")) AS revision FROM revision_numbers)"
-    f" SELECT revision, pg_advisory_unlock({_ENDING_LOCK}) FROM seen"
+    ") AS behind FROM revision_numbers)"
+    " SELECT set_config('mirror.given', CAST(given AS text), false),"
+    " set_config('mirror.behind', CAST(least(given, behind) AS text), false) FROM seen; COMMIT"
 )
+# No crash takes back a number that is stored with a transaction. One that ended since the look counted further, maybe.
+_BEGIN_READING_NUMBERS = (
+    f"{_LOOK_FOR_NUMBERS}; {_BEGIN_READING}; SELECT least(stored, CAST(current_setting('mirror.behind') AS bigint)),"
+    " stored <= CAST(current_setting('mirror.given') AS bigint)"
+    " FROM (SELECT coalesce(max(last_revision), 0) AS stored FROM processes) AS newest"
+)
+_BEGIN_AGAIN = f"ROLLBACK; {_BEGIN_READING_NUMBERS}"
+_MOST_LOOKS = 20
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -86,8 +92,11 @@ _SEEN = (
 )
 _LONGEST_PAYLOAD = 7900
 _LONGEST_MESSAGE = 1000
+# Where all is found by an index, a plan that was made while the tables were small holds when they have grown. Costs of
+# what has none are made up then, and would be reason enough to compile it.
+_LOOKING_OPTIONS = "SET enable_seqscan = off; SET jit = off"
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
-_WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
+_WRITING_OPTIONS = f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _WritingSession(Session):
@@ -108,6 +117,8 @@ class _WritingSession(Session):
 
 class _ReadingSession(Session):
     """A session that reads, and says so where the database cannot be reached any more."""
+
+    nests_changes = True
 
     def __init__(self, connection: Connection, revision: int | None = None) -> None:
         super().__init__(connection)
@@ -166,6 +177,7 @@ class PostgresBackend:
         self._hurries = threading.Event()
         self._readers: set[Connection] = set()
         self._idle_readers: list[Connection] = []
+        self._idle_lookers: list[Connection] = []
         self._connect_again_at = 0.0
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
@@ -225,7 +237,7 @@ class PostgresBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         connection, found = self._begin_reading(_BEGIN_READING_NUMBERS if with_revision else _BEGIN_READING)
         try:
-            yield _ReadingSession(connection, found[0] if found else None)
+            yield _ReadingSession(connection, _number_of(connection, found) if found else None)
         finally:
             self._end_reading(connection)
 
@@ -315,10 +327,16 @@ class PostgresBackend:
 
     def _on_reader(self, ask: Callable[[Connection], T]) -> T:
         """What a single statement gives; connections that broke while they were idle are dropped."""
-        for connection in self._take_idle():
+        for connection in _taken(self._idle_lookers):
             with suppress(StorageFailed):
                 return self._answer_on(connection, ask)
-        return self._answer_on(self._new_reader(), ask)
+        connection = self._new_reader()
+        try:
+            connection.run(_LOOKING_OPTIONS)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+        return self._answer_on(connection, ask)
 
     def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
         try:
@@ -327,20 +345,16 @@ class PostgresBackend:
             self._drop(connection)
             raise
         except Exception:
-            self._idle_readers.append(connection)
+            self._idle_lookers.append(connection)
             raise
-        self._idle_readers.append(connection)
+        self._idle_lookers.append(connection)
         return answer
 
     def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
-        for connection in self._take_idle():
+        for connection in _taken(self._idle_readers):
             try:
                 return connection, connection.run(command)
-            except errors.LockNotAvailable as error:
-                # The others would wait as long, one after the other, and with them whoever asks this process meanwhile.
-                self._drop(connection)
-                raise unreachable() from error
             except psycopg.Error:
                 self._drop(connection)
         connection = self._new_reader()
@@ -362,13 +376,6 @@ class PostgresBackend:
         self._readers.add(connection)
         return connection
 
-    def _take_idle(self) -> Iterator[Connection]:
-        """The connections that are idle, one after the other, until one of them serves."""
-        # Other threads take some too.
-        with suppress(IndexError):
-            while True:
-                yield self._idle_readers.pop()
-
     def _end_reading(self, connection: Connection) -> None:
         try:
             connection.run("ROLLBACK")
@@ -380,6 +387,28 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _taken(idle: list[Connection]) -> Iterator[Connection]:
+    """The connections that are idle, one after the other, until one of them serves."""
+    # Other threads take some too.
+    with suppress(IndexError):
+        while True:
+            yield idle.pop()
+
+
+def _number_of(connection: Connection, found: Row) -> int:
+    """The number up to which it sees all changes, where it can be had that of the newest one that it sees.
+
+    It is smaller where a transaction ended between the two looks, and so it is looked again, a few times.
+    """
+    number, is_newest = found
+    with told():
+        for _ in range(_MOST_LOOKS):
+            if is_newest:
+                break
+            number, is_newest = connection.run(_BEGIN_AGAIN) or (number, True)
+    return int(number)
 
 
 def _version(connection: Connection) -> Hashable:

@@ -22,7 +22,7 @@ def test_calls_of_a_thread_are_made_in_their_order_on_the_thread_of_the_loop():
 
         thread = threading.Thread(target=call_all)
         thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         thread.join()
 
@@ -49,7 +49,7 @@ def test_none_is_lost_between_threads_that_call_at_once():
         threads = [threading.Thread(target=call_all, args=(first * MANY,)) for first in range(4)]
         for thread in threads:
             thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         for thread in threads:
             thread.join()
@@ -101,3 +101,45 @@ def test_after_the_end_of_its_loop_nothing_is_called():
     calls = Calls(loop)
     loop.close()
     calls.soon(lambda: 1 / 0)
+
+
+def test_a_thread_waits_until_its_calls_are_made_and_the_tasks_they_woke_have_run():
+    seen = []
+
+    async def check():
+        calls = Calls(asyncio.get_running_loop())
+        woken = [asyncio.Event() for _ in range(MANY)]
+
+        async def answer(number):
+            await woken[number].wait()
+            answered.append(number)
+
+        def wake_and_wait():
+            calls.wait(30)
+            for event in woken:
+                calls.soon(event.set)
+            calls.wait(30)
+            seen.append(list(answered))
+
+        for _ in range(2):
+            answered: list[int] = []
+            tasks = [asyncio.create_task(answer(number)) for number in range(MANY)]
+            async with asyncio.timeout(60):
+                await asyncio.sleep(0)
+                await asyncio.to_thread(wake_and_wait)
+                await asyncio.gather(*tasks)
+            for event in woken:
+                event.clear()
+
+    asyncio.run(check())
+    assert seen == [list(range(MANY))] * 2
+
+
+def test_a_thread_waits_for_a_loop_that_does_not_run_no_longer_than_it_says():
+    loop = asyncio.new_event_loop()
+    try:
+        calls = Calls(loop)
+        calls.soon(lambda: None)
+        calls.wait(0.001)
+    finally:
+        loop.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from mirror_server.clock import ManualClock
@@ -128,10 +129,10 @@ class Kept:
     def tell(self, *rows: HistoryRow) -> None:
         self.told.tell(rows, self.now)
 
-    def erase(self, device_id: str) -> None:
-        self.told.database.write(lambda session: history.erase(session, [device_id]))
-        self.told.rows = [row for row in self.told.rows if row.device_id != device_id]
-        self.folded = [row for row in self.folded if row.device_id != device_id]
+    def erase(self, *device_ids: str) -> None:
+        self.told.database.write(lambda session: history.erase(session, device_ids))
+        self.told.rows = [row for row in self.told.rows if row.device_id not in device_ids]
+        self.folded = [row for row in self.folded if row.device_id not in device_ids]
 
     def round(self) -> None:
         self.keeper.round()
@@ -142,6 +143,12 @@ class Kept:
         """What is in the archive."""
         folder = self.folder / "archive"
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+    def archived_devices(self) -> set[str]:
+        """The devices of which anything is in the archive, in files that do not count too."""
+        folder = self.folder / "archive"
+        read = (pq.read_table(folder / name, columns=["device_id"], partitioning=None) for name in self.files())
+        return {device_id for table in read for device_id in table.column(0).to_pylist() if device_id is not None}
 
     def named_files(self) -> list[str]:
         """What the history knows to be in the archive."""

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
-from mirror_server.history import checking
+from mirror_server.history import checking, erasing
 from mirror_server.history.archive import OTHER_DAY, Archive
 from mirror_server.history.erasing import Erasing
 from mirror_server.history.moving import Moving
@@ -23,8 +23,10 @@ from mirror_server.history.sealing import Sealing
 from mirror_server.history.selection import HistorySelection
 from mirror_server.history.service import HistoryService
 from mirror_server.store import history, processes, segments
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.database import Database
+from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.history import HistoryRow
+from mirror_server.store.session import Session
 
 TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 BYTES = TEXT._replace(device_id="b", value=b"\xff\x00", content_type="application/octet-stream")
@@ -220,20 +222,23 @@ def test_a_folder_whose_name_is_a_pattern_is_tidied_up_too(new_history: Callable
 
 def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who erases again is told that nothing is left, so that nothing may be."""
-    kept.told.database.write(lambda session: history.erase(session, ["a", "b"]))
-    erasing = Erasing(kept.told.database, kept.archive())
+    kept.erase("a", "b")
+    eraser = Erasing(kept.told.database, kept.archive())
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "delete", _refused(errno.EACCES))
-        while True:
-            with suppress(OSError):
-                erasing.erase()
-                break
+        for _ in range(3):
+            with pytest.raises(OSError, match="refused"):
+                eraser.erase()
+            with kept.told.database.read() as session:
+                assert set(segments.erasures(session)) == {"a", "b"}
+    assert found(kept.service) == expected(kept.told.rows)
+    assert kept.archived_devices() == {"a", "b"}
+    eraser.erase()
+    assert kept.files() == kept.named_files()
+    assert kept.archived_devices() == set()
     with kept.told.database.read() as session:
         assert segments.erasures(session) == {}
-    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == set()
-    kept.open()
-    kept.round()
-    assert kept.files() == kept.named_files()
+        assert segments.replaced_files(session) == []
 
 
 def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> None:
@@ -302,6 +307,47 @@ def test_erased_devices_are_in_no_file(kept: Kept) -> None:
     assert [row.value for row in found(kept.service)] == [None, b"21.5"]
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept, descending: bool) -> None:
+    """A file that was there when the reading began has gone since, and the one that took its place as well."""
+    files = set(kept.named_files())
+    with (
+        closing(kept.service.open(HistorySelection(descending=descending))) as opened,
+        closing(kept.service.open_as_of(HistorySelection(), kept.now)) as state,
+    ):
+        kept.erase("b")
+        kept.round()
+        between = set(kept.named_files())
+        kept.erase("a")
+        kept.round()
+        assert between - files - set(kept.files())
+        # A gap of the service is no device's, and left.
+        assert list(rows_of(opened.batches())) == expected(kept.told.rows) != []
+        assert list(state.batches())
+    assert kept.archived_devices() == set()
+
+
+def test_a_file_that_is_missing_where_another_took_its_place_is_named(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(kept.service.open(HistorySelection())) as opened:
+        kept.erase("a")
+        kept.round()
+        (kept.folder / "archive" / kept.named_files()[0]).unlink()
+        with pytest.raises(StorageFailed):
+            list(opened.batches())
+    assert "of the history cannot be read" in caplog.text
+
+
+def test_what_somebody_wrote_who_led_before_is_deleted_within_an_hour(kept: Kept) -> None:
+    left = kept.folder / "archive" / f"{kept.named_files()[0].rpartition('.')[0]}-0123456789ab.parquet"
+    left.write_bytes(b"rows of a device that was erased")
+    kept.round()
+    kept.pass_time(3_600_000)
+    kept.round()
+    assert kept.files() == kept.named_files()
+
+
 def test_a_place_that_nothing_opens_is_named_without_its_password() -> None:
     with pytest.raises(ValueError, match="cannot open the archive nothing://user@bucket/mirror") as caught:
         Archive("nothing://user:very-secret@bucket/mirror")
@@ -332,6 +378,97 @@ def test_without_the_archive_its_days_are_missed_and_said_so(kept: Kept) -> None
     kept.open()
     with pytest.raises(StorageFailed, match="--history-archive"):
         found(kept.service)
+
+
+class OfLeader:
+    """The database as the process with a token has it: when another one leads, nothing of it is stored."""
+
+    def __init__(self, database: Database, token: str) -> None:
+        self.read = database.read
+        self._database = database
+        self._token = token
+
+    def insist(self, work: Callable[[Session], Any]) -> Any:
+        def while_it_leads(session: Session) -> Any:
+            if processes.leader(session) != self._token:
+                raise NotLeader("another process leads")
+            return work(session)
+
+        return self._database.insist(while_it_leads)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("place", ["file", "block"])
+@pytest.mark.parametrize("then", ["leads no more", "leads again"])
+def test_a_leader_of_before_brings_back_nothing_that_was_erased(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, place: str, then: str
+) -> None:
+    """It slept between reading what is left and writing it, while another one led and erased."""
+    database, archive, token = kept.told.database, kept.archive(), own(kept, 1)
+    if place == "block":
+        # The gap is no device's, so that the block stays.
+        kept.tell(TEXT, BYTES, GAP)
+        Sealing(database, 3).seal(kept.now, 0)
+    slow = Erasing(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
+    quick = Erasing(database, archive)
+    lead(kept, token)
+    kept.erase("b")
+    encode, erased = erasing.encoded, []
+
+    def encoded(rows: Any, *more: Any) -> bytes:
+        content = encode(rows, *more)
+        # Blocks come first, and of one of them the most is known: that of the last file has nobody behind it.
+        if not erased and (place == "block" or more):
+            erased.append("a")
+            lead(kept, "another process-2 options")
+            kept.erase("a")
+            assert quick.erase()
+            if then == "leads again":
+                lead(kept, own(kept, 3))
+        return content
+
+    monkeypatch.setattr(erasing, "encoded", encoded)
+    with pytest.raises(NotLeader) if then == "leads no more" else nullcontext():
+        slow.erase()
+    assert erased
+    assert kept.archived_devices() == set()
+    assert kept.files() == kept.named_files()
+    assert found(kept.service) == expected(kept.told.rows)
+    with database.read() as session:
+        assert segments.erasures(session) == {}
+        assert not any(b"21.5" in segments.content(session, *at) for at in contents(session))
+    assert kept.violations() == []
+
+
+@pytest.mark.sqlite
+def test_of_two_who_erase_none_says_so_before_all_is_gone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one began when one device was erased, and replaces a file that this one has read, with both."""
+    database, archive = kept.told.database, kept.archive()
+    kept.erase("a", "b")
+    with database.read() as session:
+        noted = segments.erasures(session)
+    encode, erased = erasing.encoded, []
+
+    def encoded(rows: Any, *more: Any) -> bytes:
+        content = encode(rows, *more)
+        if not erased:
+            erased.append("a")
+            with monkeypatch.context() as patched:
+                patched.setattr(segments, "erasures", lambda _: {"a": noted["a"]})
+                assert Erasing(database, archive).erase()
+        return content
+
+    monkeypatch.setattr(erasing, "encoded", encoded)
+    assert Erasing(database, archive).erase()
+    assert erased
+    assert kept.archived_devices() == set()
+    assert found(kept.service) == expected(kept.told.rows)
+    with database.read() as session:
+        assert segments.erasures(session) == {}
+
+
+def contents(session: Session) -> list[tuple[int, int]]:
+    return session.rows("SELECT segment_id, block FROM history_blocks")
 
 
 def lead(kept: Kept, token: str) -> None:

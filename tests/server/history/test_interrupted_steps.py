@@ -48,7 +48,7 @@ class FaultyDatabase:
     def insist(self, work: Any) -> Any:
         with self._faults.around():
             future = self._database.insist(work)
-            future.result(10)
+            future.result(60)
         return future
 
 
@@ -102,6 +102,7 @@ def test_a_kill_leaves_each_row_once(
     assert found(kept.service) == expected(kept.told.rows)
     assert found_at(kept.service, kept.now) == kept.state(kept.now)
     assert kept.files() == kept.named_files()
+    assert not erased or "b" not in kept.archived_devices()
     kept.told.database.close()
 
 

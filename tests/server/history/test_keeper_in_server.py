@@ -15,7 +15,7 @@ from mirror_server.config import Settings
 from mirror_server.services import CannotKeepHistory, Services
 from mirror_server.store import segments
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 _PAUSE = threading.Event()
 
 

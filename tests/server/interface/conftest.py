@@ -61,7 +61,7 @@ def unchanged_from(server: Any) -> Callable[[], AbstractContextManager[None]]:
 
     @contextmanager
     def checked() -> Iterator[None]:
-        assert server.services.database.settle(10)
+        assert server.services.database.settle(60)
         before = dump()
         yield
         assert dump() == before

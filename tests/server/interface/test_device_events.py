@@ -68,7 +68,7 @@ def test_an_end_that_was_not_told_is_an_expiry(server, key, device, told):
 def test_a_device_that_is_gone_already_changes_nothing_by_going(server, key, device, told):
     server.registration(key, device, "DELETE")
     server.services.devices.deregistered(device)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert told()[1:] == [("deregistration", True), ("deregistration", False)]
 
 

@@ -90,7 +90,7 @@ def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):
 
     def watched(act):
         future = run(act)
-        refusals.append(future.exception(10))
+        refusals.append(future.exception(60))
         if len(refusals) == 2:
             pacing._closed.set()
         return future

@@ -572,7 +572,7 @@ def ask_as_of(server, key, at):
 
 def await_archive(server):
     """Wait until rows have gone on to files."""
-    end_at = time.monotonic() + 30
+    end_at = time.monotonic() + 60
     while True:
         with server.services.database.read() as session:
             if list(segments.files(session)):

@@ -90,7 +90,7 @@ class Happening(RuleBasedStateMachine):
     def come(self, name: str) -> None:
         introduced = tuple(IntroducedResource(path, auto_observed=path == PATHS[2]) for path in PATHS)
         told = Registration(name, "Sensor", False, LIFETIMES_SECONDS[name], introduced)
-        self.ids[name] = self.services.devices.registered(told).result(10)
+        self.ids[name] = self.services.devices.registered(told).result(60)
         self.ends_at[name] = self.server.now + 1000 * LIFETIMES_SECONDS[name]
         self.note("registration", name=name)
 
@@ -99,15 +99,15 @@ class Happening(RuleBasedStateMachine):
         updated = self.services.devices.registration_updated(self.ids.get(name, "nobody"))
         if name not in self.ends_at:
             with pytest.raises(NotRegistered):
-                updated.result(10)
+                updated.result(60)
             return
-        updated.result(10)
+        updated.result(60)
         self.ends_at[name] = self.server.now + 1000 * LIFETIMES_SECONDS[name]
         self.note("reg_update", name=name)
 
     @rule(name=NAMED)
     def deregister(self, name: str) -> None:
-        self.services.devices.deregistered(self.ids.get(name, "nobody")).result(10)
+        self.services.devices.deregistered(self.ids.get(name, "nobody")).result(60)
         if name in self.ids:
             self.ends_at.pop(name, None)
             self.note("deregistration", name=name)
@@ -130,7 +130,7 @@ class Happening(RuleBasedStateMachine):
                     heard = "auto_observation" if unasked or path == PATHS[2] else "observation"
                     self.reported("registration" if published else heard, name, path, content, now - earlier)
         for future in futures:
-            future.result(10)
+            future.result(60)
 
     def reported(self, origin: str, name: str, path: str, content: Content, changed_at: int) -> None:
         about = {"value": content.payload, "content_type": content.content_type}
@@ -155,7 +155,7 @@ class Happening(RuleBasedStateMachine):
         placement = Placement(APPLICATION, self.ids.get(name, "nobody"), request, expiry_seconds=EXPIRY_SECONDS)
         placed = self.services.commands.place(placement)
         try:
-            placed.result(10)
+            placed.result(60)
         except Refusal:
             return
         listed = self.services.commands.waiting(APPLICATION, device_id=None, after=None, limit=1000)
@@ -200,7 +200,7 @@ class Happening(RuleBasedStateMachine):
     def finish(self, command: Command, outcome: Outcome, content: Content, earlier: int | None) -> None:
         brought = content if outcome is Outcome.DONE and command.request.method == "GET" else None
         answer = Answer(outcome, brought, None if earlier is None else self.server.now - earlier)
-        self.services.database.write(lambda session: self.services.commands.finish(session, command, answer))
+        self.services.database.write(lambda session: self.services.commands.finish(session, [(command, answer)]))
 
     def read_brought(self, command: Command, outcome: Outcome, content: Content, earlier: int | None) -> None:
         if outcome is Outcome.DONE and command.request.method == "GET":
@@ -235,7 +235,7 @@ class Happening(RuleBasedStateMachine):
 
     @invariant()
     def the_rows_are_those_that_were_written_down(self) -> None:
-        assert self.services.database.settle(10)
+        assert self.services.database.settle(60)
         with self.services.database.read() as session:
             rows = [row for some in history.tail(session, 0, 100) for row in some]
         assert [

@@ -14,7 +14,7 @@ PATH = "/3303/0/5700"
 
 
 def rows_of(server: Any, *, settled: bool = True) -> list[HistoryRow]:
-    assert not settled or server.services.database.settle(10)
+    assert not settled or server.services.database.settle(60)
     with server.services.database.read() as session:
         return [row for some in history.tail(session, 0, 100) for row in some]
 
@@ -113,7 +113,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         Observation(device, "/3303/1/5700", Content(b"\xff", "application/octet-stream"), now, True, is_published=True),
         Observation(device, PATH, Content(b"3"), now),
     ]
-    server.services.devices.observed(told).result(10)
+    server.services.devices.observed(told).result(60)
     found = rows_of(server)[1:]
     assert [(row.value, row.changed_at, row.origin, row.content_type) for row in found] == [
         (b"1", now - 5000, "observation", "text/plain"),
@@ -139,9 +139,9 @@ def test_no_two_things_have_one_revision(server: Any, key: str) -> None:
 
 def test_a_device_that_comes_back_keeps_its_rows(server: Any, key: str) -> None:
     registration = Registration("real", "Sensor", False, 60, (IntroducedResource(PATH),))
-    device_id = server.services.devices.registered(registration).result(10)
-    server.services.devices.deregistered(device_id).result(10)
-    assert server.services.devices.registered(registration).result(10) == device_id
+    device_id = server.services.devices.registered(registration).result(60)
+    server.services.devices.deregistered(device_id).result(60)
+    assert server.services.devices.registered(registration).result(60) == device_id
     assert [(row.what, row.device_id) for row in rows_of(server)] == [
         ("registration", device_id),
         ("deregistration", device_id),

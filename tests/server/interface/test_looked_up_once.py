@@ -148,18 +148,21 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
                 )
             for number, expires_at in enumerate((now, now + 1, now + 1)):
                 request = CommandRequest("PUT", "/1/0/0", payload=b"%d" % number, content_type="text/plain")
-                commands.insert(
-                    session, Command(0, "a", f"{device_id} r{number}", device_id, request, now, expires_at, 0, 0)
-                )
+                name = f"{device_id} r{number}"
+                commands.insert(session, [Command(0, "a", name, device_id, request, now, expires_at, 0, 0)])
 
     database.write(work)
+    device_ids = ("one", "other", "idle", "unknown")
+    together = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
+    apart = [database.look(partial(waiting.of_devices, device_ids=[device_id], now=now)) for device_id in device_ids]
+    assert together == {device_id: found[device_id] for device_id, found in zip(device_ids, apart, strict=True)}
     for device_id in ("one", "other"):
-        found = database.look(partial(waiting.of_device, device_id=device_id, now=now))
+        found = together[device_id]
         assert (found.wanted, found.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
         assert found.command.async_id == f"{device_id} r1"
         assert bytes(found.command.request.payload) == b"1"
     for device_id in ("idle", "unknown"):
-        assert database.look(partial(waiting.of_device, device_id=device_id, now=now)) == Waiting([], [], None)
+        assert together[device_id] == Waiting([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

@@ -5,6 +5,7 @@ is lost.
 """
 
 import threading
+import uuid
 
 import orjson
 import pytest
@@ -203,6 +204,17 @@ def test_a_poll_that_is_woken_tells_the_instant_of_what_woke_it(server, key, dev
     assert held.result(60).headers["Mirror-Time"] == serialize.timestamp(woken_at)
 
 
+def test_each_of_many_entries_has_a_uuid_of_its_own(server, key, device):
+    app_id, log, body = key.split("_")[1], server.services.log, {"ep": device, "timestamp": 1}
+    entries = [(app_id, device, body)] * 1000
+    server.services.database.write(lambda session: log.append_all(session, "de-registrations", entries))
+    uids = [entry["uid"] for _, entry in server.log(key) if entry["timestamp"] == 1]
+    assert len(set(uids)) == len(uids) == 1000
+    assert all(str(uuid.UUID(uid, version=4)) == uid for uid in uids)
+    # What was given is the caller's still.
+    assert body == {"ep": device, "timestamp": 1}
+
+
 def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
     """It has its time already, and is not on disk yet."""
     app_id, clock = key.split("_")[1], server.services.clock
@@ -220,7 +232,7 @@ def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
     assert read_until(server, key, 1) == (before, 1)
     go_on.set()
     written.result(60)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert read_until(server, key, 1) == (serialize.timestamp(server.now), 2)
 
 

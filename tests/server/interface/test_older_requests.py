@@ -25,7 +25,7 @@ def light(server, key):
 
 def ask(server, key, method, device, path, query="", data=None, headers=None):
     answer = server.call(key, method, f"/v2/endpoints/{device}{path}{query}", data=data, headers=headers)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     return answer
 
 

@@ -258,6 +258,6 @@ def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
 def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):
     prometheus = keys.create(server.services.database, "prometheus", [Scope.ADMIN], server.now)
     assert server.call(prometheus, "GET", "/metrics").status_code == 200
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     with server.services.database.read() as session:
         assert logs.applications(session) == []

@@ -369,7 +369,7 @@ def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(serve
         monkeypatch.setattr(server.services.database, "insist", insist_later)
         polls.open(app_id)
         monkeypatch.undo()
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
 
 
@@ -377,7 +377,7 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
     polls, app_id = server.services.polls, key.split("_")[1]
     server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0))
     more = polls.open(app_id)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     for way in (lambda: more.result(0), lambda: polls.take(app_id, more)):
         with pytest.raises(Refusal, match="one type of channel"):
             way()

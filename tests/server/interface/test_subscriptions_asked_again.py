@@ -177,7 +177,7 @@ def test_another_process_has_the_device_asked_again(server, key, device):
     server.advance(key, TIMEOUT_SECONDS)
     server.patch(key, device, answer="normal")
     server.services.receive(f"{AGAIN} {device}")
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert told(server, key, device) == ("active", True)
 
 

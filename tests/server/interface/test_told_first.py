@@ -5,8 +5,10 @@ from functools import partial
 
 import pytest
 
+from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
 from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.serve import _server_of
 
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
@@ -38,7 +40,7 @@ def bridge(server):
 
 def waits(server, key):
     """How many requests of the key wait for their devices."""
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     return len(server.call(key, "GET", "/v2/device-requests").json["data"])
 
 
@@ -87,6 +89,32 @@ def test_the_answer_comes_behind_the_202(server, bridge, key, light, method, pat
 @pytest.mark.parametrize(("method", "path", "query", "body"), [NAMED, SILENT])
 def test_what_needs_no_id_of_the_service_does_not_wait(server, bridge, key, light, method, path, query, body):
     assert set(place(server, bridge, key, method, path.format(light), query, body)) == {0}
+
+
+def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
+    found = []
+
+    def wait(_seconds):
+        with server.services.database.read() as session:
+            found.append([command.async_id for command in commands.waiting(session, light)])
+
+    server.services.database.tell_first(wait)
+    for name in ("first", "second"):
+        server.place(key, light, name, "GET", TEMPERATURE)
+        assert waits(server, key) == 0
+    # And behind each answer, before the next request is looked for.
+    assert found == [["first"], [], ["second"], []]
+    assert server.responses(key) == {"first": (200, None), "second": (200, None)}
+
+
+def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monkeypatch):
+    waited = []
+    monkeypatch.setattr(Bridge, "wait_for_told", lambda _self, seconds: waited.append(seconds))
+    _server_of(server.services)
+    server.place(key, light, "mine", "GET", TEMPERATURE)
+    assert waits(server, key) == 0
+    # No longer than a request would notice, however busy the loop.
+    assert set(waited) == {0.001}
 
 
 @pytest.mark.parametrize("ends", ["gone", "broken"])

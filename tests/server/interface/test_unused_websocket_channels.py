@@ -29,8 +29,8 @@ def connect(server):
 
     def begin(key):
         socket = server.services.websockets.connect(key.split("_")[1], lambda: True)
-        socket.begin(lambda: None).result(10)
-        assert server.services.database.settle(10)
+        socket.begin(lambda: None).result(60)
+        assert server.services.database.settle(60)
         return socket
 
     return begin
@@ -38,7 +38,7 @@ def connect(server):
 
 def close(server, socket):
     socket.close()
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
 
 
 def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day(server, key):

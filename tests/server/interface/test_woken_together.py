@@ -58,7 +58,7 @@ class Readers:
                 self.log.append(session, APP, REG_UPDATES, name, {"ep": name})
 
         self.database.write(work)
-        assert self.database.settle(10)
+        assert self.database.settle(60)
 
     def add_from_elsewhere(self, name):
         """As another process does, whose message has not come yet."""

@@ -59,7 +59,7 @@ def secret_of(result: Result) -> str:
 
 
 def register(services: Services, endpoint_name: str) -> str:
-    return services.devices.registered(Registration(endpoint_name, "test", False, 3600, ())).result(30)
+    return services.devices.registered(Registration(endpoint_name, "test", False, 3600, ())).result(60)
 
 
 def ended(identities: Identities) -> set[str]:

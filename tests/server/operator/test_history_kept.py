@@ -61,7 +61,7 @@ class Life:
         )
         self._running = Services(settings)
         self._running.start()
-        assert self._running.database.settle(10)
+        assert self._running.database.settle(60)
         return self._running
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ def life(url: str) -> Iterator[Life]:
 
 def register(services: Services, name: str = "sensor") -> str:
     registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),))
-    return services.devices.registered(registration).result(10)
+    return services.devices.registered(registration).result(60)
 
 
 def tell(services: Services, device_id: str, *values: str) -> None:
@@ -189,7 +189,7 @@ def test_a_server_that_ends_shows_life_until_then(url: str) -> None:
     settings = Settings(database_url=url, simulate=0, keep_history_seconds=60)
     first = Services(settings)
     first.start()
-    assert first.database.settle(10)
+    assert first.database.settle(60)
     begun_at = first.clock.now()
     while first.clock.now() == begun_at:
         pass
@@ -198,7 +198,7 @@ def test_a_server_that_ends_shows_life_until_then(url: str) -> None:
         assert begun_at < heard(database) <= wall_time()
     with closing(Services(settings)) as second:
         second.start()
-        assert second.database.settle(10)
+        assert second.database.settle(60)
         ((told_at, until),) = gaps(second)
         assert begun_at < told_at < (until or 0) <= wall_time()
 
@@ -218,7 +218,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url: str) -> None:
             while heard(database) < 1_000_000 + steady:
                 assert time.monotonic() < end_at
         happenings.stop()
-        assert database.settle(10)
+        assert database.settle(60)
         assert heard(database) == 1_030_000
 
 

@@ -64,7 +64,7 @@ def write(services: Services, app_id: str, device_id: str, value: bytes) -> None
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
     services.commands.place(Placement(app_id, device_id, request)).result(60)
-    assert services.database.settle(10)
+    assert services.database.settle(60)
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def device_ids(services: Services, app_id: str) -> list[str]:
     for device_id in device_ids:
         simulator.set_value(device_id, PATH, value="", writable=True, observable=True)
         simulator.update(device_id)
-        assert services.database.settle(10)
+        assert services.database.settle(60)
         services.subscriptions.subscribe(app_id, device_id, PATH).result(60)
-    assert services.database.settle(10)
+    assert services.database.settle(60)
     write(services, app_id, device_ids[0], SECRET)
     write(services, app_id, device_ids[1], b"plain")
     for device_id, said in zip(device_ids, (SECRET.decode(), "plain"), strict=True):
@@ -423,7 +423,7 @@ def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids,
     assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
     services.bench.simulator.set_value(device_ids[0], PATH, value="25")
     services.bench.simulator.register(device_ids[1])
-    assert services.database.settle(10)
+    assert services.database.settle(60)
     with services.database.read() as session:
         left = {
             table: session.scalar(f"SELECT count(*) FROM {table} WHERE app_id = :app_id", app_id=app_id)
@@ -438,7 +438,7 @@ def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids,
 
 def test_a_poll_whose_key_is_revoked_is_told_so(services, app_id, device_ids, url):
     services.bench.simulator.register(device_ids[0])
-    assert services.database.settle(10)
+    assert services.database.settle(60)
     last_seq, more = services.log.last_seq(app_id), services.log.more(app_id)
     assert last_seq > 0
     assert services.log.read(app_id, last_seq).entries == []

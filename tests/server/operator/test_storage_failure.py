@@ -154,7 +154,7 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
         go_on.set()
     assert (answer.status_code, answer.json["reason"]) == (429, "TOO_MUCH_WAITING")
     assert int(answer.headers["Retry-After"]) > 0
-    assert database.settle(10)
+    assert database.settle(60)
     assert server.call(key, "GET", "/v2/subscriptions").json == []
 
 

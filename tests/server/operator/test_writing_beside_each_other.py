@@ -7,8 +7,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,6 @@ from mirror_server.store import device_objects, devices, history, logs, revision
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.postgresql import backend
@@ -252,21 +251,62 @@ def test_a_number_that_was_told_is_never_more_than_the_next_one_told(processes):
     assert told[-1] == seen(reading)[0] == told[0] + 10
 
 
-def test_who_waits_too_long_for_numbers_does_not_wait_again_on_each_connection(url, processes, monkeypatch):
-    reading = processes[2]
-    quick = backend._BEGIN_READING_NUMBERS.replace("lock_timeout = '5s'", "lock_timeout = '20ms'")
-    monkeypatch.setattr(backend, "_BEGIN_READING_NUMBERS", quick)
-    with ExitStack() as opened:
-        for _ in range(3):
-            opened.enter_context(reading.read())
-    idle = reading._backend._idle_readers
-    assert len(idle) == 3
-    with closing(psycopg.connect(url)) as ending:
-        ending.execute(f"SELECT pg_advisory_xact_lock_shared({backend._ENDING_LOCK})")
-        with pytest.raises(StorageFailed):
-            seen(reading)
-        assert len(idle) == 2
-    assert seen(reading)[0] > 0
+def test_who_asks_which_changes_it_sees_waits_for_nobody_who_writes(url, processes):
+    """It is the thread of the web server that asks, and a commit may hang on a disk, or on a replica."""
+    first, second, reading = processes
+    ((locks,),) = databases.query(
+        url,
+        "SELECT array_agg(DISTINCT locked[1]) FROM pg_proc,"
+        r" regexp_matches(prosrc, '_lock(?:_shared)?\((\d{12,})\)', 'g') AS locked WHERE proname LIKE '%\_writing'",
+    )
+    assert len(locks) > 1
+    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
+        number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+        assert seen(reading, one.result - 1) == (one.result - 1, {"d1": number})
+    with closing(psycopg.connect(url)) as writing:
+        for lock in locks:
+            writing.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+        assert seen(reading)[0] == number
+
+
+@contextmanager
+def looking(
+    url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Future[tuple[int, dict[str, int]]]]:
+    """A look for which changes are seen that stands, in the middle, until the block ends."""
+    stand = "SELECT pg_advisory_xact_lock(1)"
+    begin = backend._BEGIN_READING_NUMBERS.replace("COMMIT; ", f"COMMIT; BEGIN; {stand}; COMMIT; ", 1)
+    monkeypatch.setattr(backend, "_BEGIN_READING_NUMBERS", begin)
+    with closing(psycopg.connect(url)) as held_up, ThreadPoolExecutor(1) as thread:
+        held_up.execute(stand.encode())
+        told = thread.submit(seen, database)
+        try:
+            wait_for(lambda: waits_for_lock(url))
+            yield told
+        finally:
+            held_up.rollback()
+
+
+def test_what_ended_in_the_middle_of_a_look_is_looked_for_again(url, processes, monkeypatch):
+    first, _, reading = processes
+    with looking(url, reading, monkeypatch) as told:
+        number = first.write(partial(report, device_id="d0"))
+    last, newest = told.result(60)
+    assert last == newest["d0"] == number
+
+
+def test_what_ended_in_the_middle_of_every_look_may_be_behind_the_number_that_is_told(url, processes, monkeypatch):
+    first, second, reading = processes
+    monkeypatch.setattr(backend, "_MOST_LOOKS", 0)
+    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
+        with looking(url, reading, monkeypatch) as told:
+            later = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+        last, newest = told.result(60)
+        assert (last, newest["d1"]) == (one.result - 1, later)
+    with looking(url, reading, monkeypatch) as told:
+        number = first.write(partial(report, device_id="d0"))
+    last, newest = told.result(60)
+    assert (last, newest["d0"]) == (later, number)
 
 
 def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url, processes):

@@ -395,7 +395,7 @@ def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, 
         assert not any(future.done() for future in slow)
     finally:
         go_on.set()
-    assert all(future.exception(10) for future in slow)
+    assert all(future.exception(60) for future in slow)
 
 
 def test_a_registered_content_type_takes_the_place_of_the_usual_one(server, key, endpoint):

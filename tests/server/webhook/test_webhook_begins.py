@@ -120,7 +120,7 @@ def test_it_is_stored_with_the_next_entry_and_reading_alone_stores_nothing(serve
     happen("old")
     version = server.services.database.version()
     read(server, key, 0)
-    assert server.services.database.settle(10)
+    assert server.services.database.settle(60)
     assert server.services.database.version() == version
     happen("new")
     with server.services.database.read() as session:

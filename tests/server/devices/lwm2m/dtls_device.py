@@ -58,7 +58,7 @@ class DtlsDevice:
         """Make a handshake; whether it was taken."""
         self._connection = self._context.connect("::1", 1)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not (self.is_connected or self.is_closed):
                     await self._read_or_repeat()
         except TimeoutError:
@@ -74,14 +74,14 @@ class DtlsDevice:
         self._socket.sendto(datagram, self.server)
 
     async def receive(self) -> Message:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not self._plain:
                 await self._read()
         return decode(self._plain.pop(0))
 
     async def closed(self) -> None:
         """Wait until the server ended the session."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not self.is_closed:
                 await self._read()
 

@@ -49,7 +49,7 @@ def device_id(services: Services) -> str:
 def read(services: Services, device: str, async_id: str) -> Callable[[], bytes | None]:
     """Place a read; gives what tells the value, once the read is done."""
     placement = Placement("app", device, CommandRequest("GET", TEMPERATURE), async_id)
-    services.commands.place(placement).result(10)
+    services.commands.place(placement).result(60)
 
     def value() -> bytes | None:
         with services.database.read() as session:

@@ -1,0 +1,144 @@
+"""What takes long to find is looked for beside the event loop, which answers others meanwhile; so much at once."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from test_bridge_limits import Request, until
+
+from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
+from mirror_server.service import long_reads
+from mirror_server.views import answers
+from mirror_server.web.asgi_bridge import Bridge
+
+LIST = "/v3/devices"
+LOOKED_UP = [
+    b"name__neq=x",
+    b"description=by the door",
+    b"etag__gte=2026-01-05T08:00:00Z",
+    b"custom_attributes__room=B12",
+]
+
+
+@pytest.fixture
+def bridge(server):
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+
+
+@pytest.fixture
+def device(server, key):
+    made = server.add_device(key, "lamp")
+    server.add_device(key, "other")
+    said = {"description": "by the door", "custom_attributes": {"room": "B12"}}
+    assert server.call(key, "PUT", f"{LIST}/{made}", json=said).status_code == 200
+    return made
+
+
+class Busy:
+    """All threads for what takes long are at work until this ends."""
+
+    def __init__(self, server):
+        self._end = threading.Event()
+        self._works = [server.services.long_reads.begin("nobody", self._wait) for _ in range(long_reads._THREADS)]
+
+    def _wait(self):
+        assert self._end.wait(60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        for work in self._works:
+            work.result(60)
+
+
+def is_idle(server):
+    return not (server.services.long_reads._slots.in_use or server.services.snapshots.slots.in_use)
+
+
+def body_of(asked):
+    return b"".join(message.get("body", b"") for message in asked.sent)
+
+
+@pytest.mark.parametrize("path", [LIST, SNAPSHOT, SNAPSHOT_RANGES])
+@pytest.mark.parametrize("query", LOOKED_UP)
+def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, key, device, path, query):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, path, query).begin()
+            quick = await Request(bridge, key, LIST, b"endpoint_name=lamp").begin()
+            assert (asked.status, quick.status) == (None, 200)
+        await until(asked.task.done)
+        # Without a loop it is answered the same.
+        with server.call(key, "GET", f"{path}?{query.decode()}") as whole:
+            headers = {name.decode(): value.decode() for name, value in asked.sent[0]["headers"]}
+            assert (asked.status, body_of(asked)) == (200, whole.get_data())
+            assert {name.lower() for name, _ in whole.headers} <= {*headers, "content-length"}
+            assert headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("path", [LIST, SNAPSHOT, SNAPSHOT_RANGES])
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, path, has_begun):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, path, LOOKED_UP[0]).begin()
+            if not has_begun:
+                await asked.leave()
+        if has_begun:
+            # What was found is there, and nobody has taken it.
+            asked.gone.set()
+            await asked.task
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, device):
+    async def check():
+        with Busy(server):
+            most = long_reads._MOST_WAITING // 2
+            held = [await Request(bridge, key, LIST, LOOKED_UP[0]).begin() for _ in range(most)]
+            refused = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
+            assert refused.status == 429
+            told = json.loads(body_of(refused))
+            assert told["reason"] == "TOO_MANY_QUESTIONS"
+            assert f"{most} questions that take long are being answered with this key" in told["message"]
+            assert (await Request(bridge, key, LIST, b"state=registered").begin()).status == 200
+            other = await Request(bridge, server.key(), LIST, LOOKED_UP[0]).begin()
+            assert other.status is None
+        for each in (*held, other):
+            await until(each.task.done)
+            assert each.status == 200
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+def test_a_refusal_of_what_was_found_is_told(server, bridge, key, device):
+    async def check():
+        asked = await Request(bridge, key, SNAPSHOT, b"name=lamp&changed_after=99999").begin()
+        await until(asked.task.done)
+        assert (asked.status, json.loads(body_of(asked))["reason"]) == (400, "REVISION_BEYOND_MIRROR")
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+def test_what_is_not_found_in_time_is_told_with_the_cure(server, bridge, key, device, monkeypatch):
+    monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
+
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
+            await until(asked.task.done)
+            assert asked.status == 503
+            assert "fewer filters" in json.loads(body_of(asked))["message"]
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())

@@ -1,0 +1,207 @@
+"""Device requests that are accepted, or end, in one group: the same comes of them as of one after the other."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
+from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
+from mirror_server.service.commands import Placement, _Asked
+from mirror_server.service.devices import DeviceService
+from mirror_server.store import commands, waiting
+from mirror_server.store.maintenance import violations
+from mirror_server.store.process_messages import TOLD, WAITING
+from mirror_server.store.session import Session
+
+PATHS = ("/3303/0/5700", "/3311/0/5850")
+APPS = ("a", "b")
+ENDS = [None, *(outcome for outcome in Outcome if outcome is not Outcome.DONE), *[Outcome.DONE] * 8]
+
+Run = Callable[[Any, Callable[..., Any], Sequence[Any]], list[Any]]
+
+
+def at_once(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+    return server.services.database.write(lambda session: work(session, list(items))) or []
+
+
+def one_by_one(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+    return [result for item in items for result in at_once(server, work, [item])]
+
+
+def add_devices(server: Any, number: int) -> list[str]:
+    devices: DeviceService = server.services.devices
+    introduced = tuple(IntroducedResource(path) for path in PATHS)
+    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced) for at in range(number)]
+    return [devices.registered(each).result(60) for each in told]
+
+
+def stored(server: Any, ids: list[str]) -> dict[str, list[Any]]:
+    """All that came of requests but the numbers and the ids, which are others each time."""
+    names = {device_id: number for number, device_id in enumerate(ids)}
+
+    def in_order(row: Any) -> tuple[int, int]:
+        """By device, and of one device as they are delivered."""
+        return names[row[3]], row[0]
+
+    with server.services.database.read() as session:
+        assert list(violations(session)) == []
+        queued = session.rows(f"SELECT {commands.COLUMNS}, finished_at FROM commands")
+        resources = session.rows(
+            "SELECT r.device_id, r.path, reported_value, reported_content_type, reported_at, reported_origin,"
+            " desired_app_id, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
+            " r.requested_at, desired_category, async_id FROM resources r"
+            " LEFT JOIN commands c ON c.command_id = desired_command_id"
+        )
+        contacts = session.rows("SELECT device_id, last_contact_at FROM devices")
+        numbers = session.rows(
+            "SELECT reported_revision, desired_revision, revision FROM resources r"
+            " JOIN devices d ON d.device_id = r.device_id"
+        )
+    given = [number for row in numbers for number in row[:2] if number is not None]
+    assert max(Counter(given).values(), default=1) == 1
+    assert all(number <= row[2] for row in numbers for number in row[:2] if number is not None)
+    logs = {app_id: server.services.log.read(app_id, 0, 1000).entries for app_id in APPS}
+    return {
+        "commands": [(names[row[3]], *map(_plain, (*row[1:3], *row[4:]))) for row in sorted(queued, key=in_order)],
+        "resources": sorted((names[row[0]], *map(_plain, row[1:])) for row in resources),
+        "contacts": sorted((names[device_id], at) for device_id, at in contacts),
+        "logs": [
+            [{**entry.body, "uid": "", "ep": names[entry.body["ep"]]} for entry in entries if "id" in entry.body]
+            for entries in logs.values()
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Placement:
+    """Sometimes under an id that another one has, or the other application gives as well."""
+    device_id, path = chance.choice(ids), chance.choice(PATHS)
+    payload = b"%d" % number
+    request = CommandRequest("PUT", path, payload=payload, content_type="text/plain")
+    if chance.random() < 0.4:
+        request = CommandRequest("GET", path)
+    elif chance.random() < 0.2:
+        request = CommandRequest("POST", path)
+    retries, is_silent = chance.choice([None, 0, 2]), chance.random() < 0.1
+    return Placement(chance.choice(APPS), device_id, request, f"{number}", retries=retries, is_silent=is_silent)
+
+
+def play(server: Any, seed: int, run: Run) -> list[Any]:
+    """A few rounds of requests and their ends; gives what was stored after each."""
+    chance, services = random.Random(seed), server.services
+    ids = add_devices(server, 5)
+    for app_id in APPS:
+        services.log.keep_for(app_id)
+    assert services.database.settle(60)
+    told: list[Any] = []
+    for turn in range(4):
+        asked = [asked_at_random(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
+        # The same once more: it is the first that counts.
+        asked += [asked[at] for at in (0, 3, 3)]
+        placed = run(server, place_all(services), asked)
+        told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
+        server.services.clock.advance(1)
+        with services.database.read() as session:
+            waiting = [command for device_id in ids for command in commands.waiting(session, device_id)]
+        # Some that end twice: the second time late.
+        ending = [*chance.sample(waiting, len(waiting) // 2), *chance.sample(waiting, 4)]
+        run(server, services.commands.finish, [(command, answer(chance.choice(ENDS))) for command in ending])
+        told.append(stored(server, ids))
+        server.services.clock.advance(1)
+    return told
+
+
+def place_all(services: Any) -> Callable[..., Any]:
+    def place(session: Any, asked: list[Placement]) -> Any:
+        return services.commands._place(session, [_Asked(each, each.async_id, is_untold=False) for each in asked])
+
+    return place
+
+
+def answer(outcome: Outcome | None) -> Answer | None:
+    if outcome is None:
+        return None
+    return Answer(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_comes_of_requests_at_once_as_of_one_after_the_other(new_server, seed):
+    together, apart = (play(new_server(), seed, run) for run in (at_once, one_by_one))
+    assert together == apart
+
+
+def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key):
+    services, app_id = server.services, key.split("_")[1]
+    ids = add_devices(server, 2)
+    write = CommandRequest("PUT", PATHS[0], payload=b"1", content_type="text/plain")
+
+    def ask(device_id: str, async_id: str, request: CommandRequest = write) -> Placement:
+        return Placement(app_id, device_id, request, async_id)
+
+    asked = [
+        ask(ids[0], "1"),
+        ask("nobody", "2"),
+        ask(ids[1], "1"),
+        ask(ids[0], "1"),
+        ask(ids[1], "3", CommandRequest("GET", "/1/0/0")),
+        ask(ids[1], "4"),
+    ]
+    placed = [services.commands.place(each) for each in asked]
+    refused = [future.exception(60) for future in placed]
+    assert [error.code if isinstance(error, Refusal) else error for error in refused] == [
+        None,
+        404,
+        409,
+        None,
+        400,
+        None,
+    ]
+    with services.database.read() as session:
+        waiting = [commands.waiting(session, device_id) for device_id in ids]
+    assert [[command.async_id for command in some] for some in waiting] == [["1"], ["4"]]
+
+
+def test_as_many_wait_for_a_device_as_may_whether_they_come_at_once_or_not(server, key):
+    services, app_id = server.services, key.split("_")[1]
+    (device_id,) = add_devices(server, 1)
+    request = CommandRequest("GET", PATHS[0])
+    placed = [services.commands.place(Placement(app_id, device_id, request)) for _ in range(30)]
+    refused = [future.exception(60) for future in placed]
+    accepted = refused.index(next(error for error in refused if error is not None))
+    assert [getattr(error, "code", None) for error in refused] == [None] * accepted + [429] * (30 - accepted)
+    with services.database.read() as session:
+        assert len(commands.waiting(session, device_id)) == accepted
+
+
+def test_what_waits_for_devices_that_are_woken_together_is_asked_once(server, key, monkeypatch):
+    app_id, dispatcher = key.split("_")[1], server.services._dispatcher
+    ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
+    asked: list[list[str]] = []
+    of_devices = waiting.of_devices
+
+    def noted(session: Session, device_ids: Sequence[str], now: int) -> Any:
+        asked.append(list(device_ids))
+        return of_devices(session, device_ids, now)
+
+    # As another process does, whose messages come here.
+    request = CommandRequest("GET", "/3303/0/5700")
+    requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
+    server.services.database.write(lambda session: server.services.commands._place(session, requests))
+    monkeypatch.setattr(waiting, "of_devices", noted)
+    told = [f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)]
+    server.services.receive(*told, f"{WAITING} {ids[0]}", f"{WAITING} nobody")
+    assert server.services.database.settle(60)
+    assert asked[0] == ids
+    # Their answers are stored in a transaction or two, behind each of which the devices are asked for once more.
+    assert sorted(device_id for some in asked[1:] for device_id in some) == sorted(ids)
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+    asked.clear()
+    dispatcher.wake_all()
+    assert asked == []
