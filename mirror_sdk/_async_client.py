@@ -1200,7 +1200,9 @@ class AsyncMirrorClient:
         came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
-        service has kept everything. What breaks off on the way goes on behind the last row that came.
+        service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
+        has a path that one of ``paths`` matches, it stands in ``attrs["mirror"]["paths_without_rows"]``; where none of
+        them has a row, and none of the devices such a resource, an :class:`EmptyTableWarning` says so.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
@@ -1268,6 +1270,8 @@ class AsyncMirrorClient:
             await self._run(require_known(unheard), whole)
         units = await self._units_of(await off_loop(parts.unitless))
         tables, based_on = await off_loop(parts.finish, basis(request, told), state=units)
+        if limit is None:
+            based_on = await self._with_silent(based_on, tables, request.selection, whole)
         return await off_loop(lambda: given(tables, based_on, as_=as_, tz=tz))
 
     @overload
@@ -1344,7 +1348,8 @@ class AsyncMirrorClient:
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
         that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
-        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
+        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now. Of ``paths`` that
+        no row is of is told as by :meth:`history`.
 
         Args:
             instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
@@ -1400,6 +1405,7 @@ class AsyncMirrorClient:
             selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = await self._parts_of(request, whole)
+        about = await self._with_silent(about, tables, selection, whole)
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     @overload
@@ -2597,6 +2603,28 @@ class AsyncMirrorClient:
         except MirrorError:
             # The events are there in any case.
             return None
+
+    async def _with_silent(
+        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
+    ) -> dict[str, object]:
+        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
+        await import_off_loop("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        paths = list(selection.paths or ())
+        about = await off_loop(with_silent, about, tables, paths)
+        if about.get("paths_without_rows") == paths:
+            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
+            try:
+                request = SnapshotRequest(selection=selection, server=self.base_url)
+                known, _ = await self._parts_of(request, timeout)
+            except MirrorError:
+                # The table is there in any case.
+                return about
+            if await off_loop(silent_paths, known, paths) == paths:
+                warn_of_unknown(paths)
+        return about
 
     async def _parts_of(
         self, request: SnapshotRequest, timeout: float | None = None

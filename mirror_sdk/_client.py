@@ -1187,7 +1187,9 @@ class MirrorClient:
         came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
-        service has kept everything. What breaks off on the way goes on behind the last row that came.
+        service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
+        has a path that one of ``paths`` matches, it stands in ``attrs["mirror"]["paths_without_rows"]``; where none of
+        them has a row, and none of the devices such a resource, an :class:`EmptyTableWarning` says so.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
@@ -1255,6 +1257,8 @@ class MirrorClient:
             self._run(require_known(unheard), whole)
         units = self._units_of(parts.unitless())
         tables, based_on = parts.finish(basis(request, told), state=units)
+        if limit is None:
+            based_on = self._with_silent(based_on, tables, request.selection, whole)
         return given(tables, based_on, as_=as_, tz=tz)
 
     @overload
@@ -1331,7 +1335,8 @@ class MirrorClient:
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
         that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
-        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now.
+        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now. Of ``paths`` that
+        no row is of is told as by :meth:`history`.
 
         Args:
             instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
@@ -1387,6 +1392,7 @@ class MirrorClient:
             selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = self._parts_of(request, whole)
+        about = self._with_silent(about, tables, selection, whole)
         return given(tables, about, as_=as_, tz=tz)
 
     @overload
@@ -2570,6 +2576,28 @@ class MirrorClient:
         except MirrorError:
             # The events are there in any case.
             return None
+
+    def _with_silent(
+        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
+    ) -> dict[str, object]:
+        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
+        import_whole("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        paths = list(selection.paths or ())
+        about = with_silent(about, tables, paths)
+        if about.get("paths_without_rows") == paths:
+            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
+            try:
+                request = SnapshotRequest(selection=selection, server=self.base_url)
+                known, _ = self._parts_of(request, timeout)
+            except MirrorError:
+                # The table is there in any case.
+                return about
+            if silent_paths(known, paths) == paths:
+                warn_of_unknown(paths)
+        return about
 
     def _parts_of(
         self, request: SnapshotRequest, timeout: float | None = None

@@ -329,7 +329,7 @@ class NotSubscribedWarning(UserWarning):
 
 
 class EmptyTableWarning(UserWarning):
-    """A table that was to name devices or resources has no rows: nothing is meant, and nothing is done."""
+    """A table that was to name devices or resources has no rows; or a history has none of any path it was asked for."""
 
 
 def _after(attempts: int) -> str:

@@ -69,10 +69,8 @@ class _Agenda:
         self._heap: list[tuple[Instant, int, Timer]] = []
         self._numbers = itertools.count()
 
-    def add(self, timer: Timer, due_at: Instant) -> bool:
-        """Gives whether it is the next one now."""
+    def add(self, timer: Timer, due_at: Instant) -> None:
         heapq.heappush(self._heap, (due_at, next(self._numbers), timer))
-        return self._heap[0][2] is timer
 
     def next_due_at(self) -> Instant | None:
         return self._heap[0][0] if self._heap else None
@@ -122,12 +120,10 @@ class SystemClock:
         with self._changed:
             wall, steady = self._clocks()
             left = due_at - wall
-            is_next = self._by_wall.add(timer, due_at)
+            self._by_wall.add(timer, due_at)
             # One more, because either clock is cut to the millisecond: nothing is called before its instant.
-            is_next |= self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
-            if is_next:
-                # Else the thread wakes early enough by itself, and would only get in the way of the one that is here.
-                self._changed.notify()
+            self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
+            self._changed.notify()
         return timer
 
     def close(self) -> None:

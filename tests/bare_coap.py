@@ -265,7 +265,7 @@ class Devices:
                 self._by_file[file].receive()
 
 
-def send_until(device: BareDevice, datagram: bytes, condition: Callable[[], object], seconds: float = 20) -> None:
+def send_until(device: BareDevice, datagram: bytes, condition: Callable[[], object], seconds: float = 60) -> None:
     """Send a datagram, again each second, until a condition holds, as a device does with what nobody answers.
 
     Raises:

@@ -18,6 +18,7 @@ from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind
 from mirror_sdk.forms import given
 from mirror_sdk.history.request import check_stretch
+from mirror_sdk.history.silent_paths import with_silent
 from mirror_sdk.naming import Devices
 from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
@@ -201,20 +202,19 @@ class Recording:
         check_stretch(begin, end)
         most = count("limit", limit)
         held = self._read()
-        return given(
-            *past.history(
-                held.events,
-                held.spans,
-                self._chosen(held, devices, paths),
-                begin=begin,
-                end=end,
-                limit=most,
-                raw=raw,
-                server=self._about.server,
-            ),
-            as_=as_,
-            tz=tz,
+        tables, about = past.history(
+            held.events,
+            held.spans,
+            self._chosen(held, devices, paths),
+            begin=begin,
+            end=end,
+            limit=most,
+            raw=raw,
+            server=self._about.server,
         )
+        if most is None:
+            about = with_silent(about, tables, paths)
+        return given(tables, about, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -289,7 +289,9 @@ class Recording:
         at = instant_of("instant", instant)
         held, history = self._replayed(devices, paths)
         complete = history.is_complete(held.spans, at)
-        return given(*replay.as_of(history, at, complete=complete, server=self._about.server), as_=as_, tz=tz)
+        tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
+        about = with_silent(about, tables, paths)
+        return given(tables, about, as_=as_, tz=tz)
 
     @overload
     def changes(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -40,9 +39,6 @@ UNVERSIONED = "mirror.unversioned"
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
-# An id is no secret, and to ask the system for each takes ten times as long where thousands of polls are answered at
-# once.
-_CHANCE = random.Random()  # noqa: S311
 _NOTED = "mirror.noted"
 # Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
 _MOST_FIELDS = 20
@@ -51,10 +47,6 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    # Else all processes of a server that is forked when it has started would give the same ids.
-    os.register_at_fork(after_in_child=_CHANCE.seed)
 
 
 def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
@@ -119,7 +111,7 @@ def request_id(environ: WSGIEnvironment) -> str:
     """One id for the request, the client's own if it gave one of our form."""
     if _REQUEST_ID not in environ:
         given = environ.get(_REQUEST_ID_VARIABLE, "")
-        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else f"{_CHANCE.getrandbits(128):032x}"
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
     identity: str = environ[_REQUEST_ID]
     return identity
 

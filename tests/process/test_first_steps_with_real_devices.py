@@ -100,7 +100,7 @@ def wait_for_frame(client: MirrorClient, name: str, path: str, column: str, valu
     def has_come() -> bool:
         return bool(client.state_frame([name], paths=[path])[column].dropna().tolist() == [value])
 
-    wait_until(has_come, f"{value} of {name} in the frame", 60)
+    wait_until(has_come, f"{value} of {name} in the frame")
 
 
 @pytest.mark.parametrize("place", ["coap", "coaps"], indirect=True)
@@ -165,6 +165,6 @@ def test_a_device_with_a_wrong_key_stays_out(place: Place) -> None:
         assert http.get("/v3/devices").json()["data"] == []
         # The server waits longer than a device for a handshake to go on.
         failed = 'mirror_coap_handshakes_total{outcome="failed"} 2.0'
-        wait_until(lambda: failed in http.get("/metrics").text, "two handshakes that failed", 30)
+        wait_until(lambda: failed in http.get("/metrics").text, "two handshakes that failed")
         assert 'mirror_coap_handshakes_total{outcome="done"} 0.0' in http.get("/metrics").text
     assert not any(secret in place.server.stderr for secret in (other, unknown))

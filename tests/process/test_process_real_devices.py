@@ -86,10 +86,10 @@ class Field:
             decoded(each["payload"]) for kind, each in entries if kind == "notifications" and each["ep"] == device_id
         ]
 
-    def answer_to(self, device: BareDevice, datagram: bytes, seconds: float = 20) -> Message:
+    def answer_to(self, device: BareDevice, datagram: bytes) -> Message:
         """What the server says to a datagram of a device."""
         before = len(device.heard)
-        send_until(device, datagram, lambda: answers(device, before), seconds)
+        send_until(device, datagram, lambda: answers(device, before))
         return answers(device, before)[0]
 
     def uploaded(self, device: BareDevice, name: str, payload: bytes) -> Message:

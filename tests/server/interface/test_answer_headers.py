@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import httpx
 import pytest
 
 from mirror_server.service.keys import Scope
-from mirror_server.views.requests import request_id
 from mirror_server.web.asgi_bridge import Bridge
 
 PATHS = [
@@ -80,22 +78,3 @@ def test_answers_of_the_event_loop_carry_them_too(server):
         assert answer.is_success
         assert answer.headers.get_list("Cache-Control") == ["no-store"]
         assert answer.headers.get_list("X-Content-Type-Options") == ["nosniff"]
-
-
-def test_a_request_without_an_id_gets_one_of_its_own():
-    ids = [request_id({}) for _ in range(100)]
-    assert len(set(ids)) == 100
-    assert all(len(each) == 32 and set(each) <= set("0123456789abcdef") for each in ids)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_processes_of_a_server_that_was_forked_give_other_ids():
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(write, request_id({}).encode())
-        os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read) as told:
-        assert told.read() != request_id({})

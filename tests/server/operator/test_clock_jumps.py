@@ -148,17 +148,6 @@ def test_nothing_is_called_early_by_the_clock_that_runs_steadily(clock, machine)
     assert event.wait(PATIENCE_SECONDS)
 
 
-def test_a_call_behind_others_does_not_wake_the_thread_that_makes_them(clock, machine, monkeypatch):
-    called(clock, 60)
-    woken: list[None] = []
-    monkeypatch.setattr(clock._changed, "notify", lambda: woken.append(None))
-    behind = called(clock, 60), called(clock, 120)
-    assert not woken
-    monkeypatch.undo()
-    machine.run(121)
-    assert all(event.wait(PATIENCE_SECONDS) for event in behind)
-
-
 @pytest.fixture
 def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A server by the clock of this machine."""

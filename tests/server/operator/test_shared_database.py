@@ -13,6 +13,7 @@ from typing import Any
 import databases
 import psycopg
 import pytest
+from ports import free_port
 
 from mirror_server.cluster.forwarding import Call
 from mirror_server.config import ListenAddress, Settings
@@ -221,7 +222,7 @@ def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
 def test_many_messages_of_one_transaction_all_arrive(open_services, monkeypatch):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "receive", heard.append)
+    monkeypatch.setattr(second, "receive", lambda *told: heard.extend(told))
     messages = [f"log {number:040}" for number in range(1000)]
     first.database.write(lambda session: [session.notify(message) for message in messages])
     wait_for(lambda: len(heard) >= len(messages))
@@ -231,7 +232,7 @@ def test_many_messages_of_one_transaction_all_arrive(open_services, monkeypatch)
 def test_an_id_from_outside_can_neither_break_a_transaction_nor_add_messages_to_it(open_services, monkeypatch):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "receive", heard.append)
+    monkeypatch.setattr(second, "receive", lambda *told: heard.extend(told))
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
         first.subscriptions.unsubscribe("app", device_id).result(60)
     first.database.write(lambda session: session.notify("log end"))
@@ -367,9 +368,9 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     services, app_id, device_id = device
     token = services._leadership._election.token
     services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
+    before = services.log.last_seq(app_id)
     services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()
-    before = services.log.last_seq(app_id)
     wait_for(lambda: services.log.last_seq(app_id) > before)
     wait_for(lambda: services._leadership._holds_lock)
     assert services._leadership._election.token == token
@@ -519,9 +520,7 @@ def test_a_process_that_listens_for_no_real_devices_does_not_join_those_that_do(
 
 def test_the_process_that_takes_over_listens_for_real_devices_on_the_same_port(url: str) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        address = ListenAddress(*free.getsockname())
+    address = ListenAddress("127.0.0.1", free_port(socket.SOCK_DGRAM))
     first, second = (Services(Settings(database_url=url, coap=address)) for _ in range(2))
     with closing(second):
         with closing(first):

@@ -374,19 +374,23 @@ async def test_silence_ends_and_the_next_request_goes_out_at_once() -> None:
     async with speaking(tuning=tuning) as (endpoint, device):
         with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
             await endpoint.request(device.peer, READ)
+        # What is sent next may have to be repeated too, where the machine is slow.
+        assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
         sent = [await device.receive() for _ in range(3)]
         assert sent[0] == sent[1] == sent[2]
         reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
         await device.serve(("2.05", b"1", ()))
         assert (await reading).is_success
-        assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
+        assert endpoint.counts.unanswered == 1
 
 
 @pytest.mark.parametrize("more", [(), ((Option.CONTENT_FORMAT, b""),)])
 @in_loop
 async def test_an_answer_that_was_announced_and_never_comes_ends_too(more: tuple[tuple[int, bytes], ...]) -> None:
     """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
-    async with speaking() as (endpoint, device):
+    # It is not sent again before it is taken, however slow the machine is.
+    tuning = Tuning(ack_timeout_seconds=60, separate_response_seconds=0.5)
+    async with speaking(tuning=tuning) as (endpoint, device):
         reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
         asked = await device.receive()
         device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))

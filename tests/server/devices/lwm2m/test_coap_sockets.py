@@ -15,6 +15,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 from aiocoap.util.asyncio.recvmsg import RecvmsgSelectorDatagramTransport
 from coap_device import QUICK, READ, Device, Registry, in_loop, notification, registration, speaking, until
+from ports import free_port
 
 from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, sockets
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
@@ -123,10 +124,7 @@ async def test_an_address_that_is_not_here_is_told(address: tuple[str, int], tex
 @in_loop
 async def test_what_was_opened_is_closed_when_the_second_address_is_taken() -> None:
     async with speaking() as (endpoint, _):
-        free = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
-        free.close()
+        address = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
         with pytest.raises(CannotListen):
             await listen(Registry(), coap=address, coaps=endpoint.coap_address)
         again = await listen(Registry(), coap=address)

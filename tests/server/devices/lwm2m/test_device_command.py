@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from ports import free_port
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
@@ -81,9 +82,7 @@ def server() -> socket.socket:
 
 
 def test_nobody_listens() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = free_port(socket.SOCK_DGRAM)
     with _start(port) as process:
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == 1

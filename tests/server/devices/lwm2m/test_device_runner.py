@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from aiocoap import Message
-from udp_server import LIMIT_SECONDS, UdpServer, run
+from udp_server import LIMIT_SECONDS, UdpServer, run, speak
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
@@ -78,7 +78,8 @@ class Running:
         self.model = ModelledDevice(
             kind, "probe", 7, self.clock.now, lambda path, argument: self.executed.append((path, argument))
         )
-        options.update(clock=self.clock, transmission=transmission, endpoint_type=self.model.endpoint_type)
+        self.transmission = transmission
+        options.update(clock=self.clock, endpoint_type=self.model.endpoint_type)
         self.device = LwM2MDevice(server.url, "probe", self.model.resources, **options)
         self.runner = DeviceRunner(self.device, self.model, self.clock, self.lines.append)
 
@@ -100,6 +101,7 @@ async def running(
 ) -> AsyncIterator[tuple[Running, AnsweringServer]]:
     answering, one = AnsweringServer(server), Running(server, kind, *more, **options)
     await one.runner.start()
+    speak(one.device, one.transmission)
     task = asyncio.create_task(one.runner.run())
     await asyncio.sleep(0)
     try:

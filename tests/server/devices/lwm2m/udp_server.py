@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mirror_server.clock import ManualClock
-from mirror_server.devices.lwm2m_client.device import LwM2MDevice
+from mirror_server.devices.lwm2m_client.device import LwM2MDevice, Transmission
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
 LIMIT_SECONDS = 60
@@ -71,9 +71,17 @@ def thermometer() -> list[DeviceResource]:
     ]
 
 
+def speak(device: LwM2MDevice, transmission: Transmission | None) -> None:
+    """Let a device that is registered be in a hurry: before, it would repeat itself on a machine that is slow."""
+    if transmission is not None:
+        device._transmission = device._open_socket()._transmission = transmission
+
+
 @asynccontextmanager
-async def registered(server: UdpServer, **options: Any) -> AsyncIterator[LwM2MDevice]:
-    """A device whose registration the server took as ``/rd/a1``."""
+async def registered(
+    server: UdpServer, *, transmission: Transmission | None = None, **options: Any
+) -> AsyncIterator[LwM2MDevice]:
+    """A device whose registration the server took as ``/rd/a1``; it speaks as told from then on."""
     options.setdefault("clock", ManualClock(1_000_000))
     device = LwM2MDevice(server.url, "probe", options.pop("resources", None) or thermometer(), **options)
     try:
@@ -82,6 +90,7 @@ async def registered(server: UdpServer, **options: Any) -> AsyncIterator[LwM2MDe
         # Location-Path is option 8.
         server.send(ACK_CREATED + request[2:8] + bytes.fromhex("82 7264 02 6131"))
         await registering
+        speak(device, transmission)
         yield device
     finally:
         await device.close()

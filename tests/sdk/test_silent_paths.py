@@ -1,0 +1,80 @@
+"""A table of the past tells which of the paths it was asked for it has no row of, and says where no device has any."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from changed_answers import RESOURCES, TEMPERATURE
+
+from mirror_sdk import EmptyTableWarning, MirrorClient
+from mirror_sdk.wire.routes import SNAPSHOT
+
+NOBODY, OTHER = "/3303/0/5799", "/3200/*"
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86_400.0
+
+
+@pytest.fixture
+def begin(bench, plain):
+    device_id = bench.add_device("a", RESOURCES)
+    plain.subscribe(device_id, TEMPERATURE)
+    begin = bench.advance(60)
+    bench.set_value(device_id, TEMPERATURE, 22.5)
+    return begin
+
+
+def silent(frame):
+    return frame.attrs["mirror"].get("paths_without_rows")
+
+
+@pytest.mark.parametrize("ask", ["history", "as_of"])
+def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
+    def asked(paths, **more):
+        if ask == "history":
+            return client.history(paths=paths, **more)
+        return client.as_of(bench.get_clock(), paths=paths, **more)
+
+    assert silent(asked([TEMPERATURE])) is None
+    assert silent(asked([NOBODY, TEMPERATURE, OTHER])) == [NOBODY, OTHER]
+    for more in ({}, {"devices": ["a"]}, {"endpoint_name": "a"}):
+        with pytest.warns(EmptyTableWarning, match=r"none of these devices has /3303/0/5799, /3200/\*, now or") as told:
+            assert silent(asked([NOBODY, OTHER], **more)) == [NOBODY, OTHER]
+        assert len(told) == 1
+        assert "mirror_sdk" not in told[0].filename
+    with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\., now"):
+        asked([f"/9/9/{number}" for number in range(7)])
+
+
+def test_a_resource_that_was_silent_is_no_mistake(client, bench, begin):
+    """It has no row in this stretch, and is there."""
+    frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
+    assert silent(frame) == [TEMPERATURE]
+    assert frame["path"].isna().all()
+
+
+def test_a_table_that_was_cut_says_nothing_of_what_is_not_in_it(client, begin):
+    assert silent(client.history(paths=[NOBODY], limit=1)) is None
+
+
+class Refusing(httpx.BaseTransport):
+    """The service, which refuses snapshots."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.refused = 0
+
+    def handle_request(self, request):
+        if request.url.path == SNAPSHOT:
+            self.refused += 1
+            return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
+        return self._inner.handle_request(request)
+
+
+def test_where_the_mirror_cannot_be_asked_the_table_is_there_in_any_case(mirror, plain, begin):
+    transport = Refusing(mirror.transport)
+    with MirrorClient(plain.base_url, mirror.new_key(), transport=transport) as client:
+        assert silent(client.history(paths=[NOBODY])) == [NOBODY]
+    assert transport.refused == 1
