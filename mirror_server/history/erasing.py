@@ -68,7 +68,7 @@ class Erasing:
             left = segments.replaced_files(session)
             leader = processes.leader(session)
         steps = [partial(self._delete_replaced, name) for name in left]
-        steps.append(self._delete_unknown)
+        steps.append(partial(self._delete_unknown))
         steps += [partial(self._erase_block, block, erased) for block in concerned]
         steps += [partial(self._erase_file, file, erased, leader) for file in files]
         count, failures, is_old = 0, [], False
