@@ -110,7 +110,7 @@ A key is an application. Two analysts, two notebooks or two cells with one key s
   async-id for another request is a :class:`Conflict`;
 - the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
   what one of them took no other gets;
-- limits: the size of the log, polls and streams, snapshots under way, answers not read
+- limits: the size of the log, polls, streams and websockets, snapshots under way, answers not read
   (``mirror-server help operate``).
 
 Each has alone its positions, snapshots, tables, plans and recordings. Values, the 20 requests that may wait for a

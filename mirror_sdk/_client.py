@@ -2585,18 +2585,19 @@ class MirrorClient:
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        silent = silent_paths(tables, selection.paths)
-        if silent and len(silent) == len(selection.paths or ()):
+        paths = list(selection.paths or ())
+        about = with_silent(about, tables, paths)
+        if about.get("paths_without_rows") == paths:
             # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
             try:
                 request = SnapshotRequest(selection=selection, server=self.base_url)
                 known, _ = self._parts_of(request, timeout)
             except MirrorError:
                 # The table is there in any case.
-                return with_silent(about, silent)
-            if silent_paths(known, selection.paths) == silent:
-                warn_of_unknown(silent)
-        return with_silent(about, silent)
+                return about
+            if silent_paths(known, paths) == paths:
+                warn_of_unknown(paths)
+        return about
 
     def _parts_of(
         self, request: SnapshotRequest, timeout: float | None = None

@@ -250,7 +250,7 @@ def _event_row(event: DeviceEvent) -> Row:
 
 
 _EVENT = ["changed_at", "device_id", "endpoint_name", "event", "state_change"]
-_DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
+_DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at", "name"]
 _CONNECTION = ["protocol", "lwm2m_version", "binding", "reachable", "lifetime_seconds", "last_contact_at", "address"]
 
 

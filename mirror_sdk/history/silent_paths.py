@@ -20,9 +20,12 @@ def silent_paths(tables: Iterable[pa.Table], patterns: Sequence[str] | None) -> 
     return [pattern for pattern in patterns or () if not any(matches(pattern, path) for path in paths)]
 
 
-def with_silent(about: Mapping[str, object], silent: Sequence[str]) -> dict[str, object]:
+def with_silent(
+    about: Mapping[str, object], tables: Iterable[pa.Table], patterns: Sequence[str] | None
+) -> dict[str, object]:
     """What a table is based on, with the patterns it has no row of, where there are any."""
-    return {**about, "paths_without_rows": list(silent)} if silent else dict(about)
+    silent = silent_paths(tables, patterns)
+    return {**about, "paths_without_rows": silent} if silent else dict(about)
 
 
 def warn_of_unknown(patterns: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind
 from mirror_sdk.forms import given
 from mirror_sdk.history.request import check_stretch
-from mirror_sdk.history.silent_paths import silent_paths, with_silent
+from mirror_sdk.history.silent_paths import with_silent
 from mirror_sdk.naming import Devices
 from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
@@ -213,7 +213,7 @@ class Recording:
             server=self._about.server,
         )
         if most is None:
-            about = with_silent(about, silent_paths(tables, paths))
+            about = with_silent(about, tables, paths)
         return given(tables, about, as_=as_, tz=tz)
 
     @overload
@@ -290,7 +290,7 @@ class Recording:
         held, history = self._replayed(devices, paths)
         complete = history.is_complete(held.spans, at)
         tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
-        about = with_silent(about, silent_paths(tables, paths))
+        about = with_silent(about, tables, paths)
         return given(tables, about, as_=as_, tz=tz)
 
     @overload

@@ -15,7 +15,7 @@ class Slots:
     Args:
         most: How many there are.
         share: Which part of them one application may have, up to 1; one slot it may have in any case.
-        what: What takes them, for a message: ``polls and streams are open``.
+        what: What takes them, for a message: ``polls, streams and websockets are open``.
         reason: The error word where there is none.
         again_seconds: When it may be tried again then.
     """
@@ -31,8 +31,8 @@ class Slots:
 
     @classmethod
     def of_polls(cls, most: int, share: float) -> Slots:
-        """Those of polls and event streams."""
-        return cls(most, share, what="polls and streams are open", reason="TOO_MANY_POLLS", again_seconds=5)
+        """Those of polls, event streams and websockets."""
+        return cls(most, share, what="polls, streams and websockets are open", reason="TOO_MANY_POLLS", again_seconds=5)
 
     @property
     def in_use(self) -> bool:

@@ -36,7 +36,7 @@ class Unfinished:
 
     Args:
         environ: The request.
-        slots: For polls and streams, which hold one each.
+        slots: For polls, streams and websockets, which hold one each.
     """
 
     __slots__ = ("_environ", "_held_by", "_slots", "deferred", "download", "stream", "websocket")

@@ -60,6 +60,10 @@ def test_devices_are_listed_for_people_and_programs(run: Run, application: Appli
     assert application.name in run("devices").stdout
     (mine,) = [row for row in json.loads(run("devices", "--json").stdout) if row["id"] == light]
     assert (mine["endpoint_name"], mine["state"], mine["queue_mode"]) == (application.name, "registered", False)
+    # What nobody has named is called what it calls itself.
+    assert mine["name"] == application.name
+    assert application.http.put(f"/v3/devices/{light}", json={"name": "Desk lamp"}).status_code == 200
+    assert "Desk lamp" in run("devices").stdout
     rows = list(csv.DictReader(run("devices", "--csv").stdout.splitlines()))
     assert light in [row["id"] for row in rows]
     assert len(json.loads(run("devices", "--json", "--limit", "1").stdout)) == 1

@@ -64,7 +64,7 @@ def test_one_application_has_a_share_of_the_places(new_server, held_poll, refuse
     for path in (POLL, "/v2/notification/events"):
         told = refused(small.call(greedy, "GET", path), 429)
         assert told.reason == "TOO_MANY_POLLS"
-        assert "2 polls and streams are open with this key" in told.message
+        assert "2 polls, streams and websockets are open with this key" in told.message
     held.append(held_poll(other, QUERY, small))
     assert small.call(greedy, "GET", "/v3/devices").status_code == 200
     for key in (greedy, other):
