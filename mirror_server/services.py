@@ -198,15 +198,23 @@ class Services:
         if self.forwarder is not None:
             self.forwarder.look_again()
 
-    def receive(self, message: str) -> None:
+    def receive(self, *messages: str) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
-        kind, _, what = message.partition(" ")
+        woken = []
+        for message in messages:
+            kind, _, what = message.partition(" ")
+            if kind == WAITING:
+                woken.append(what)
+            else:
+                self._receive(kind, what)
+        # Behind all that says of them what they may be sent, and looked after together.
+        self._dispatcher.wake(*woken)
+
+    def _receive(self, kind: str, what: str) -> None:
         if kind == LOG:
             self.log.wake(what)
         elif kind == SOCKET:
             self.websockets.look_again(what)
-        elif kind == WAITING:
-            self._wake(what)
         elif kind == UNTOLD:
             self._untold.hold_of_other(*what.split(" "))
         elif kind == TOLD:

@@ -33,8 +33,8 @@ _FIRST_SECONDS = 120
 class Participant(Protocol):
     """A server as the election needs it. Nothing here may block for long."""
 
-    def receive(self, message: str) -> None:
-        """A message of another process."""
+    def receive(self, *messages: str) -> None:
+        """Messages of another process."""
         ...
 
     def catch_up(self) -> None:
@@ -154,8 +154,8 @@ class Leadership:
             if not self._holds_lock and time.monotonic() >= self._try_at:
                 self._stand()
             self._has_looked.set()
-            for message in self._election.messages(_POLL_SECONDS):
-                self._receive(message)
+            for messages in self._election.messages(_POLL_SECONDS):
+                self._receive(messages)
 
     def _stand(self) -> None:
         """Try to become the leader."""
@@ -190,12 +190,12 @@ class Leadership:
         self._election.token = ""
         self._participant.stop_leading()
 
-    def _receive(self, message: str) -> None:
+    def _receive(self, messages: list[str]) -> None:
         try:
-            self._participant.receive(message)
+            self._participant.receive(*messages)
         except StorageFailed:
-            # The connection this message came by is lost as well, and afterwards everything is looked at.
-            _log.debug("a message of another process came while the database went", exc_info=True)
+            # The connection these messages came by is lost as well, and afterwards everything is looked at.
+            _log.debug("messages of another process came while the database went", exc_info=True)
 
     def _interrupted(self, error: Exception) -> None:
         self._election.close()

@@ -31,6 +31,7 @@ from mirror_server.devices.link import (
 from mirror_server.store import commands, subscriptions, waiting
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import parts
 from mirror_server.store.waiting import Waiting
 
 _PAUSE_AFTER_ERROR_SECONDS = 1
@@ -103,20 +104,21 @@ class Dispatcher:
                 lane.ask_again = True
         self.wake(device_id)
 
-    def wake(self, device_id: str) -> None:
-        """See whether something waits for the device, and send it if nothing is under way."""
+    def wake(self, *device_ids: str) -> None:
+        """See whether something waits for each device, and send it if nothing is under way."""
         with self._lock:
-            lane = self._lanes.get(device_id)
-            if lane is not None:
-                # The lane looks at this under the same lock before it is given up: no wake falls in between.
-                lane.look_again = True
-                return
-            if not self._link.is_reachable(device_id):
-                return
-            lane = self._lanes[device_id] = _Lane()
-            self._new_lanes.append((device_id, lane))
-        # Those of one transaction are looked after together, by the first of them.
-        self._database.after_group(self._begin_lanes)
+            for device_id in device_ids:
+                lane = self._lanes.get(device_id)
+                if lane is not None:
+                    # The lane looks at this under the same lock before it is given up: no wake falls in between.
+                    lane.look_again = True
+                elif self._link.is_reachable(device_id):
+                    lane = self._lanes[device_id] = _Lane()
+                    self._new_lanes.append((device_id, lane))
+            has_new = bool(self._new_lanes)
+        if has_new:
+            # Those that one transaction woke are looked after together, by the first of them.
+            self._database.after_group(self._begin_lanes)
 
     def under_way(self) -> set[int]:
         """The numbers of the commands that devices have in hand."""
@@ -140,15 +142,16 @@ class Dispatcher:
         """See after every device for which something waits."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
-        for device_id in sorted(device_ids):
-            self.wake(device_id)
+        self.wake(*sorted(device_ids))
 
     def _begin_lanes(self) -> None:
         """See what waits for the devices that were woken since this was done last."""
         with self._lock:
             lanes, self._new_lanes = self._new_lanes, []
-        if not lanes:
-            return
+        for some in parts(lanes):
+            self._begin_some(some)
+
+    def _begin_some(self, lanes: Sequence[tuple[str, _Lane]]) -> None:
         try:
             found = self._look([device_id for device_id, _ in lanes])
         except StorageFailed:

@@ -38,8 +38,8 @@ class Election(Protocol):
         """Begin to receive messages, and let them see that this process is alive."""
         ...
 
-    def messages(self, seconds: float) -> Iterator[str]:
-        """The messages of the others, for so long."""
+    def messages(self, seconds: float) -> Iterator[list[str]]:
+        """The messages of the others, for so long; those that one transaction sent together as far as they may be."""
         ...
 
     def end_messages(self) -> None:

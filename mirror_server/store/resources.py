@@ -91,12 +91,12 @@ _REPORTED = {
 _REPORT_ALL = (
     "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
     " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
-    " reported_revision = v.reported_revision, heard_at = COALESCE(v.heard_at, resources.heard_at),"
-    " changed_at = COALESCE(v.changed_at, resources.changed_at)"
-    f" FROM {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
+    " reported_revision = counted.last_revision + v.reported_revision,"
+    " heard_at = COALESCE(v.heard_at, resources.heard_at), changed_at = COALESCE(v.changed_at, resources.changed_at)"
+    f" FROM counted, {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
     " WHERE resources.device_id = v.device_id AND resources.path = v.path"
 )
-"""The same for many at once, as PostgreSQL takes it."""
+"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 class Known(NamedTuple):
@@ -215,25 +215,29 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids = [value.device_id for value in values]
-    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
+    device_ids, count = [value.device_id for value in values], len(values)
     last = {(value.device_id, value.path): place for place, value in enumerate(values)}
-    rows = [_row_of(values[place], first + place) for place in last.values()]
-    if _put_reported(session, rows) < len(rows):
+
+    def rows(first: int) -> list[Row]:
+        return [_row_of(values[place], first + place) for place in last.values()]
+
+    if session.nests_changes and values:
+        arguments = as_arrays(_REPORTED, rows(1 - count))
+        revision, stored = revisions.note_change_with(
+            session, device_ids, _REPORT_ALL, contact_at=contact_at, count=count, **arguments
+        )
+        first = revision - count + 1
+    else:
+        first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
+        stored = session.run_many(_REPORT, rows(first))
+    if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(*resource, values[place].content_type) for resource, place in last.items()],
         )
-        _put_reported(session, rows)
+        session.run_many(_REPORT, rows(first))
     return first
-
-
-def _put_reported(session: Session, rows: Sequence[Row]) -> int:
-    """Store values, each as :func:`_row_of` gives it; gives how many of their resources there are."""
-    if session.nests_changes and len(rows) > 1:
-        return session.run(_REPORT_ALL, **as_arrays(_REPORTED, rows))
-    return session.run_many(_REPORT, rows)
 
 
 def _row_of(reported: ReportedValue, revision: int) -> Row:
@@ -283,11 +287,12 @@ _DESIRED_OF = {**_DESIRED, "device_id": "text", "path": "text"}
 """What :data:`_DESIRE` takes, in its order, and of what type PostgreSQL has it."""
 _DESIRE = f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)} WHERE device_id = ? AND path = ?"
 _DESIRE_ALL = (
-    f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED)}"
-    f" FROM {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
+    f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED if name != 'desired_revision')},"
+    " desired_revision = counted.last_revision + v.desired_revision"
+    f" FROM counted, {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
     " WHERE resources.device_id = v.device_id AND resources.path = v.path"
 )
-"""The same for many at once, as PostgreSQL takes it."""
+"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at: Instant | None = None) -> int:
@@ -301,13 +306,15 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids = [value.device_id for value in values]
-    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=len(values)) - len(values) + 1
-    rows = [_row_of_desired(value, revision) for revision, value in enumerate(values, first)]
-    if session.nests_changes and len(rows) > 1:
-        session.run(_DESIRE_ALL, **as_arrays(_DESIRED_OF, rows))
-    else:
-        session.run_many(_DESIRE, rows)
+    device_ids, count = [value.device_id for value in values], len(values)
+    if session.nests_changes:
+        rows = [_row_of_desired(value, number) for number, value in enumerate(values, 1 - count)]
+        revision, _ = revisions.note_change_with(
+            session, device_ids, _DESIRE_ALL, contact_at=contact_at, count=count, **as_arrays(_DESIRED_OF, rows)
+        )
+        return revision - count + 1
+    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
+    session.run_many(_DESIRE, [_row_of_desired(value, number) for number, value in enumerate(values, first)])
     return first
 
 

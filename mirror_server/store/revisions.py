@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
@@ -28,9 +29,11 @@ _NOTE = (
 _COUNT_AND_NOTE = (
     f"WITH counted AS ({_COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
     " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
-    " WHERE device_id = ANY(:device_ids)) SELECT last_revision FROM counted"
+    " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
 )
 """All of these at once, as PostgreSQL takes it."""
+_NOTE_ALONE = _COUNT_AND_NOTE.format("", "")
+_NOTE_WITH = _COUNT_AND_NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) FROM changed)")
 _LOST_AT_MOST = 2**32
 """More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
 
@@ -56,7 +59,7 @@ def note_change(
     """
     known = dict.fromkeys(device_ids)
     if session.nests_changes and known:
-        counted = session.scalar(_COUNT_AND_NOTE, count=count, device_ids=list(known), contact_at=contact_at)
+        counted = session.scalar(_NOTE_ALONE, count=count, device_ids=list(known), contact_at=contact_at)
         revision = int(counted)
     else:
         revision = int(session.scalar(_COUNT, count=count))
@@ -65,6 +68,35 @@ def note_change(
         session.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
     session.after_commit(partial(session.changes.note, revision, known, count))
     return revision
+
+
+def note_change_with(
+    session: Session,
+    device_ids: Iterable[str],
+    change: str,
+    *,
+    contact_at: Instant | None = None,
+    count: int,
+    **parameters: Any,
+) -> tuple[int, int]:
+    """Note a change as :func:`note_change` does, and make it by the same statement, as PostgreSQL takes it.
+
+    Args:
+        session: The transaction.
+        device_ids: The devices, at least one.
+        change: An update that takes its numbers from ``counted``, where ``last_revision`` is the last one of these.
+        contact_at: When they were heard of.
+        count: How many numbers this takes.
+        parameters: Those of the update.
+
+    Returns:
+        The number of the change, the last one of these, and how many rows the update changed.
+    """
+    known = list(dict.fromkeys(device_ids))
+    about = {"count": count, "device_ids": known, "contact_at": contact_at}
+    ((revision, changed),) = session.rows(_NOTE_WITH.format(change), **about, **parameters)
+    session.after_commit(partial(session.changes.note, revision, known, count))
+    return revision, changed
 
 
 def leave_behind(session: Session) -> None:

@@ -29,7 +29,7 @@ from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 
 URL = "http://mirror.localhost"
-LONGEST_END_SECONDS = 10
+LONGEST_END_SECONDS = 60
 RESOURCES = [
     {"path": "/3303/0/5700", "value": "21.5", "observable": True},
     {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
@@ -112,7 +112,7 @@ def run(mirror: Mirror) -> Callable[..., Any]:
     def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
         async def whole() -> Any:
             async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-                result = await asyncio.wait_for(scene(client), 30)
+                result = await asyncio.wait_for(scene(client), 60)
             for _ in range(LAST_TURNS):
                 await asyncio.sleep(0)
             assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -51,6 +51,8 @@ class HostileService:
         self._stopped.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        # What it has just taken is closed too.
+        self._threads[0].join(60)
         for connection in self._connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

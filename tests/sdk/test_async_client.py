@@ -50,8 +50,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, de
     async def scene(client):
         requests = [await client.begin_read(device_id, TEMPERATURE) for _ in range(3)]
         waits = [asyncio.create_task(request.result(60)) for request in requests]
-        await until(lambda: client._pump._is_reading)
-        await asyncio.sleep(0.05)
+        await until(lambda: client._pump._is_reading and len(client._pump._onlookers) == 2)
         waits[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waits[0]

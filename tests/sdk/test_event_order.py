@@ -96,7 +96,7 @@ def test_the_unit_is_the_declared_one(client, bench):
     light = bench.add_device("light-1", [{"path": "/3311/0/5851", "value": "40", "observable": True}])
     after = client.events(timeout=0).position
     client.subscribe(light, "/3311/0/5851")
-    (event,) = client.events(after=after, timeout=10, limit=1)
+    (event,) = client.events(after=after, timeout=60, limit=1)
     assert (event.endpoint_name, event.unit) == ("light-1", "%")
     frame = client.events_frame(after=after, timeout=0)
     assert frame[["endpoint_name", "unit"]].to_dict("records") == [{"endpoint_name": "light-1", "unit": "%"}]
@@ -318,7 +318,7 @@ def test_a_program_that_only_looks_goes_on_in_a_log_that_began_anew(client, benc
 
 def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run, device_id):
     async def program(client):
-        events = client.events(limit=2, timeout=10)
+        events = client.events(limit=2, timeout=60)
         await client.subscribe(device_id, TEMPERATURE)
         await client.read_value(device_id, TEMPERATURE)
         assert [str(event.kind) async for event in events] == ["observation", "async_response"]
@@ -328,7 +328,7 @@ def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run,
 
 def test_several_that_begin_at_once_all_see_it(run, device_id):
     async def program(client):
-        begun = [client.events(limit=1, timeout=10) for _ in range(5)]
+        begun = [client.events(limit=1, timeout=60) for _ in range(5)]
         await asyncio.gather(*(client.subscribe(device_id, TEMPERATURE) for _ in range(3)))
         assert [[str(event.kind) async for event in events] for events in begun] == [["observation"]] * 5
 
@@ -372,7 +372,7 @@ def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_
 
 def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(run, device_id):
     async def program(client):
-        events = client.events(limit=1, timeout=10)
+        events = client.events(limit=1, timeout=60)
         step = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         step.cancel()
@@ -386,7 +386,7 @@ def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(run, device_id):
 
 def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, bench, device_id):
     client = AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)
-    events = client.events(limit=1, timeout=10)
+    events = client.events(limit=1, timeout=60)
     assert events.position is None
 
     async def program():
@@ -417,7 +417,7 @@ def test_one_that_began_on_a_loop_that_ended_begins_anew_on_another(mirror):
 
 def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, bench, device_id):
     async def program(client):
-        events = client.events(timeout=10)
+        events = client.events(timeout=60)
         await client.list_devices()
         for _ in range(6):
             await asyncio.to_thread(bench.update_registration, device_id)
@@ -435,7 +435,7 @@ def test_a_webhook_gives_the_numbers_and_the_order_of_the_log(client, bench, bac
     # What was read already is not sent: only what comes now.
     with WebhookReceiver() as receiver:
         client.use_webhook(receiver)
-        events = client.events(limit=3, timeout=10)
+        events = client.events(limit=3, timeout=60)
         other = bench.add_device("sensor-2", [])
         bench.deregister(other)
         bench.register(other)

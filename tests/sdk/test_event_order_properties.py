@@ -172,7 +172,7 @@ def test_a_webhook_gives_the_log(world_of, acts, chunk):
             world.act(*act)
         wanted = world.log()
         while receiver.last < wanted[-1][0]:
-            assert receiver.wait(receiver.last, 10).entries
+            assert receiver.wait(receiver.last, 60).entries
         batch = receiver.read(0)
         client.use_long_polling()
     client.close()

@@ -25,7 +25,7 @@ def device_id(bench):
 
 def subscribe(client, device_id):
     """Subscribe, and wait until the device has accepted it and told its value."""
-    events = client.events(timeout=20, limit=1)
+    events = client.events(timeout=60, limit=1)
     client.subscribe(device_id, TEMPERATURE)
     assert [event.path for event in events] == [TEMPERATURE]
 

@@ -40,7 +40,7 @@ OF_NOW = ["received_at"]
 def fleet(client, bench, ids):
     """A fleet with values, with writes that are done and one that waits, and with events."""
     client.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
-    events = client.events(timeout=10, limit=4)
+    events = client.events(timeout=60, limit=4)
     client.subscribe(ids[0], TEMPERATURE)
     bench.register(ids[1])
     client.read_value(ids[1], TEMPERATURE)

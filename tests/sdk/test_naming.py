@@ -338,7 +338,7 @@ def test_events_of_a_device_are_watched_by_its_name(client, bench, light):
     with client.watch(seen.put, device_ids=["light-01"], paths=[TEMPERATURE]):
         bench.set_value("station-01", TEMPERATURE, 1)
         bench.set_value("light-01", TEMPERATURE, 2)
-        assert seen.get(timeout=10).device_id == light
+        assert seen.get(timeout=60).device_id == light
 
 
 def test_a_recording_is_of_the_devices_that_were_named(client, bench, light, tmp_path):

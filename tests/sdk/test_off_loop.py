@@ -34,7 +34,7 @@ from mirror_sdk.wire.entries import Batch, Entries
 
 URL = "http://mirror.localhost"
 SWITCH = "/3311/0/5850"
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
@@ -621,11 +621,15 @@ def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
         finally:
             gc.enable()
 
+    def leaves_something(call: Callable[[], object]) -> bool:
+        """What an answer leaves is found each time; what another thread has left meanwhile is not."""
+        return all(found_after(call) for _ in range(5))
+
     with MirrorClient(URL, "key", transport=transport) as client:
-        assert found_after(lambda: client.list_resources("0" * 32)) == 0
+        assert not leaves_something(lambda: client.list_resources("0" * 32))
     with asyncio.Runner() as runner:
         twin = AsyncMirrorClient(URL, "key", transport=transport)
-        assert found_after(lambda: runner.run(twin.list_resources("0" * 32))) == 0
+        assert not leaves_something(lambda: runner.run(twin.list_resources("0" * 32)))
         runner.run(twin.aclose())
 
 

@@ -179,7 +179,7 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     assert (during.reported.value.python, during.is_reported_since) == (7, True)
     assert kinds(client, light) == ["pending"]
     bench.advance(10)
-    request.result(timeout=10)
+    request.result(timeout=60)
     settle()
     after = client.get_device(light)[LEVEL]
     # The device tells its subscriber of the new value when it has answered the write.

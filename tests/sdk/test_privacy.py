@@ -53,7 +53,7 @@ def homes(client, bench):
     client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
     client.write_value(ids[0], LEVEL, 41)
     client.read_value(ids[0], LEVEL)
-    assert len(list(client.events(after=0, timeout=10, limit=20))) == 20
+    assert len(list(client.events(after=0, timeout=60, limit=20))) == 20
     return ids
 
 

@@ -129,5 +129,5 @@ def test_each_recorder_and_watch_has_its_own_place(one, two, bench, device_id, t
         two.watch(lambda _: heard.release()),
     ):
         bench.set_value(device_id, TEMPERATURE, "30")
-        assert heard.acquire(timeout=10)
+        assert heard.acquire(timeout=60)
     assert [recorder.recording.events()["value_num"].tolist()[-1] for recorder in (first, second)] == [30.0, 30.0]

@@ -56,7 +56,7 @@ def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
 def test_the_log_goes_on_where_it_stands(client, ids):
     frame = client.snapshot()
     client.subscribe(ids[0], TEMPERATURE)
-    events = list(client.events(after=about(frame)["seq"], timeout=10, limit=1))
+    events = list(client.events(after=about(frame)["seq"], timeout=60, limit=1))
     assert [event.path for event in events] == [TEMPERATURE]
 
 

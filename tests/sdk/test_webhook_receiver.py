@@ -60,7 +60,7 @@ def until(events, value):
 
 def test_events_are_those_of_long_polling(pushed, new_client, bench, device_id):
     polling = new_client()
-    streams = [client.events(timeout=10) for client in (pushed, polling)]
+    streams = [client.events(timeout=60) for client in (pushed, polling)]
     for client in (pushed, polling):
         client.subscribe(device_id, TEMPERATURE)
     for value in ("30", "31", "32"):
@@ -166,7 +166,7 @@ def test_other_methods_and_endless_bodies_are_refused(receiver):
     chunks = iter([b"{}"])
     assert httpx.put(receiver.url, headers=receiver.headers, content=chunks, trust_env=False).status_code == 411
     url = httpx.URL(receiver.url)
-    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+    with socket.create_connection((url.host, url.port), timeout=60) as connection:
         connection.sendall(b"PUT /callback HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
         assert b" 413 " in connection.recv(1000)
 
@@ -250,7 +250,7 @@ def test_a_port_that_is_taken_is_told(receiver):
 
 
 def test_devices_that_left_are_told_as_with_long_polling(pushed, bench, device_id):
-    events = pushed.events(timeout=10)
+    events = pushed.events(timeout=60)
     bench.deregister(device_id)
     left = next(event for event in events if event.kind is EventKind.DEREGISTRATION)
     assert left.device_id == device_id

@@ -298,7 +298,7 @@ def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
         async with mirror.new_async_client() as client:
             faults.delay("notification", "1min")
             request = await client.begin_read(observed, TEMPERATURE)
-            waiting = asyncio.ensure_future(request.result(timeout=20))
+            waiting = asyncio.ensure_future(request.result(timeout=60))
             await asyncio.to_thread(clock.advance, "1min")
             return (await waiting).python
 

@@ -137,7 +137,7 @@ def test_an_open_poll_loses_its_connection_at_a_restart_and_its_watch_misses_not
         for value in [1, 2, 3]:
             mirror.restart()
             mirror.bench.set_value(sensor, TEMPERATURE, value)
-            assert seen.get(timeout=10) == value
+            assert seen.get(timeout=60) == value
 
 
 def test_the_mirror_ends_though_a_watch_waits(tmp_path):

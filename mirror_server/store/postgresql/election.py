@@ -61,13 +61,13 @@ class PostgresElection:
             self._connection.run(f"LISTEN {CHANNEL}")
             processes.show_alive(Session(self._connection), self.process_id)
 
-    def messages(self, seconds: float) -> Iterator[str]:
+    def messages(self, seconds: float) -> Iterator[list[str]]:
         """See :class:`~mirror_server.store.backend.Election`."""
         with told():
             for payload in self._connection.notifications(seconds):
                 sender, *messages = payload.split("\n")
                 if sender != self.process_id:
-                    yield from messages
+                    yield messages
                 elif END in messages:
                     return
 

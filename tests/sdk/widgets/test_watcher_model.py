@@ -199,7 +199,7 @@ def test_a_device_that_nobody_knows_is_said_until_it_registers(client, bench, de
     assert model.notices.texts == [
         "No device has this name or id: sensro-2 (close to it: sensor-1). It is shown once it registers."
     ]
-    events = client.events(limit=1, timeout=5)
+    events = client.events(limit=1, timeout=60)
     other = bench.add_device("sensro-2")
     model.take(events)
     assert model.notices.texts == []
@@ -346,7 +346,7 @@ def sensor(client, bench):
     client.list_devices()
     device_id = bench.add_device("sensor-9", [{"path": PATH, "value": "20", "observable": True}])
     client.subscribe(device_id, PATH)
-    next(client.events(after=0, timeout=5, paths=[PATH]))
+    next(client.events(after=0, timeout=60, paths=[PATH]))
     return device_id
 
 
@@ -360,7 +360,7 @@ def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(c
     model = WatcherModel(client, [sensor], [PATH], later)
     model.load()
     later.make()
-    live = client.events(timeout=5, limit=3)
+    live = client.events(timeout=60, limit=3)
     tell(bench, sensor, 23)
     model.take([next(live)])
     tell(bench, sensor, 24)
@@ -463,7 +463,7 @@ def test_values_of_a_recording_are_what_they_were(client, bench, tmp_path):
         begun = recorder.position
         for path in things:
             client.subscribe(device, path)
-        assert len(list(client.events(limit=4, timeout=5, after=begun))) == 4
+        assert len(list(client.events(limit=4, timeout=60, after=begun))) == 4
     told = {event.path: event.value.python for event in past.recorded_events(recorder.recording) if event.path}
     assert told == {"/3311/0/5850": True, "/3311/0/5851": 40, "/3/0/0": "maker", "/3303/0/5700": 1.5}
     assert {type(told["/3311/0/5850"]), type(told["/3311/0/5851"])} == {bool, int}

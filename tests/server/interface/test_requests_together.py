@@ -12,8 +12,10 @@ from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
-from mirror_server.store import commands
+from mirror_server.store import commands, waiting
 from mirror_server.store.maintenance import violations
+from mirror_server.store.process_messages import TOLD, WAITING
+from mirror_server.store.session import Session
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
 APPS = ("a", "b")
@@ -176,3 +178,30 @@ def test_as_many_wait_for_a_device_as_may_whether_they_come_at_once_or_not(serve
     assert [getattr(error, "code", None) for error in refused] == [None] * accepted + [429] * (30 - accepted)
     with services.database.read() as session:
         assert len(commands.waiting(session, device_id)) == accepted
+
+
+def test_what_waits_for_devices_that_are_woken_together_is_asked_once(server, key, monkeypatch):
+    app_id, dispatcher = key.split("_")[1], server.services._dispatcher
+    ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
+    asked: list[list[str]] = []
+    of_devices = waiting.of_devices
+
+    def noted(session: Session, device_ids: Sequence[str], now: int) -> Any:
+        asked.append(list(device_ids))
+        return of_devices(session, device_ids, now)
+
+    # As another process does, whose messages come here.
+    request = CommandRequest("GET", "/3303/0/5700")
+    requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
+    server.services.database.write(lambda session: server.services.commands._place(session, requests))
+    monkeypatch.setattr(waiting, "of_devices", noted)
+    told = [f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)]
+    server.services.receive(*told, f"{WAITING} {ids[0]}", f"{WAITING} nobody")
+    assert server.services.database.settle(60)
+    assert asked[0] == ids
+    # Their answers are stored in a transaction or two, behind each of which the devices are asked for once more.
+    assert sorted(device_id for some in asked[1:] for device_id in some) == sorted(ids)
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+    asked.clear()
+    dispatcher.wake_all()
+    assert asked == []
