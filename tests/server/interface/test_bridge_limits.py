@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_
 @pytest.mark.parametrize(
     "path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b""), ("/v3/device-echo/history", b"")]
 )
-def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_server, path):
+def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_server, monkeypatch, path):
     server = new_server(keep_history_seconds=86_400)
     bridge, key = small_room(server)
     device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
@@ -219,11 +220,30 @@ def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_s
     ]
     server.services.database.write(lambda session: history.add(session, values))
 
+    made = []
+
+    class Threads(ThreadPoolExecutor):
+        def submit(self, *work):
+            made.append(super().submit(*work))
+            return made[-1]
+
+    async def all_is_made():
+        # What is being made counts as much as it may become. When it is there, there may be room for the next.
+        count = None
+        while count != len(made):
+            count = len(made)
+            await until(lambda: all(each.done() for each in made))
+            for _ in range(20):
+                await asyncio.sleep(0)
+
     async def check():
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: [bool(each.sent) for each in deaf] == [True] * 3)
         await until(lambda: bridge.unread_bytes > 100_000)
+        await all_is_made()
         size = bridge.unread_bytes
+        assert size > 100_000
+        assert len(made) <= len(deaf)
         # It began when there was room, and what it makes next waits for the client.
         assert size < 1_000_000
         for _ in range(20):
@@ -235,7 +255,9 @@ def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_s
         await asyncio.wait_for(asyncio.gather(*(each.task for each in deaf)), 60)
         assert bridge.unread_bytes == 0
 
-    asyncio.run(check())
+    with Threads(8) as threads:
+        monkeypatch.setattr("mirror_server.web.asgi_bridge._DOWNLOADS", threads)
+        asyncio.run(check())
 
 
 def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
