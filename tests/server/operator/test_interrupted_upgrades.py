@@ -39,7 +39,8 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
     assert {one.problem for one in left} == {None}
     # The first statement comes before the file is there.
     whole = [schema_in(states[0] or {"": b""}, tmp_path), schema_in(states[-1], tmp_path)]
-    assert whole[0] != whole[1]
+    # One that is for PostgreSQL alone changes its number here.
+    assert whole[0] != whole[1] or (states[0] != states[-1] and (older, newer) == ("0020", "0021"))
     for state in {tuple(sorted(state.items())): state for state in states if state}.values():
         assert schema_in(state, tmp_path) in whole
 
@@ -240,7 +241,10 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     Database(url).close()
 
 
-COLUMNS = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2"
+COLUMNS = (
+    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+    " UNION ALL SELECT viewname, definition FROM pg_views WHERE schemaname = 'public' ORDER BY 1, 2"
+)
 
 
 def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch):
