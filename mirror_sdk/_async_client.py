@@ -130,9 +130,9 @@ class AsyncMirrorClient:
       :meth:`snapshot_dataset`, :meth:`refresh` and :meth:`plan` have only the limit they are given. Without one, the
       client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch and a recorder go
       on as long as they have to; each of their requests has the client's.
-    - Where a device or an event is waited for, ``timeout`` is that wait, and a second more at most: :meth:`read_value`,
-      :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the ``result()`` of a request. A
-      poll is held by the service for a while, which comes on top of the client's.
+    - Where a device or an event is waited for, ``timeout`` is that wait, and two seconds more at most:
+      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the
+      ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's.
 
     A ``transport`` of your own is held to it between the pieces of an answer.
 

@@ -29,8 +29,8 @@ CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
     """How long a poll may take, of which so much is left of a wait; a look is no wait, and has no limit of its own."""
-    # The service holds it for whole seconds.
-    return max(0.0, remaining_seconds) + 1 if timeout_seconds > 0 else math.inf
+    # The service holds it for whole seconds, and its answer takes some time as well.
+    return math.ceil(max(0.0, remaining_seconds)) + 1 if timeout_seconds > 0 else math.inf
 
 
 class LogCursor:
