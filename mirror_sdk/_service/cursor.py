@@ -28,9 +28,14 @@ CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
-    """How long a poll may take, of which so much is left of a wait; a look is no wait, and has no limit of its own."""
+    """How long a poll may take, of which so much is left of a wait.
+
+    A look is no wait, and has no limit of its own; nor has the poll of a wait without end.
+    """
+    if timeout_seconds <= 0 or math.isinf(remaining_seconds):
+        return math.inf
     # The service holds it for whole seconds, and its answer takes some time as well.
-    return math.ceil(max(0.0, remaining_seconds)) + 1 if timeout_seconds > 0 else math.inf
+    return math.ceil(max(0.0, remaining_seconds)) + 1
 
 
 class LogCursor:
