@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,10 +18,12 @@ from process_server import ServerProcess
 
 from mirror_sdk.cli import main
 from mirror_server.clock import SystemClock
+from mirror_server.devices.lwm2m.exchange import Unreachable
 from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceOptions
 
 pytestmark = pytest.mark.process
 
+PATIENCE_SECONDS = 60
 NAME, INSTANCE, REBOOT = "my-sensor", "/3303/0", "/3/0/4"
 Run = Callable[..., Result]
 
@@ -43,8 +46,20 @@ def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator
         return result
 
     options = DeviceOptions(f"coap://127.0.0.1:{port}")
-    with BackgroundFleet(options, [(NAME, "thermometer")], SystemClock(), told.append):
+    with registered(options, told):
         yield run
+
+
+def registered(options: DeviceOptions, told: list[str]) -> BackgroundFleet:
+    """The device, as soon as the port is open: on PostgreSQL a server is ready before it leads, and opens it then."""
+    end_at = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return BackgroundFleet(options, [(NAME, "thermometer")], SystemClock(), told.append)
+        except Unreachable:
+            if time.monotonic() > end_at:
+                raise
+            time.sleep(0.05)
 
 
 def test_of_an_object_instance_each_resource_is_shown(run: Run) -> None:
