@@ -27,7 +27,7 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _AT_ONCE = frozenset({"latest"})
 _LONGEST_TURN_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
-"""For how long a poll waits for a request that was answered before it, and that may never be made this time."""
+"""For how long polls wait for each request that was answered before them, and that may never be made this time."""
 _CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
@@ -74,8 +74,10 @@ class Player(Moments):
         self._exchanges = manifest.exchanges
         self._waiting: dict[Asked, deque[int]] = defaultdict(deque)
         self._last: dict[Asked, int] = {}
-        for number, exchange in enumerate(self._exchanges):
-            self._waiting[exchange.asked].append(number)
+        # In the order they were sent, though they stand in that of their answers: of requests that are the same, the
+        # first that is made is the first that was, and a poll waits for no more of them than had been sent.
+        for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
+            self._waiting[self._exchanges[number].asked].append(number)
         self._played: set[int] = set()
         self._causes = deque(sorted(self._cause(number) for number in range(len(self._exchanges))))
         self._begun = manifest.begun_seconds
@@ -86,6 +88,7 @@ class Player(Moments):
         self._now = self.begun_at
         self._seconds = self._waited = 0.0
         self._moved = clock()
+        self._awaited: tuple[int, float] | None = None
         self._is_closed = False
 
     def new_async_id(self) -> str:
@@ -150,7 +153,7 @@ class Player(Moments):
         nothing = Played(204, {CURSOR_HEADER: self._cursor if is_at_once else after})
         if self._is_closed:
             return nothing
-        if waiting and (is_at_once or self._is_due(waiting[0], begun, hold_seconds)):
+        if waiting and (is_at_once or self._is_due(waiting[0], hold_seconds)):
             return self._play(waiting.popleft(), None, begun)
         if not waiting and not is_at_once and (told := self._last.get(asked)) is not None and self._brings(told):
             return self._play(told, None)
@@ -159,18 +162,27 @@ class Player(Moments):
             return nothing
         return Wait(min(_LONGEST_TURN_SECONDS, hold_seconds))
 
-    def _is_due(self, number: int, begun: float, hold_seconds: float) -> bool:
+    def _is_due(self, number: int, hold_seconds: float) -> bool:
         """Whether all has been asked for that may have caused what is answered, or will not be."""
         answered_seconds = self._exchanges[number].answered_seconds
         while self._causes and (self._causes[0][1] in self._played or self._causes[0][1] == number):
             self._causes.popleft()
         if not self._causes or self._causes[0][0] >= answered_seconds:
             return True
-        if not hold_seconds or self.waiting_seconds() - begun < min(hold_seconds, _ORDER_SECONDS):
+        if not hold_seconds or self._awaited_seconds(self._causes[0][1]) < min(hold_seconds, _ORDER_SECONDS):
             return False
         while self._causes and self._causes[0][0] < answered_seconds:
             self._causes.popleft()
         return True
+
+    def _awaited_seconds(self, number: int) -> float:
+        """How long polls have waited for a request, by the clock here: a request on another thread takes its own time.
+
+        ``waiting_seconds`` leaps with each answer to where the recording was, however little has passed.
+        """
+        if self._awaited is None or self._awaited[0] != number:
+            self._awaited = number, self._clock()
+        return self._clock() - self._awaited[1]
 
     def _cause(self, number: int) -> tuple[float, int]:
         """From when on an exchange may have caused something: a request once it is sent, a poll once it brought it."""

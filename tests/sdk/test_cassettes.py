@@ -1,11 +1,14 @@
 """Cassettes: what a service said, answered again without it."""
 
 import asyncio
+import itertools
 import json
 import os
+import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 
 import httpx
 import pandas as pd
@@ -25,10 +28,12 @@ from mirror_sdk import (
     ValueRefused,
     WaitTimeout,
 )
+from mirror_sdk.cassette import opening
 from mirror_sdk.cassette import player as playing
-from mirror_sdk.cassette.asking import asked_of
+from mirror_sdk.cassette.asking import asked_of, is_poll
 from mirror_sdk.cassette.opening import open_cassette
-from mirror_sdk.cassette.player import Player, Wait
+from mirror_sdk.cassette.player import Played, Player, Wait
+from mirror_sdk.cassette.recorder import Recorder
 
 URL = "http://mirror.localhost"
 TEMPERATURE = "/3303/0/5700"
@@ -248,6 +253,71 @@ def test_events_come_no_earlier_than_what_caused_them(client, alone, bench, ligh
     assert recorded == played == ["asked", "async_response"] * 3
 
 
+def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):
+    """The recording was slow; it is played at once, and one of its requests is late."""
+    recorded_seconds = itertools.count(step=10)
+    monkeypatch.setattr(opening, "Recorder", partial(Recorder, clock=lambda: next(recorded_seconds)))
+    with plain.cassette(file):
+        plain.read_value("light-0", TEMPERATURE)
+        plain.list_devices()
+    seconds = 0.0
+    player = Player(file, clock=lambda: seconds)
+    (poll,) = {one.asked for one in player._exchanges if is_poll(one.asked) and one.status == 200}
+    # What was recorded last.
+    other = player._exchanges[-1].asked
+    begun = player.waiting_seconds()
+    assert isinstance(player.answer(poll, None, begun, 25), Wait)
+    player.answer(other, None, begun, 0)
+    assert player.waiting_seconds() > 25
+    seconds = 4.9
+    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Wait)
+    # It may never be made this time.
+    seconds = 5.1
+    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Played)
+
+
+class FirstIsHeld(httpx.BaseTransport):
+    """The first question for devices is not answered before it may be."""
+
+    def __init__(self, mirror):
+        self._mirror, self._asked = mirror, itertools.count()
+        self.has_come, self.may_go = threading.Event(), threading.Event()
+
+    def handle_request(self, request):
+        if request.url.path == "/v3/devices" and next(self._asked) == 0:
+            self.has_come.set()
+            assert self.may_go.wait(60)
+        return self._mirror.transport.handle_request(request)
+
+
+def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_was(mirror, lights, file):
+    between = FirstIsHeld(mirror)
+    slow = MirrorClient(URL, mirror.new_key(), transport=between)
+    with slow, slow.cassette(file), ThreadPoolExecutor(1) as pool:
+        first = pool.submit(slow.list_devices)
+        assert between.has_come.wait(60)
+        slow.read_value(lights[0], TEMPERATURE)
+        slow.list_devices()
+        between.may_go.set()
+        first.result(60)
+    player = Player(file, clock=lambda: 0.0)
+    by_way = {(one.asked.method, one.asked.path): one.asked for one in player._exchanges if one.status in (200, 202)}
+    listed, asked, poll = (
+        by_way[way]
+        for way in (
+            ("GET", "/v3/devices"),
+            ("POST", f"/v2/device-requests/{lights[0]}"),
+            ("GET", "/v2/notification/pull"),
+        )
+    )
+    assert player._exchanges[-1].asked == player._exchanges[-2].asked == listed
+    player.answer(listed, None, 0, 0)
+    assert isinstance(player.answer(poll, None, 0, 25), Wait)
+    player.answer(asked, "an-id", 0, 0)
+    # The other question came behind it.
+    assert isinstance(player.answer(poll, None, 0, 25), Played)
+
+
 def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
     with plain.cassette(file):
         plain.read_value("light-0", TEMPERATURE)
@@ -260,7 +330,10 @@ def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
     assert (ended.status, ended.headers) == (204, {"Mirror-Cursor": "7"})
 
 
-def test_many_threads_are_recorded_and_played(plain, mirror, lights, file):
+def test_many_threads_are_recorded_and_played(plain, mirror, lights, file, monkeypatch):
+    # However late one of these threads comes to ask.
+    monkeypatch.setattr(playing, "_ORDER_SECONDS", 60.0)
+
     def program(one):
         with ThreadPoolExecutor(8) as pool:
             values = list(pool.map(lambda number: one.read_value(f"light-{number % 3}", TEMPERATURE), range(24)))
