@@ -2,8 +2,10 @@
 
 PostgreSQL is one of this machine, started for the benchmark in a folder of its own, with its usual settings: a commit
 is on disk before it is told. It shares its cores with the processes, which a machine of its own would not; the load
-generator has the last core to itself. The leader holds the devices, so observations come in at that one alone;
-E1 and writes go to all processes in turn.
+generator has the last core to itself, but on two cores, where one would be left for all the others. The leader holds
+the devices, so observations come in at that one alone; E1 and writes go to all processes in turn, over as many
+connections however many processes there are: enough for the most of them, since what comes to a process together is
+stored together, and a process with a few connections stores each request almost alone.
 
 While nothing is committed, a process asks PostgreSQL whether that is so once for all requests that arrived together:
 24 us each time it asks, 5 us of them its own, where two look-ups for each request took 140 us and 55. On a machine that
@@ -35,6 +37,7 @@ from serving import devices_in, with_device_side
 
 NAME = "processes"
 _COUNTS = (1, 2, 4)
+_CORES_TO_PART = 3
 _GROUPS_IN_FLIGHT = 4
 _LARGE_BATCH = "observation in batches"
 _CHANGING = "E1 while values come"
@@ -42,7 +45,9 @@ _CHANGING = "E1 while values come"
 
 def measure(run: Run) -> Iterator[Figure]:
     there = sorted(run.cores.two | run.cores.client)
-    cores, last = frozenset(there[:-1] or there), frozenset(there[-1:])
+    cores, last = frozenset(there), frozenset(there)
+    if len(there) >= _CORES_TO_PART:
+        cores, last = frozenset(there[:-1]), frozenset(there[-1:])
     sizes = {"device_count": run.scale.devices, "resource_count": run.scale.resources}
     with ExitStack() as stack:
         start = stack.enter_context
@@ -85,8 +90,15 @@ def _sides(
     sides[f"{_CHANGING}, {name} 1"] = partial(_while_values_come, run, filled, leader, devices, requests["E1"])
     for what, listed in requests.items():
         for count in counts:
-            sides[f"{what}, {name} {count}"] = partial(run.rate, leader, listed, servers[1:count])
+            sides[f"{what}, {name} {count}"] = partial(_rate, run, servers[:count], listed)
     return sides
+
+
+def _rate(run: Run, servers: list[Server], requests: list[str]) -> float:
+    """Answers a second of all of them."""
+    first, *others = servers
+    rate: float = run.load(first, requests, run.scale.connections * max(_COUNTS), others)["rate"]
+    return rate
 
 
 def _observations(run: Run, filled: Filled, devices: Program, in_flight: int, batch: int) -> float:
