@@ -59,7 +59,8 @@ class Network(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """Close the connections, also those that other threads are making."""
+        """Close the connections, also those that other threads are making; who waits for an answer is told at once."""
+        self._streams.hang_up()
         self._pool.close()
         self._streams.close()
 
@@ -125,12 +126,20 @@ class _Streams:
             stream.close()
             raise httpcore.ConnectError("the client was closed")
 
+    def hang_up(self) -> None:
+        """Send and receive nothing more; a thread that waits would not notice that its connection is closed here."""
+        for stream in self._end():
+            stream.hang_up()
+
     def close(self) -> None:
+        """Close them."""
+        for stream in self._end():
+            stream.close()
+
+    def _end(self) -> list[_Stream]:
         with self._lock:
             self._is_closed = True
-            streams = list(self._open)
-        for stream in streams:
-            stream.close()
+            return list(self._open)
 
 
 class _Backend(httpcore.NetworkBackend):
@@ -229,6 +238,14 @@ class _Stream(httpcore.NetworkStream):
         unsent, self._unsent = self._unsent, b""
         for begin in range(0, len(unsent), _SENT_AT_ONCE):
             self._stream.write(unsent[begin : begin + _SENT_AT_ONCE], self._left(self._sending, httpcore.WriteTimeout))
+
+    def hang_up(self) -> None:
+        """Let nothing more come or go, and whoever waits for it go on."""
+        sock = self._stream.get_extra_info("socket")
+        # Not as an encrypted connection has it, which another thread may be reading; and the server may be gone.
+        if isinstance(sock, socket.socket):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close it."""

@@ -1,17 +1,22 @@
-"""A client that is closed while another of its threads is making a connection leaves none behind."""
+"""A client that is closed while other threads of it are making a connection, or wait for an answer."""
 
 import socket
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpcore
 import pytest
+import trustme
 
 from mirror_sdk import MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.errors import ClientClosed
 
 PATIENCE_SECONDS = 60
+LONGER_SECONDS = 10 * PATIENCE_SECONDS
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 
 
 @pytest.fixture
@@ -48,3 +53,37 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
     with near:
         near.settimeout(PATIENCE_SECONDS)
         assert near.recv(1) == b""
+
+
+@pytest.fixture
+def authority(monkeypatch, tmp_path):
+    made = trustme.CA()
+    made.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    return made
+
+
+@pytest.mark.parametrize("sent", [b"", BEGUN], ids=["nothing was sent", "an answer has begun"])
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
+def test_who_waits_for_an_answer_is_told_at_once(listener, authority, is_encrypted, sent):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    scheme = "https" if is_encrypted else "http"
+    client = MirrorClient(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=LONGER_SECONDS)
+    with ThreadPoolExecutor(2) as others, ExitStack() as stack:
+        # Where the test fails the others would else be waited for.
+        stack.callback(client.close)
+        calls = [others.submit(client.list_devices) for _ in range(2)]
+        for _ in calls:
+            near = listener.accept()[0]
+            near.settimeout(PATIENCE_SECONDS)
+            if is_encrypted:
+                near = context.wrap_socket(near, server_side=True)
+            stack.enter_context(near)
+            assert near.recv(65536).startswith(b"GET ")
+            near.sendall(sent)
+        client.close()
+        for call in calls:
+            with pytest.raises(ClientClosed):
+                call.result(PATIENCE_SECONDS)
+        client.close()
