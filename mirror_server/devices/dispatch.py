@@ -6,6 +6,7 @@ answered, and nothing has to be rebuilt. Source: wire.md 2.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -33,6 +34,8 @@ from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import parts
 from mirror_server.store.waiting import Waiting
+
+_log = logging.getLogger(__name__)
 
 _PAUSE_AFTER_ERROR_SECONDS = 1
 
@@ -154,12 +157,27 @@ class Dispatcher:
     def _begin_some(self, lanes: Sequence[tuple[str, _Lane]]) -> None:
         try:
             found = self._look([device_id for device_id, _ in lanes])
-        except StorageFailed:
+        except Exception as error:
+            if not isinstance(error, StorageFailed):
+                _log.exception("what waits for %d devices could not be looked at; each is tried again", len(lanes))
+            # Each by itself, so that one whose rows cannot be read keeps nobody else from theirs.
             for device_id, lane in lanes:
                 self._release_later(device_id, lane)
             return
         for device_id, lane in lanes:
-            self._next(device_id, lane, found[device_id])
+            self._attend(device_id, lane, found[device_id])
+
+    def _attend(self, device_id: str, lane: _Lane, found: Waiting) -> None:
+        """Send what waits for a device; where that fails it is tried again, and those behind it have their turn."""
+        try:
+            self._next(device_id, lane, found)
+        except Exception:
+            _log.exception("what waits for device %s could not be sent; it is tried again", device_id)
+            with self._lock:
+                lane.ended = True
+            if lane.timer is not None:
+                lane.timer.cancel()
+            self._release_later(device_id, lane)
 
     def _next(self, device_id: str, lane: _Lane, found: Waiting) -> None:
         while True:

@@ -205,3 +205,38 @@ def test_what_waits_for_devices_that_are_woken_together_is_asked_once(server, ke
     asked.clear()
     dispatcher.wake_all()
     assert asked == []
+
+
+@pytest.mark.parametrize("failing", ["its rows cannot be read", "it cannot be sent to"])
+def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
+    app_id, dispatcher = key.split("_")[1], server.services._dispatcher
+    ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
+    of_devices, send = waiting.of_devices, dispatcher._link.send
+
+    def found(session: Session, device_ids: Sequence[str], now: int) -> Any:
+        if failing == "its rows cannot be read" and ids[1] in device_ids:
+            raise ValueError(failing)
+        return of_devices(session, device_ids, now)
+
+    def sent(device_id: str, *what: Any) -> None:
+        if failing == "it cannot be sent to" and device_id == ids[1]:
+            raise ValueError(failing)
+        send(device_id, *what)
+
+    request = CommandRequest("GET", "/3303/0/5700")
+    requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
+    server.services.database.write(lambda session: server.services.commands._place(session, requests))
+    monkeypatch.setattr(waiting, "of_devices", found)
+    monkeypatch.setattr(dispatcher._link, "send", sent)
+    server.services.receive(*[f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)])
+    for _ in range(2):
+        server.advance(key, 1)
+        assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}
+    assert failing in caplog.text
+    monkeypatch.undo()
+    server.advance(key, 1)
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+    # What was begun and failed has no time-out that could end the next one.
+    server.advance(key, 120)
+    assert len(server.responses(key)) == 3
+    assert dispatcher.under_way() == set()
