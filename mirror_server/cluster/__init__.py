@@ -52,10 +52,10 @@ The table is older than three changes. Requests that arrive together now ask the
 on two slow cores E1 on one process came to 0.85 of SQLite, and to 0.58 while values come. Requests to devices that are
 accepted or end together are stored together: a write took 1.3 ms of the cores, 0.3 of them PostgreSQL's, where it had
 taken 2.6, and on SQLite 0.8; with server, devices and PostgreSQL on one core the rate came to 0.4 and 0.6 of SQLite's.
-On two cores that all shared, and 64 connections, one process did 0.86 of what SQLite did, requests and writes alike, two
-did 1.6 times the requests of one and 1.2 to 1.4 times the writes, four no more than one: a write costs 1.0, 1.4 and 1.7
-ms of the cores with one, two and four processes. Few connections to each cost more, as what comes to a process together
-is stored together: with sixteen, a write of four processes costs 3.6 ms.
+On two cores that all shared, and 64 connections, one process did 0.86 of what SQLite did, requests and writes alike;
+two did 1.6 times the requests of one and 1.2 to 1.4 times the writes, four no more than one: a write costs 1.0, 1.4 and
+1.7 ms of the cores with one, two and four processes. Few connections to each cost more, as what comes to a process
+together is stored together: with sixteen in all, a write costs 3.6 ms with four processes.
 
 Reads grow with the processes for as long as PostgreSQL has cores for them, to 7,600 a second with four. The writes of
 this table took turns; since they run beside each other, accepting a request grows with the processes, and storing what
