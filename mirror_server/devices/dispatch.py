@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +96,8 @@ class Dispatcher:
         self._new_lanes: list[tuple[str, _Lane]] = []
         # Subscribe commands a device left unanswered: not repeated before it makes contact again.
         self._unanswered: dict[str, set[DeviceCommand]] = {}
+        # What was logged of a device, until it works again.
+        self._failing: dict[str, type[Exception]] = {}
         self._lock = threading.Lock()
 
     def contact(self, device_id: str) -> None:
@@ -109,16 +111,25 @@ class Dispatcher:
 
     def wake(self, *device_ids: str) -> None:
         """See whether something waits for each device, and send it if nothing is under way."""
+        failed: list[tuple[str, _Lane, Exception]] = []
         with self._lock:
             for device_id in device_ids:
                 lane = self._lanes.get(device_id)
                 if lane is not None:
                     # The lane looks at this under the same lock before it is given up: no wake falls in between.
                     lane.look_again = True
-                elif self._link.is_reachable(device_id):
-                    lane = self._lanes[device_id] = _Lane()
+                    continue
+                lane = _Lane()
+                try:
+                    if not self._link.is_reachable(device_id):
+                        continue
                     self._new_lanes.append((device_id, lane))
+                except Exception as error:
+                    failed.append((device_id, lane, error))
+                self._lanes[device_id] = lane
             has_new = bool(self._new_lanes)
+        for failure in failed:
+            self._fails(*failure)
         if has_new:
             # Those that one transaction woke are looked after together, by the first of them.
             self._database.after_group(self._begin_lanes)
@@ -135,6 +146,7 @@ class Dispatcher:
             self._lanes.clear()
             self._new_lanes.clear()
             self._unanswered.clear()
+            self._failing.clear()
             for lane in lanes:
                 lane.ended = True
         for lane in lanes:
@@ -158,6 +170,9 @@ class Dispatcher:
         try:
             found = self._look([device_id for device_id, _ in lanes])
         except Exception as error:
+            if len(lanes) == 1:
+                self._fails(*lanes[0], error)
+                return
             if not isinstance(error, StorageFailed):
                 _log.exception("what waits for %d devices could not be looked at; each is tried again", len(lanes))
             # Each by itself, so that one whose rows cannot be read keeps nobody else from theirs.
@@ -165,19 +180,32 @@ class Dispatcher:
                 self._release_later(device_id, lane)
             return
         for device_id, lane in lanes:
-            self._attend(device_id, lane, found[device_id])
+            self._attend(device_id, lane, found)
 
-    def _attend(self, device_id: str, lane: _Lane, found: Waiting) -> None:
+    def _attend(self, device_id: str, lane: _Lane, found: Mapping[str, Waiting]) -> None:
         """Send what waits for a device; where that fails it is tried again, and those behind it have their turn."""
         try:
-            self._next(device_id, lane, found)
-        except Exception:
-            _log.exception("what waits for device %s could not be sent; it is tried again", device_id)
+            self._next(device_id, lane, found[device_id])
+        except Exception as error:
             with self._lock:
                 lane.ended = True
             if lane.timer is not None:
                 lane.timer.cancel()
-            self._release_later(device_id, lane)
+            self._fails(device_id, lane, error)
+
+    def _fails(self, device_id: str, lane: _Lane, error: Exception) -> None:
+        """Try a device again that could not be looked after; what is wrong is logged once, until it is another thing.
+
+        A device may fail each second for as long as the server runs.
+        """
+        if not isinstance(error, StorageFailed):
+            with self._lock:
+                is_known = self._failing.get(device_id) is type(error)
+                self._failing[device_id] = type(error)
+            if not is_known:
+                message = "device %s could not be sent what waits, or its answer not be stored; tried again each %d s"
+                _log.error(message, device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
+        self._release_later(device_id, lane)
 
     def _next(self, device_id: str, lane: _Lane, found: Waiting) -> None:
         while True:
@@ -187,6 +215,7 @@ class Dispatcher:
                 return
             with self._lock:
                 if not lane.look_again:
+                    self._failing.pop(device_id, None)
                     self._remove(device_id, lane)
                     return
                 lane.look_again = False
@@ -233,7 +262,12 @@ class Dispatcher:
             return
         if lane.timer is not None:
             lane.timer.cancel()
-        self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, lane, future))
+        try:
+            stored = self._finish(job, answer)
+        except Exception as error:
+            self._fails(job.device_id, lane, error)
+        else:
+            stored.add_done_callback(lambda future: self._stored(job.device_id, lane, future))
 
     def _take_late(self, job: Job, answer: Answer | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
@@ -249,6 +283,10 @@ class Dispatcher:
             # The database refuses; the job still waits in it and would be sent again at once, without end.
             self._release_later(device_id, lane)
         else:
+            with self._lock:
+                has_failed = self._failing.pop(device_id, None)
+            if has_failed:
+                _log.info("what waits for device %s is sent again", device_id)
             self._release(device_id, lane)
 
     def _release_later(self, device_id: str, lane: _Lane) -> None:

@@ -207,33 +207,59 @@ def test_what_waits_for_devices_that_are_woken_together_is_asked_once(server, ke
     assert asked == []
 
 
-@pytest.mark.parametrize("failing", ["its rows cannot be read", "it cannot be sent to"])
+@pytest.mark.parametrize(
+    "failing",
+    ["it cannot be looked for", "its rows cannot be read", "it cannot be sent to", "its answer cannot be stored"],
+)
 def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
     app_id, dispatcher = key.split("_")[1], server.services._dispatcher
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
-    of_devices, send = waiting.of_devices, dispatcher._link.send
+    of_devices, link, finish = waiting.of_devices, dispatcher._link, dispatcher._finish
+    is_reachable, send = link.is_reachable, link.send
+    late: list[Callable[[Answer | None], None]] = []
 
     def found(session: Session, device_ids: Sequence[str], now: int) -> Any:
         if failing == "its rows cannot be read" and ids[1] in device_ids:
             raise ValueError(failing)
         return of_devices(session, device_ids, now)
 
-    def sent(device_id: str, *what: Any) -> None:
+    def looked_for(device_id: str) -> bool:
+        if failing == "it cannot be looked for" and device_id == ids[1]:
+            raise ValueError(failing)
+        return bool(is_reachable(device_id))
+
+    def sent(device_id: str, ask: Any, answered: Callable[[Answer | None], None]) -> None:
         if failing == "it cannot be sent to" and device_id == ids[1]:
             raise ValueError(failing)
-        send(device_id, *what)
+        if failing == "its answer cannot be stored" and device_id == ids[1]:
+            late.append(answered)
+            return
+        send(device_id, ask, answered)
+
+    def finished(job: Any, told: Answer | None) -> Any:
+        if failing == "its answer cannot be stored" and job.device_id == ids[1]:
+            raise ValueError(failing)
+        return finish(job, told)
 
     request = CommandRequest("GET", "/3303/0/5700")
     requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
     server.services.database.write(lambda session: server.services.commands._place(session, requests))
     monkeypatch.setattr(waiting, "of_devices", found)
-    monkeypatch.setattr(dispatcher._link, "send", sent)
+    monkeypatch.setattr(link, "is_reachable", looked_for)
+    monkeypatch.setattr(link, "send", sent)
+    monkeypatch.setattr(dispatcher, "_finish", finished)
     server.services.receive(*[f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)])
-    for _ in range(2):
+    for _ in range(4):
+        while late:
+            late.pop()(answer(Outcome.DONE))
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}
-    assert failing in caplog.text
+    failures = [record for record in caplog.records if record.exc_info and ids[1] in record.getMessage()]
+    # Once, though it was tried each second.
+    assert [str(record.exc_info[1]) for record in failures] == [failing]
     monkeypatch.undo()
+    while late:
+        late.pop()(answer(Outcome.DONE))
     server.advance(key, 1)
     assert server.responses(key) == dict.fromkeys(ids, (200, None))
     # What was begun and failed has no time-out that could end the next one.
