@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from ipaddress import ip_address
 from typing import Any
 
@@ -215,6 +215,7 @@ class _Stream(httpcore.NetworkStream):
         self._streams = streams
         self._unsent = b""
         self._sending: float | None = None
+        self._in_handshake: socket.socket | None = None
         streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -241,11 +242,9 @@ class _Stream(httpcore.NetworkStream):
 
     def hang_up(self) -> None:
         """Let nothing more come or go, and whoever waits for it go on."""
-        sock = self._stream.get_extra_info("socket")
-        # Not as an encrypted connection has it, which another thread may be reading; and the server may be gone.
-        if isinstance(sock, socket.socket):
-            with suppress(OSError):
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        _shut_down(self._stream.get_extra_info("socket"))
+        # Asked for behind that: a handshake that began meanwhile took the other one's connection.
+        _shut_down(self._in_handshake)
 
     def close(self) -> None:
         """Close it."""
@@ -256,7 +255,16 @@ class _Stream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """The same connection, encrypted."""
         left = self._left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._connecting, self._streams)
+        sock = self._stream.get_extra_info("socket")
+        # Encrypted once more, to a proxy and through it, it keeps its socket. Otherwise the handshake takes the
+        # connection away from that, and another one for the same is what it can be ended by.
+        try:
+            held = nullcontext() if isinstance(sock, ssl.SSLSocket) else sock.dup()
+        except OSError as exc:
+            raise httpcore.ConnectError(str(exc)) from exc
+        with held as self._in_handshake:
+            made = self._stream.start_tls(ssl_context, server_hostname, left)
+        return _Stream(made, self._connecting, self._streams)
 
     def get_extra_info(self, info: str) -> Any:
         """What is known of it."""
@@ -264,6 +272,13 @@ class _Stream(httpcore.NetworkStream):
 
     def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
         return _left(self._connecting if timeout is None else timeout, over)
+
+
+def _shut_down(sock: object) -> None:
+    # Not as an encrypted connection has it, which another thread may be reading; and the server may be gone.
+    if isinstance(sock, socket.socket):
+        with suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:

@@ -87,3 +87,30 @@ def test_who_waits_for_an_answer_is_told_at_once(listener, authority, is_encrypt
             with pytest.raises(ClientClosed):
                 call.result(PATIENCE_SECONDS)
         client.close()
+
+
+@pytest.mark.parametrize("proxy", [None, "http", "https"])
+def test_who_waits_for_a_handshake_is_told_at_once(monkeypatch, listener, authority, proxy):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    url = "https://mirror.example" if proxy else f"https://{address}"
+    if proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"{proxy}://{address}")
+    client = MirrorClient(url, "key", timeout=LONGER_SECONDS)
+    with ThreadPoolExecutor(1) as others, ExitStack() as stack:
+        stack.callback(client.close)
+        call = others.submit(client.list_devices)
+        near = listener.accept()[0]
+        near.settimeout(PATIENCE_SECONDS)
+        if proxy == "https":
+            near = context.wrap_socket(near, server_side=True)
+        stack.enter_context(near)
+        if proxy:
+            assert near.recv(65536).startswith(b"CONNECT ")
+            near.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        # The handshake has begun, and waits for what never comes.
+        assert near.recv(1) == b"\x16"
+        client.close()
+        with pytest.raises(ClientClosed):
+            call.result(PATIENCE_SECONDS)
