@@ -13,7 +13,8 @@ order of their ids, are neighbours in a fleet of a thousand, and write 1.5 pages
 other order 2.4, and of a fleet of 100,000 3.5 in either. No fleet reports in the order of its ids, so the devices are
 taken in another one, the same for all sizes. On two cores that others used too, by the CPU time of the process: an
 event cost 1.15 times as much at 100,000, and 1.37 times in the order of the ids. What is left is the page of the device
-itself, of which 37 fit one page.
+itself, of which 37 fit one page. Pages of half the size are no cure: 1.22 in two runs, and 1.20
+and 1.22 with the usual ones.
 """
 
 from __future__ import annotations
