@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from contextlib import suppress
 from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from urllib.request import getproxies
@@ -45,6 +46,20 @@ def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
             " pip install 'httpx[socks]', or name the service in NO_PROXY"
         )
     return proxy
+
+
+def proxy_hint(base_url: str) -> str:
+    """Through which proxy an address was not reached, to stand behind the failure; empty where there is none."""
+    with suppress(ConfigError):
+        proxy = proxy_for(httpx.URL(base_url))
+        if proxy is not None:
+            # Without its user and password, which are not for a message.
+            place = proxy.url.copy_with(userinfo=b"", path="/", query=None)
+            return (
+                f"; it was asked for through the proxy {str(place).rstrip('/')} that the environment names: see that"
+                " this one runs and leads there, or name the service in NO_PROXY"
+            )
+    return ""
 
 
 def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:

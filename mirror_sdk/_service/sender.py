@@ -16,7 +16,7 @@ from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._service.answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._service.environment import tls_hint
+from mirror_sdk._service.environment import proxy_hint, tls_hint
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
 from mirror_sdk._service.operation import Answer, Operation, Received, hide_key
@@ -458,6 +458,8 @@ def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, de
     if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
         return CallTimeout(f"{place}: {deadline.overrun}")
     hint = tls_hint(failure)
-    if base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
+    if not hint and isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
+        hint = proxy_hint(base_url)
+    if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
         hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
     return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient, example_app
+from mirror_sdk._service import environment
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
 from mirror_sdk.errors import ConfigError, ConnectionFailed
@@ -86,6 +87,7 @@ def no_mirror(monkeypatch):
 
     monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", refuse)
     monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", refuse_async)
+    monkeypatch.setattr(environment, "getproxies", dict)
     monkeypatch.delenv("API_HOST", raising=False)
     monkeypatch.setenv("API_KEY", KEY)
 

@@ -16,6 +16,7 @@ from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorC
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import proxy_for
 from mirror_sdk._service.network import _Backend, _Streams
+from mirror_sdk.config import DEFAULT_BASE_URL
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
 PROXY = "http://proxy.test:3128"
@@ -143,6 +144,30 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
         ask(kind("https://mirror.test", "key"))
     kind("http://mirror.test", "key")
+
+
+@pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
+def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, address):
+    """Also for the address the client has by default, where a server may well run."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        place = f"127.0.0.1:{gone.getsockname()[1]}"
+    check_named(environment, client_of, address, place)
+
+
+def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, client_of):
+    with HostileService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
+        check_named(environment, client_of, "https://mirror.test", f"127.0.0.1:{proxy.port}")
+
+
+def check_named(environment, client_of, address, place):
+    environment.setenv("ALL_PROXY", f"http://user:hidden@{place}")
+    with pytest.raises(ConnectionFailed) as failure:
+        client_of(address, max_retries=0).delete_presubscriptions()
+    told = str(failure.value)
+    assert f"through the proxy http://{place} " in told
+    assert "NO_PROXY" in told
+    assert "mirror-server demo" not in told
+    assert "hidden" not in told
 
 
 def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of):
