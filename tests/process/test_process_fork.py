@@ -99,8 +99,8 @@ def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
     assert Forked(client.close).result() is None
     assert Forked(act).result()
     assert ask(client, devices) == 0
-    # The same connections, not new ones in the place of broken ones.
-    assert ports_of(client) == ports
+    # The same connections, not new ones in the place of broken ones; where more threads came at once there are more.
+    assert ports <= ports_of(client)
 
 
 def ports_of(client):
@@ -217,8 +217,9 @@ def test_a_webhook_stays_with_the_parent(shared_server, devices):
         client.use_webhook(receiver)
 
         def act():
+            request = client.begin_read(devices[0], TEMPERATURE)
             with pytest.raises(ConfigError, match="listens in the parent"):
-                client.read_value(devices[0], TEMPERATURE, timeout=60)
+                request.result(60)
             receiver.close()
             return True
 
