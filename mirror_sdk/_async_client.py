@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
@@ -13,6 +14,7 @@ from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.asked import Asked, to_execute, to_write
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._service.async_each import ask_each, ask_each_at_once
@@ -64,12 +66,11 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.resource import SeenValue, seen_revision
-from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.values.typed import given_value
+from mirror_sdk.resource import SeenValue
+from mirror_sdk.values import PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
-from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
+from mirror_sdk.wire.device_requests import Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
@@ -1645,19 +1646,9 @@ class AsyncMirrorClient:
         ...     print(error.resource.desired_value)
         40
         """
-        payload, content_type = encode(
-            given_value(value, text, path), path, content_type, allow_read_only=allow_read_only
-        )
+        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return await self._begin(
-            "PUT",
-            device_id,
-            path,
-            expiry_seconds=expiry_seconds,
-            async_id=async_id,
-            timeout=timeout,
-            payload=payload,
-            content_type=content_type,
-            if_match=None if if_match is None else seen_revision(if_match),
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
     async def begin_execute(
@@ -1678,15 +1669,9 @@ class AsyncMirrorClient:
         >>> await request.exception() is None
         True
         """
+        asked = to_execute(argument)
         return await self._begin(
-            "POST",
-            device_id,
-            path,
-            expiry_seconds=expiry_seconds,
-            async_id=async_id,
-            timeout=timeout,
-            payload=None if argument is None else text("argument", argument).encode(),
-            content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
     async def resume_request(
@@ -1774,11 +1759,8 @@ class AsyncMirrorClient:
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
         """
-        wait = wait_of(timeout)
-        request = await self.begin_read(
-            device_id, path, accept=accept, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
-        )
-        return (await request.result(wait)).python
+        answer = await self._ask("GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept)
+        return answer.python
 
     async def write_value(
         self,
@@ -1800,19 +1782,8 @@ class AsyncMirrorClient:
         >>> await client.write_value(light, "/3311/0/5850", True)
         >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
-        wait = wait_of(timeout)
-        request = await self.begin_write(
-            device_id,
-            path,
-            value,
-            text=text,
-            content_type=content_type,
-            expiry_seconds=expiry_seconds,
-            allow_read_only=allow_read_only,
-            if_match=if_match,
-            timeout=self._sender.to_place(wait),
-        )
-        await request.result(wait)
+        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        await self._ask("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     async def execute(
         self,
@@ -1829,11 +1800,8 @@ class AsyncMirrorClient:
 
         >>> await client.execute(light, "/3/0/4")
         """
-        wait = wait_of(timeout)
-        request = await self.begin_execute(
-            device_id, path, argument, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
-        )
-        await request.result(wait)
+        asked = to_execute(argument)
+        await self._ask("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     async def plan(
         self,
@@ -2840,6 +2808,29 @@ class AsyncMirrorClient:
             pump=pump(),
         )
 
+    async def _ask(
+        self,
+        method: Method,
+        device: DeviceLike,
+        path: str,
+        wait: Deadline | None,
+        *,
+        expiry_seconds: int | None,
+        **asked: Unpack[Asked],
+    ) -> Value:
+        """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
+        request = await self._begin(
+            method,
+            device,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=None,
+            timeout=self._sender.to_place(wait),
+            most_held_seconds=math.inf if wait is None else wait.left,
+            **asked,
+        )
+        return await request.result(wait)
+
     async def _begin(
         self,
         method: Method,
@@ -2848,12 +2839,10 @@ class AsyncMirrorClient:
         *,
         expiry_seconds: int | None,
         async_id: str | None,
-        accept: str | None = None,
-        payload: bytes | None = None,
-        content_type: str | None = None,
-        if_match: int | None = None,
         pump: AsyncAnswerPump | None = None,
         timeout: float | None = None,
+        most_held_seconds: float = 0,
+        **asked: Unpack[Asked],
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
         identity = self._sender.moments.new_async_id() if async_id is None else async_id
@@ -2862,11 +2851,8 @@ class AsyncMirrorClient:
             async_id=identity,
             method=method,
             path=path,
-            payload=payload,
-            content_type=content_type,
-            accept=accept,
             expiry_seconds=expiry_seconds,
-            if_match=if_match,
+            **asked,
         )
         deadline = self._sender.deadline(timeout)
         await self._sender.prepare()  # asynchronous alone: the first model of all would hold the loop
@@ -2875,7 +2861,11 @@ class AsyncMirrorClient:
         issued_at, moments = utc_now(), self._sender.moments
         begun_seconds = moments.seconds()
         expectation = await pump.expect(identity, deadline)
-        accepted = await self._run(send_to(device, operation(device_id)), deadline)
+        with pump.holding(min(most_held_seconds, deadline.left)) as wait_seconds:
+            accepted = await self._run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
+        if accepted.answer is not None:
+            pump.take(accepted.answer)
+        payload = asked.get("payload")
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -2885,7 +2875,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
             accepted_at=accepted.at,
             expires_at=accepted.expires_at,
-            asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
+            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
             _begun_seconds=moments.begun_seconds(begun_seconds, identity),
             _pump=pump,

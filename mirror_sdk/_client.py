@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.asked import Asked, to_execute, to_write
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.deadline import Deadline, wait_of
 from mirror_sdk._service.defaults import (
@@ -63,12 +65,11 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.resource import SeenValue, seen_revision
-from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.values.typed import given_value
+from mirror_sdk.resource import SeenValue
+from mirror_sdk.values import PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
-from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
+from mirror_sdk.wire.device_requests import Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
@@ -1632,19 +1633,9 @@ class MirrorClient:
         ...     print(error.resource.desired_value)
         40
         """
-        payload, content_type = encode(
-            given_value(value, text, path), path, content_type, allow_read_only=allow_read_only
-        )
+        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return self._begin(
-            "PUT",
-            device_id,
-            path,
-            expiry_seconds=expiry_seconds,
-            async_id=async_id,
-            timeout=timeout,
-            payload=payload,
-            content_type=content_type,
-            if_match=None if if_match is None else seen_revision(if_match),
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
     def begin_execute(
@@ -1665,15 +1656,9 @@ class MirrorClient:
         >>> request.exception() is None
         True
         """
+        asked = to_execute(argument)
         return self._begin(
-            "POST",
-            device_id,
-            path,
-            expiry_seconds=expiry_seconds,
-            async_id=async_id,
-            timeout=timeout,
-            payload=None if argument is None else text("argument", argument).encode(),
-            content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
     def resume_request(
@@ -1761,11 +1746,8 @@ class MirrorClient:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        wait = wait_of(timeout)
-        request = self.begin_read(
-            device_id, path, accept=accept, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
-        )
-        return request.result(wait).python
+        answer = self._ask("GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept)
+        return answer.python
 
     def write_value(
         self,
@@ -1787,19 +1769,8 @@ class MirrorClient:
         >>> client.write_value(light, "/3311/0/5850", True)
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
-        wait = wait_of(timeout)
-        request = self.begin_write(
-            device_id,
-            path,
-            value,
-            text=text,
-            content_type=content_type,
-            expiry_seconds=expiry_seconds,
-            allow_read_only=allow_read_only,
-            if_match=if_match,
-            timeout=self._sender.to_place(wait),
-        )
-        request.result(wait)
+        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        self._ask("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def execute(
         self,
@@ -1816,11 +1787,8 @@ class MirrorClient:
 
         >>> client.execute(light, "/3/0/4")
         """
-        wait = wait_of(timeout)
-        request = self.begin_execute(
-            device_id, path, argument, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
-        )
-        request.result(wait)
+        asked = to_execute(argument)
+        self._ask("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def plan(
         self,
@@ -2811,6 +2779,29 @@ class MirrorClient:
             pump=pump(),
         )
 
+    def _ask(
+        self,
+        method: Method,
+        device: DeviceLike,
+        path: str,
+        wait: Deadline | None,
+        *,
+        expiry_seconds: int | None,
+        **asked: Unpack[Asked],
+    ) -> Value:
+        """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
+        request = self._begin(
+            method,
+            device,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=None,
+            timeout=self._sender.to_place(wait),
+            most_held_seconds=math.inf if wait is None else wait.left,
+            **asked,
+        )
+        return request.result(wait)
+
     def _begin(
         self,
         method: Method,
@@ -2819,12 +2810,10 @@ class MirrorClient:
         *,
         expiry_seconds: int | None,
         async_id: str | None,
-        accept: str | None = None,
-        payload: bytes | None = None,
-        content_type: str | None = None,
-        if_match: int | None = None,
         pump: AnswerPump | None = None,
         timeout: float | None = None,
+        most_held_seconds: float = 0,
+        **asked: Unpack[Asked],
     ) -> DeviceRequest:
         pump = pump or self._pump
         identity = self._sender.moments.new_async_id() if async_id is None else async_id
@@ -2833,11 +2822,8 @@ class MirrorClient:
             async_id=identity,
             method=method,
             path=path,
-            payload=payload,
-            content_type=content_type,
-            accept=accept,
             expiry_seconds=expiry_seconds,
-            if_match=if_match,
+            **asked,
         )
         deadline = self._sender.deadline(timeout)
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
@@ -2845,7 +2831,11 @@ class MirrorClient:
         issued_at, moments = utc_now(), self._sender.moments
         begun_seconds = moments.seconds()
         expectation = pump.expect(identity, deadline)
-        accepted = self._run(send_to(device, operation(device_id)), deadline)
+        with pump.holding(min(most_held_seconds, deadline.left)) as wait_seconds:
+            accepted = self._run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
+        if accepted.answer is not None:
+            pump.take(accepted.answer)
+        payload = asked.get("payload")
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -2855,7 +2845,7 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
             accepted_at=accepted.at,
             expires_at=accepted.expires_at,
-            asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
+            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
             _begun_seconds=moments.begun_seconds(begun_seconds, identity),
             _pump=pump,

@@ -232,6 +232,10 @@ class _Position:
         """Number of the last entry that was read."""
         return self._after
 
+    def pass_over(self, _seq: int | None) -> bool:
+        """Whether it moved on behind an entry that was told elsewhere: never, as the webhook brings it in any case."""
+        return False
+
     def beside(self, position: int | None) -> Self:
         """Another reader of the same inbox, from this position."""
         reader = type(self)(self._inbox)

@@ -12,7 +12,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
@@ -25,6 +26,7 @@ from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.defaults import (
     ERRORS_KEPT,
+    HELD_SECONDS,
     LONGEST_LOOK_SECONDS,
     LONGEST_PAUSE_OF_LOOK_SECONDS,
     STALE_AFTER_SECONDS,
@@ -55,6 +57,7 @@ class AsyncAnswerPump:
         self._clock = clock
         self.called_from = calling_line()
         self._is_reading = False
+        self._is_holding = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
         self._position = reader.position
@@ -63,6 +66,7 @@ class AsyncAnswerPump:
     def _begin_in_child(self) -> None:
         """Nobody reads here. What a task of the parent had read and not yet handed out is read again."""
         self._is_reading = False
+        self._is_holding = False
         self._onlookers = set()
         self.reader = self.reader.beside(self._position)
 
@@ -87,6 +91,28 @@ class AsyncAnswerPump:
             self._position = self.reader.position
             self._last_read_at = self._clock()
         return self.inbox.expect(async_id)
+
+    @contextmanager
+    def holding(self, most_seconds: float) -> Iterator[int]:
+        """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+
+        Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
+        connection open for each of them would take longer.
+        """
+        held_seconds = self._begin_holding(most_seconds)
+        try:
+            yield held_seconds
+        finally:
+            if held_seconds:
+                self._is_holding = False
+
+    def take(self, answer: AsyncResponse) -> None:
+        """Hand out an answer that came with its request, beside the log."""
+        is_next = not self._is_reading and self.reader.pass_over(answer.seq)
+        if is_next:
+            self._position = self.reader.position
+            self._last_read_at = self._clock()
+        self.inbox.take(answer, comes_again=not is_next)
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
@@ -141,6 +167,12 @@ class AsyncAnswerPump:
                     await turns.give()
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
+
+    def _begin_holding(self, most_seconds: float) -> int:
+        if self._is_reading or self._is_holding or left_of(most_seconds) < 2 * HELD_SECONDS:
+            return 0
+        self._is_holding = True
+        return HELD_SECONDS
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""

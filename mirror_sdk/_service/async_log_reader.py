@@ -39,6 +39,7 @@ class AsyncReader(Protocol):
     async def go_to_end(self, within_seconds: float = math.inf, /) -> None: ...
     async def read(self, hold_seconds: float, within_seconds: float = math.inf, /) -> Batch: ...
     def beside(self, position: int | None, /) -> Self: ...
+    def pass_over(self, seq: int | None, /) -> bool: ...
 
 
 class AsyncLogReader:
@@ -119,6 +120,10 @@ class AsyncLogReader:
             self._resume_at = self._clock() + delay_seconds
             return batch
         return self._cursor.answered(poll)
+
+    def pass_over(self, seq: int | None) -> bool:
+        """Move on behind an entry that was told elsewhere, where it is the next one; gives whether it was."""
+        return self._cursor.pass_over(seq)
 
     def beside(self, position: int | None) -> Self:
         """Another reader of the same log, from this position."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Self
 
@@ -21,6 +22,7 @@ from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.defaults import (
     ERRORS_KEPT,
+    HELD_SECONDS,
     LONGEST_LOOK_SECONDS,
     LONGEST_PAUSE_OF_LOOK_SECONDS,
     STALE_AFTER_SECONDS,
@@ -53,6 +55,7 @@ class AnswerPump:
         self.called_from = calling_line()
         self._turn = threading.Condition()
         self._is_reading = False
+        self._is_holding = False
         self._last_read_at = clock()
         self._position = reader.position
         tell_in_child(self)
@@ -61,6 +64,7 @@ class AnswerPump:
         """Nobody reads here. What a thread of the parent had read and not yet handed out is read again."""
         self._turn = threading.Condition()
         self._is_reading = False
+        self._is_holding = False
         self.reader = self.reader.beside(self._position)
 
     @property
@@ -83,6 +87,30 @@ class AnswerPump:
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
             return self.inbox.expect(async_id)
+
+    @contextmanager
+    def holding(self, most_seconds: float) -> Iterator[int]:
+        """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+
+        Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
+        connection open for each of them would take longer.
+        """
+        held_seconds = self._begin_holding(most_seconds)
+        try:
+            yield held_seconds
+        finally:
+            if held_seconds:
+                self._is_holding = False
+
+    def take(self, answer: AsyncResponse) -> None:
+        """Hand out an answer that came with its request, beside the log."""
+        with self._turn:
+            is_next = not self._is_reading and self.reader.pass_over(answer.seq)
+            if is_next:
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+            self.inbox.take(answer, comes_again=not is_next)
+            self._turn.notify_all()
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
@@ -140,6 +168,15 @@ class AnswerPump:
                     self.inbox.feed_answers(batch.entries, async_ids)
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
+
+    def _begin_holding(self, most_seconds: float) -> int:
+        if left_of(most_seconds) < 2 * HELD_SECONDS:
+            return 0
+        with self._turn:
+            if self._is_reading or self._is_holding:
+                return 0
+            self._is_holding = True
+            return HELD_SECONDS
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""

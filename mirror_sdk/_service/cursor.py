@@ -85,6 +85,13 @@ class LogCursor:
         self.seq, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
+    def pass_over(self, seq: int | None) -> bool:
+        """Move on behind an entry that was told elsewhere, where it is the next one; gives whether it was."""
+        if seq is None or self.seq is None or seq != self.seq + 1:
+            return False
+        self.seq = seq
+        return True
+
     def failed(self, error: MirrorError) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.
 

@@ -61,6 +61,7 @@ class Inbox:
         # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
         self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
+        self._told: OrderedDict[str, None] = OrderedDict()
         self.duplicates = 0
         self.dropped = 0
         self.unreadable = 0
@@ -105,6 +106,18 @@ class Inbox:
                 unreadable.add(entry.key)
         return unreadable
 
+    def take(self, answer: AsyncResponse, *, comes_again: bool) -> None:
+        """Hand out an answer that came with its request; where the log will bring it too it is passed over there."""
+        expectation = self._expectations.get(answer.id)
+        if expectation is None or expectation.answer is not None:
+            # The log was faster.
+            return
+        self._hand_out(expectation, answer)
+        if comes_again:
+            self._told[answer.id] = None
+            if len(self._told) > self._keep:
+                self._told.popitem(last=False)
+
     def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
         """Entries of the log are gone, among which any answer may be that has not come."""
         for expectation in list(self._expectations.values()):
@@ -119,15 +132,21 @@ class Inbox:
                 self._deliver(entry.body)
 
     def _deliver(self, answer: AsyncResponse) -> None:
+        if answer.id in self._told:
+            del self._told[answer.id]
+            return
         expectation = self._expectations.get(answer.id)
         if expectation is None:
             self._keep_unclaimed(answer)
         elif expectation.answer is None:
-            expectation.answer = answer
-            expectation.received_at = self._now()
-            expectation.received_seconds = self._clock()
+            self._hand_out(expectation, answer)
         else:
             self.duplicates += 1
+
+    def _hand_out(self, expectation: Expectation, answer: AsyncResponse) -> None:
+        expectation.answer = answer
+        expectation.received_at = self._now()
+        expectation.received_seconds = self._clock()
 
     def _keep_unclaimed(self, answer: AsyncResponse) -> None:
         if answer.id in self._unclaimed:

@@ -51,6 +51,7 @@ from mirror_sdk.wire.entries import Gap
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.health import OK, SERVICE, Health
 from mirror_sdk.wire.model import Timestamp, write_timestamp
+from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.subscriptions import (
     PRESUBSCRIPTION_RULES,
@@ -108,10 +109,12 @@ class Accepted:
     Attributes:
         at: When it took the request; of a repeated async-id the first time.
         expires_at: Until when the request may wait for the device.
+        answer: How it ended, where the service was asked to wait for that, and did.
     """
 
     at: datetime | None
     expires_at: datetime | None
+    answer: AsyncResponse | None = None
 
 
 # Devices
@@ -424,10 +427,12 @@ def place_device_request(
     accept: str | None = None,
     expiry_seconds: int | None = None,
     if_match: int | None = None,
+    wait_seconds: int = 0,
 ) -> Operation[Accepted]:
     """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
 
-    With ``if_match`` it is taken only while the desired value has this revision.
+    With ``if_match`` it is taken only while the desired value has this revision. With ``wait_seconds`` the service may
+    hold its 202 back for so long, to have the answer go with it; one that cannot sends it at once (RFC 7240).
 
     Raises:
         ValueError: Something cannot be sent; the message names it.
@@ -448,7 +453,8 @@ def place_device_request(
         of_device(routes.DEVICE_REQUESTS, device_id),
         partial(_read_accepted, async_id),
         params={"async-id": async_id},
-        headers={} if if_match is None else {"If-Match": f'"{if_match}"'},
+        headers=({} if if_match is None else {"If-Match": f'"{if_match}"'})
+        | ({routes.PREFER_HEADER: f"wait={wait_seconds}"} if wait_seconds else {}),
         also_reads=_PRECONDITION_FAILED,
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
@@ -745,13 +751,24 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
     if answer.status_code in _PRECONDITION_FAILED:
         raise _read_changed(answer)
     # A service may say nothing at all.
-    named = _read_object(answer.content).get("async-response-id", async_id) if answer.content.strip() else async_id
+    told = _read_object(answer.content) if answer.content.strip() else {}
+    named = told.get("async-response-id", async_id)
     if named != async_id:
         raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
     return Accepted(
         at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
+        answer=_read_async_response(async_id, told.get("async-response")),
     )
+
+
+def _read_async_response(async_id: str, told: object) -> AsyncResponse | None:
+    """The answer that came with a 202; what cannot be read as one, or is that of another request, the log tells."""
+    try:
+        answer = AsyncResponse.model_validate(told)
+    except ValidationError:
+        return None
+    return answer if answer.id == async_id else None
 
 
 def _read_changed(answer: Answer) -> PreconditionFailed:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
+from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
@@ -28,6 +29,8 @@ NEVER_WRITTEN = 0
 """The revision of a desired value that is not there yet, for ``If-Match``; that of a change is 1 or more."""
 ANY_REVISION = "*"
 """What ``If-Match`` has in the place of a revision where any desired value will do."""
+MAX_WAIT_SECONDS = 10
+"""How long a device request is held open for its answer at most (``Prefer: wait``)."""
 DESIRED_CHANGED = "DESIRED_CHANGED"
 """The reason of the 412 for a write to a resource whose desired value is another by now than the writer saw."""
 
@@ -113,6 +116,11 @@ class DesiredChanged(ErrorBody):
 
 
 class DeviceRequestAccepted(WireModel):
-    """The body of the 202 answer."""
+    """The body of the 202 answer.
+
+    ``async_response`` is how it ended, as a poll with ``after`` tells it, where the request was held open for that
+    (``Prefer: wait``) and it ended in time [an extension].
+    """
 
     async_response_id: Annotated[str, Field(alias="async-response-id")]
+    async_response: Annotated[AsyncResponse | None, Field(alias="async-response")] = None

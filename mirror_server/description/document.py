@@ -80,6 +80,11 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "string", "format": "date-time"},
     },
+    routes.PREFERENCE_APPLIED_HEADER: {
+        "description": "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
+        "x-extension": True,
+        "schema": {"type": "string", "pattern": "^wait=[0-9]+$"},
+    },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }

@@ -172,7 +172,11 @@ _OF_MODELS = {
         "revision": "The number of the mirror's last change.",
         "data": "The ranges, by id.",
     },
-    "DeviceRequestAccepted": {"async-response-id": "The async-id, by which the answer is recognised."},
+    "DeviceRequestAccepted": {
+        "async-response-id": "The async-id, by which the answer is recognised.",
+        "async-response": "How the request ended, where `Prefer: wait` asked for it and it did in time. It stands in"
+        " the notification log too, under the number in `seq`.",
+    },
     "DeviceRequestBody": {
         "method": "`GET` reads, `PUT` writes, `POST` executes.",
         "content-type": "The format of the payload; a write without it is `text/plain`.",

@@ -48,6 +48,12 @@ _ACCEPTED = Answer(
     content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
     headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
 )
+_ACCEPTED_OR_ENDED = Answer(
+    code=202,
+    meaning="Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
+    content=Content(model=device_requests.DeviceRequestAccepted, variants=("202", "202 with the answer")),
+    headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER, routes.PREFERENCE_APPLIED_HEADER),
+)
 _NOBODY_IS_TOLD = Answer(code=204, meaning="Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _STREAM = (
     "retry: 2000\n\n"
@@ -451,13 +457,13 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Have a device read, write or execute a resource",
         meaning="The answer comes later, as an async response on the notification channel, with the same async-id."
         f" At most {device_requests.QUEUE_LIMIT} requests wait for one device. A key needs the scope `read` to read,"
-        " and `write` to write or execute. `If-Match` is an extension.",
+        " and `write` to write or execute. `If-Match` and `Prefer` are extensions.",
         parameters=parameters.DEVICE_REQUEST,
         body=Content(
             model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
         ),
         answers=(
-            _ACCEPTED,
+            _ACCEPTED_OR_ENDED,
             Answer(
                 code=412,
                 meaning="The desired value is not the one of `If-Match` any more; nothing was queued.",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mirror_sdk.wire import device_events, device_queries, directory
 from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES, MAX_WAIT_SECONDS
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.older_calls import FLAGS, NOTIFICATION_RULES, NUMBER_PATTERN
@@ -169,6 +169,13 @@ DEVICE_REQUEST = (
         " is 412. Quotes around it are optional. Only with a write of one resource. A repeated async-id is answered as"
         " the first time.",
         _TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
+    ),
+    header(
+        "Prefer",
+        "With `wait=SECONDS` (RFC 7240) the 202 is held back until the request has ended, and tells how; for so long at"
+        f" most, and {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used before; a server that cannot wait"
+        " sends its 202 at once.",
+        _TEXT,
     ),
 )
 _ONLY_NO = words("false", "False", default="false")

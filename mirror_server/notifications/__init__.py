@@ -8,6 +8,16 @@ which passes where a proxy cuts long polls: ``PUT /v2/notification/websocket`` r
 ``GET /v2/notification/events`` streams the same log as server-sent events; a client that comes back with
 ``Last-Event-ID`` misses nothing.
 
+An answer with its request
+--------------------------
+
+``POST /v2/device-requests/{id}?async-id=ID`` with ``Prefer: wait=SECONDS`` (RFC 7240), an extension, holds its ``202``
+back until the device has answered, for 10 seconds at most; the body has the answer then as ``async-response``, as a
+poll with ``after`` tells it, and ``Preference-Applied`` stands in the head. So who waits for one device needs no poll.
+The answer is in the log all the same, for every reader, and the ``202`` still means that the request is on disk. It
+comes at once, without an answer, where the async-id was used before, where another process leads, and under servers
+that need a thread for whoever waits (gunicorn, waitress).
+
 Where webhooks may lead
 -----------------------
 

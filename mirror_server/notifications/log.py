@@ -24,7 +24,8 @@ import orjson
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, compose, first_message
+from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
+from mirror_server.notifications.awaited import Awaited
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import LOG
@@ -110,6 +111,9 @@ class NotificationLog:
         is_shared: Whether other processes may be on the database.
         is_leader: Whether this process is the one that writes what happens.
         monotonic: Seconds of a clock that never goes back, for how long a page that was read is shared.
+
+    Attributes:
+        awaited: Whose async responses are told to somebody besides, as soon as this process has added them.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class NotificationLog:
         is_leader: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.awaited = Awaited()
         self._database = database
         self._is_shared = is_shared
         self._is_leader = is_leader
@@ -171,6 +176,8 @@ class NotificationLog:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
             session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
             session.notify(f"{LOG} {app_id}")
+            if kind == ASYNC_RESPONSES:
+                self._answer(session, app_id, [entry for _, entry in added], end.last_seq, at)
 
     def append_for_each(
         self,
@@ -346,6 +353,16 @@ class NotificationLog:
         self._newest_seq[app_id] = last_seq
         self._committed_at = at
         self.wake(app_id, page)
+
+    def _answer(
+        self, session: Session, app_id: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant
+    ) -> None:
+        """Tell async responses to those who wait for them apart from the log, once they are on disk."""
+        awaited = self.awaited.among(app_id, (entry["id"] for entry in added))
+        for seq, entry in enumerate(added, last_seq - len(added) + 1):
+            if entry["id"] in awaited:
+                answer = LogEntry(seq, ASYNC_RESPONSES, entry, at)
+                session.after_commit(partial(self.awaited.tell, app_id, entry["id"], answer))
 
     def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
         """What was added as the page of who has read all before it, where it makes one message."""

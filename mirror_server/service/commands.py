@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from mirror_sdk.wire.device_object import Origin
@@ -33,6 +35,7 @@ from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
+from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
@@ -171,6 +174,18 @@ class CommandService:
         asked = _Asked(placement, placement.async_id or self._new_async_id(), is_untold=False)
         return self._database.submit_together(self._place, asked, touched=asked.touched)
 
+    def place_and_wait(self, placement: Placement) -> tuple[Future[Command], Answered]:
+        """Queue a command as :meth:`place` does, under the async-id it has, and wait for its answer besides.
+
+        The second of what is given is done with the answer, or with ``None`` where the command had been placed before
+        and there is no answer to be waited for; it raises what the first one raises.
+        """
+        asked = _Asked(placement, placement.async_id or self._new_async_id(), is_untold=False)
+        answered = self._log.awaited.expect(*asked.name)
+        stored = self._database.submit_together(self._place, asked, touched=asked.touched)
+        stored.add_done_callback(partial(_give_up, answered))
+        return stored, answered
+
     def place_untold(self, placement: Placement) -> tuple[Future[Command], Callable[[], None]]:
         """Queue a command as :meth:`place` does, without an async-id of the application's.
 
@@ -308,6 +323,9 @@ class CommandService:
             and (found := _find_placed(session, each.placement, each.async_id, free_since)) is not None
         }
         new = [each for each in asked if each.name not in placed]
+        for name in placed:
+            # Its answer may be there already, and nothing would come of waiting for it.
+            session.after_commit(partial(self._log.awaited.tell, *name, None))
         if new:
             placed |= {each.name: command for each, command in zip(new, self._accept(session, new), strict=True)}
         return [placed[each.name] for each in asked]
@@ -521,6 +539,15 @@ def reported_value(
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
     return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
+
+
+def _give_up(answered: Answered, stored: Future[Command]) -> None:
+    """Have who waits for an answer learn that the command was not queued."""
+    error = stored.exception()
+    if error is not None:
+        # Nobody may wait any more.
+        with suppress(InvalidStateError):
+            answered.set_exception(error)
 
 
 def _find_placed(session: Session, placement: Placement, async_id: str, free_since: Instant) -> Command | None:

@@ -31,7 +31,7 @@ class Deferred(Response):
         future: What the answer waits for.
         timeout_seconds: How long it waits at most.
         render: Makes the answer from the future's result.
-        expired: Makes the answer when the time is over.
+        expired: Makes the answer when the time is over; where it was parked it may give what it still has to wait for.
         close: Called once when the answer was made, or nobody waits for it any more.
         is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 from flask import Blueprint, Response, g, request
+from werkzeug.http import parse_dict_header
 
 from mirror_sdk.wire.device_requests import (
     ANY_REVISION,
@@ -15,18 +16,26 @@ from mirror_sdk.wire.device_requests import (
     MAX_EXPIRY_SECONDS,
     MAX_MEDIA_TYPE,
     MAX_RETRIES,
+    MAX_WAIT_SECONDS,
     MEDIA_TYPE_PATTERN,
     DeviceRequestBody,
 )
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
-from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
+from mirror_sdk.wire.routes import (
+    EXPIRES_AT_HEADER,
+    PREFER_HEADER,
+    PREFERENCE_APPLIED_HEADER,
+    REQUESTED_AT_HEADER,
+)
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
     note,
@@ -49,6 +58,7 @@ _PAGING = ("limit", "after")
 _OLDER = ("noResp", "sync")
 _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _BYTES = "application/octet-stream"
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
@@ -77,6 +87,8 @@ def place_device_request(device_id: str) -> Response:
     environ = request.environ
     if async_id is None:
         return _place_untold(placement)
+    if (wait_seconds := _read_wait_seconds()) and _may_hold():
+        return _place_and_wait(placement, wait_seconds)
     return when_stored(services().commands.place(placement), lambda command: _accepted(environ, command))
 
 
@@ -172,6 +184,36 @@ def _place_untold(placement: Placement) -> Response:
     return when_stored(stored, lambda command: _accepted(environ, command), told)
 
 
+def _place_and_wait(placement: Placement, wait_seconds: int) -> Response:
+    """Queue a request and hold its 202 back until its answer can go with it, for so long at most."""
+    environ = request.environ
+    stored, answered = services().commands.place_and_wait(placement)
+
+    def answer(entry: LogEntry | None = None) -> Response:
+        accepted = _accepted(environ, stored.result(), entry)
+        if entry is not None:
+            accepted.headers[PREFERENCE_APPLIED_HEADER] = f"wait={wait_seconds}"
+        return accepted
+
+    def expired() -> Response:
+        # Where it is not even on disk, its client is told no more than any other.
+        return answer() if stored.done() else when_stored(stored, lambda _: answer())
+
+    return Deferred(answered, wait_seconds, render=answer, expired=expired, close=answered.cancel)
+
+
+def _may_hold() -> bool:
+    """Whether this process can hold a request open without a thread, and would know first of its answer."""
+    return PARK in request.environ and services().is_leader()
+
+
+def _read_wait_seconds() -> int:
+    """For how long the client would wait for the answer to its request (RFC 7240); what cannot be read is no wish."""
+    wish = parse_dict_header(request.headers.get(PREFER_HEADER, "").lower()).get("wait") or ""
+    seconds = wish.partition(";")[0].strip()
+    return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
+
+
 def _check_older(*, is_cacheable: bool = True) -> None:
     """Refuse what an older call may ask for and cannot have.
 
@@ -245,9 +287,12 @@ def _waiting(device_id: str | None) -> Response:
     )
 
 
-def _accepted(environ: WSGIEnvironment, command: Command) -> Response:
+def _accepted(environ: WSGIEnvironment, command: Command, entry: LogEntry | None = None) -> Response:
     note(environ, async_id=command.async_id)
-    answer = json_answer({"async-response-id": command.async_id}, status=202)
+    content = {"async-response-id": command.async_id}
+    if entry is not None:
+        content["async-response"] = shown(entry, CURSOR_EXTRAS)
+    answer = json_answer(content, status=202)
     answer.headers[REQUESTED_AT_HEADER] = serialize.timestamp(command.requested_at)
     answer.headers[EXPIRES_AT_HEADER] = serialize.timestamp(command.expires_at)
     return answer

@@ -237,13 +237,13 @@ class MirrorApp(Flask):
         return lambda: self.is_stopping or is_disconnected(environ)
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        """The answer of a parked request, with the headers of any other.
+        """The answer of a parked request, with the headers of any other; or what it still has to wait for.
 
         Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
         thousands of polls that one event wakes would take longer than to answer them.
         """
-        route = environ.pop(_PARKED)
-        return self._complete(self._answer(deferred, environ), environ, route)
+        answer = self._answer(deferred, environ)
+        return answer if isinstance(answer, Deferred) else self._complete(answer, environ, environ.pop(_PARKED))
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""

@@ -267,6 +267,8 @@ class Bridge:
                 if deferred.takes and await _is_gone(receive):
                     return None
             answer = self._app.finish(deferred, environ)
+            if isinstance(answer, Deferred):
+                return await self._wait(answer, unfinished, environ, receive, reader)
             if isinstance(answer, SharedAnswer):
                 return EncodedShared(answer, environ)
             if isinstance(answer, Download):

@@ -21,7 +21,7 @@ def answer(async_id: str, status: int = 200) -> Entry:
 
 
 class Traffic(RuleBasedStateMachine):
-    """Any interleaving of expecting, forgetting and feeding, with answers that come again."""
+    """Any interleaving of expecting, forgetting, feeding and taking, with answers that come again."""
 
     IDS = st.sampled_from(["a", "b", "c", "d"])
 
@@ -31,6 +31,7 @@ class Traffic(RuleBasedStateMachine):
         self.held: dict[str, Expectation] = {}
         self.due: dict[str, int] = {}  # what each held expectation must have got
         self.early: dict[str, int] = {}  # what nobody expected, oldest first
+        self.told: list[str] = []  # what came with its request and is still to come by the log, oldest first
         self.sent = 0
 
     @rule(async_id=IDS)
@@ -50,13 +51,26 @@ class Traffic(RuleBasedStateMachine):
         for async_id in async_ids:
             self.sent += 1
             entries.append(answer(async_id, status=self.sent))
-            if async_id in self.held:
+            if async_id in self.told:
+                self.told.remove(async_id)
+            elif async_id in self.held:
                 self.due.setdefault(async_id, self.sent)
             else:
                 self.early.setdefault(async_id, self.sent)
                 if len(self.early) > 2:
                     del self.early[next(iter(self.early))]
         self.inbox.feed(entries)
+
+    @rule(async_id=IDS, comes_again=st.booleans())
+    def take(self, async_id, comes_again):
+        self.sent += 1
+        taken = answer(async_id, status=self.sent).body
+        assert isinstance(taken, AsyncResponse)
+        self.inbox.take(taken, comes_again=comes_again)
+        if async_id in self.held and async_id not in self.due:
+            self.due[async_id] = self.sent
+            if comes_again:
+                self.told = [*(each for each in self.told if each != async_id), async_id][-2:]
 
     @invariant()
     def each_expectation_has_the_first_answer_and_no_other(self):
@@ -82,6 +96,27 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     assert expectation.answer is not None
     assert expectation.answer.status == 200
     assert (inbox.duplicates, inbox.unclaimed) == (4, 1)
+
+
+def test_an_answer_that_came_with_its_request_is_passed_over_in_the_log_once():
+    inbox = Inbox()
+    expectation = inbox.expect("a")
+    inbox.take(AsyncResponse(id="a", status=200), comes_again=True)
+    inbox.feed([answer("a", 504)])
+    assert expectation.answer is not None
+    assert (expectation.answer.status, inbox.duplicates, inbox.unclaimed) == (200, 0, 0)
+    assert expectation.received_seconds is not None
+    inbox.feed([answer("a", 504)])
+    assert inbox.duplicates == 1
+
+
+def test_one_that_the_log_brought_first_is_no_duplicate():
+    inbox = Inbox()
+    expectation = inbox.expect("a")
+    inbox.feed([answer("a", 200)])
+    inbox.take(AsyncResponse(id="a", status=504), comes_again=True)
+    assert expectation.answer is not None
+    assert (expectation.answer.status, inbox.duplicates) == (200, 0)
 
 
 def test_a_wait_that_is_taken_up_again_finds_the_late_answer():

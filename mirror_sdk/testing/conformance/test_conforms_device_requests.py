@@ -79,6 +79,17 @@ def test_a_read_is_accepted_and_answered(service: Service, device_id: str, obser
     assert decoded(reported["value"]) == payload or service.resource(device_id, observable_path)["subscribed"]
 
 
+def test_a_wish_to_wait_is_met_or_passed_over(service: Service, light: str) -> None:
+    """``Prefer: wait`` (RFC 7240), an extension: the 202 may tell how it ended, and the log does in any case."""
+    async_id = new_async_id()
+    route = post(light, f"?async-id={async_id}")
+    answer = service.call(*route, json=READ, headers={"Prefer": "wait=10"})
+    assert answer.status_code == 202
+    told = answer.json().get("async-response") if answer.content else None
+    outcome = service.outcome(async_id)
+    assert told is None or {name: told.get(name) for name in outcome} == outcome
+
+
 def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> None:
     """Specification E2: 202. The body is an extension."""
     async_id = new_async_id()

@@ -1,0 +1,303 @@
+"""Whoever waits alone is answered with the request: no poll is needed where the service holds the 202 back for it."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
+from mirror_sdk._service.async_channels import AsyncAnswerPump
+from mirror_sdk._service.channels import AnswerPump
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk.errors import CallTimeout, DeviceRequestFailed, WaitTimeout
+
+URL = "http://mirror.localhost"
+TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
+CHANNEL = "/v2/notification/pull"
+
+
+class ByTheBridge(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Has the server wait without a thread, as it does where it runs, for clients of either kind.
+
+    ``before`` sees each request, ``after`` each answer; the requests are kept as they went.
+    """
+
+    def __init__(self, mirror, *, before=lambda request: None, after=lambda request, answer: answer):
+        self._bridge = mirror.async_transport
+        self._before = before
+        self._after = after
+        self.sent = []
+        self.held = 0
+        self.most_held = 0
+
+    def handle_request(self, request):
+        content = request.read()
+
+        async def whole():
+            again = httpx.Request(request.method, request.url, headers=request.headers, content=content)
+            answer = await self.handle_async_request(again)
+            return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+        return asyncio.run(whole())
+
+    async def handle_async_request(self, request):
+        self._before(request)
+        self.sent.append(request)
+        is_held = "Prefer" in request.headers
+        self.held += is_held
+        self.most_held = max(self.held, self.most_held)
+        try:
+            answer = await self._bridge.handle_async_request(request)
+            await answer.aread()
+        finally:
+            self.held -= is_held
+        return self._after(request, answer)
+
+    def told(self):
+        """Which kinds of requests went, and how long each was to be held; what was asked before is forgotten."""
+        sent, self.sent = self.sent, []
+        return [(request.method, request.url.path, request.headers.get("Prefer")) for request in sent]
+
+
+@pytest.fixture
+def over(mirror, client_of):
+    """Makes a client of either kind over the bridge, with its transport; its position in the log is known."""
+
+    def over(**options):
+        transport = ByTheBridge(mirror, **options)
+        client = client_of(URL, mirror.new_key(), transport=transport)
+        client.events(timeout=0)
+        return client, transport
+
+    return over
+
+
+def held(device_id, prefer="wait=1"):
+    return ("POST", f"/v2/device-requests/{device_id}", prefer)
+
+
+def counts(client):
+    status = client.status()
+    return status.waiting, status.unclaimed, status.duplicates
+
+
+def test_one_request_reads_writes_and_executes(over, bench, device_id):
+    client, transport = over()
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    transport.told()
+    begins = client.status().position
+    bench.set_value(device_id, TEMPERATURE, 22.5)
+    assert client.read_value(device_id, TEMPERATURE) == 22.5
+    client.write_value(device_id, SWITCH, True)
+    client.execute(device_id, REBOOT)
+    assert transport.told() == [held(device_id)] * 3
+    # As if each had been read in the log.
+    assert client.status().position == begins + 3
+    assert counts(client) == (0, 0, 0)
+    assert client.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
+
+
+def test_a_failure_is_the_same_error(over, bench, device_id):
+    client, transport = over()
+    with pytest.raises(DeviceRequestFailed) as by_request:
+        client.write_value(device_id, TEMPERATURE, 30.0, allow_read_only=True)
+    request = client.begin_write(device_id, TEMPERATURE, 30.0, allow_read_only=True)
+    by_poll = request.exception()
+    assert by_request.value.category == by_poll.category == "METHOD_NOT_ALLOWED"
+    assert transport.told()[-1][1] == CHANNEL
+
+
+def test_only_who_waits_wishes_to(over, device_id):
+    client, transport = over()
+    request = client.begin_read(device_id, TEMPERATURE)
+    assert request.result().python == 21.5
+    assert all(prefer is None for _, _, prefer in transport.told())
+
+
+@pytest.mark.parametrize("timeout", [0, 1.9])
+def test_a_short_wait_is_not_spent_on_it(over, device_id, timeout):
+    client, transport = over()
+    client.read_value(device_id, TEMPERATURE)
+    transport.told()
+    with suppress(WaitTimeout, CallTimeout):
+        client.read_value(device_id, TEMPERATURE, timeout=timeout)
+    assert held(device_id, None) in transport.told()
+
+
+def test_a_client_with_little_time_for_its_calls_is_held_open_for_none_of_it(mirror, client_of, device_id):
+    transport = ByTheBridge(mirror)
+    client = client_of(URL, mirror.new_key(), transport=transport, timeout=1.9)
+    with suppress(CallTimeout):
+        client.read_value(device_id, TEMPERATURE, timeout=60)
+    assert "wait=1" not in {prefer for _, _, prefer in transport.told()}
+
+
+def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(over, bench, device_id):
+    client, transport = over()
+    client.subscribe(device_id, TEMPERATURE)
+    client.read_value(device_id, SWITCH)
+    events = client.events(timeout=0)
+    begins = client.status().position
+    bench.set_value(device_id, TEMPERATURE, 23.5)
+    request = client.begin_read(device_id, SWITCH)
+    for _ in range(3):
+        assert client.read_value(device_id, TEMPERATURE) == 23.5
+    # The observation and the answer to the first request stand before.
+    assert client.status().position == begins
+    transport.told()
+    assert request.result().python is False
+    assert [path for _, path, _ in transport.told()] == [CHANNEL]
+    assert client.status().position > begins + 3
+    assert counts(client) == (0, 0, 0)
+    assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
+
+
+def test_a_service_that_does_not_know_the_wish_is_polled(over, device_id):
+    client, transport = over(before=lambda request: request.headers.pop("Prefer", None))
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    transport.told()
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    assert [path for _, path, _ in transport.told()] == [held(device_id)[1], CHANNEL]
+    assert counts(client) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"async-response": {"id": "of another", "status": 200, "payload": "OTk="}},
+        {"async-response": {"id": 7}},
+        {"async-response": "21.5"},
+        {"async-response": None},
+        {"async-response": {"status": 200}},
+    ],
+)
+def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, answer):
+    def change(request, accepted):
+        if "Prefer" not in request.headers:
+            return accepted
+        content = {"async-response-id": accepted.json()["async-response-id"]} | answer
+        return httpx.Response(202, json=content)
+
+    client, transport = over(after=change)
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    assert transport.told()[-1][1] == CHANNEL
+    assert counts(client) == (0, 0, 0)
+
+
+def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, device_id):
+    def without_number(request, accepted):
+        if "Prefer" not in request.headers:
+            return accepted
+        content = accepted.json()
+        content["async-response"] = {"id": content["async-response-id"], "status": 200, "payload": "MjEuNQ=="}
+        return httpx.Response(202, json=content)
+
+    client, _ = over(after=without_number)
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    request = client.begin_read(device_id, TEMPERATURE)
+    assert request.result().python == 21.5
+    assert counts(client) == (0, 0, 0)
+
+
+def test_a_202_that_is_lost_is_asked_for_again_and_the_device_once(over, bench, mirror, device_id):
+    lost = []
+
+    def lose(request, answer):
+        if "Prefer" in request.headers and not lost:
+            lost.append(answer.json()["async-response"])
+            raise httpx.ReadError("lost", request=request)
+        return answer
+
+    client, _ = over(after=lose)
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    assert len(lost) == 1
+    answers = [event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]
+    assert [event.async_id for event in answers] == [lost[0]["id"]]
+    assert counts(client) == (0, 0, 0)
+
+
+def test_a_webhook_brings_it_too_and_nothing_is_made_of_that(over, device_id):
+    client, transport = over()
+    with WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+        transport.told()
+        for _ in range(3):
+            assert client.read_value(device_id, TEMPERATURE) == 21.5
+        assert transport.told() == [held(device_id)] * 3
+        request = client.begin_read(device_id, TEMPERATURE)
+        assert request.result().python == 21.5
+        assert counts(client) == (0, 0, 0)
+        client.use_long_polling()
+
+
+def test_of_many_tasks_one_is_held_at_a_time(mirror, run, device_id):
+    transport = ByTheBridge(mirror)
+
+    async def scene(_):
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
+            values = await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
+            assert values == [21.5] * 20
+            status = client.status()
+            assert (status.waiting, status.unclaimed) == (0, 0)
+
+    run(scene)
+    assert transport.most_held == 1
+    assert CHANNEL in {path for _, path, _ in transport.told()}
+
+
+def test_of_many_threads_one_is_held_at_a_time(mirror, device_id):
+    transport = ByTheBridge(mirror)
+    begin = threading.Barrier(8)
+
+    def read(client):
+        begin.wait(60)
+        return [client.read_value(device_id, TEMPERATURE) for _ in range(5)]
+
+    with MirrorClient(URL, mirror.new_key(), transport=transport) as client, ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(read, [client] * 8)) == [[21.5] * 5] * 8
+        status = client.status()
+        assert (status.waiting, status.unclaimed) == (0, 0)
+    assert transport.most_held == 1
+
+
+def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, bench, run, device_id):
+    transport = ByTheBridge(mirror)
+
+    async def scene(_):
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
+            assert await client.read_value(device_id, TEMPERATURE) == 21.5
+            await asyncio.to_thread(bench.set_answer, device_id, "silent")
+            reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
+            while not transport.held:
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert reading.cancelled()
+            await asyncio.to_thread(bench.set_answer, device_id, "normal")
+            await asyncio.to_thread(bench.advance, 120)
+            transport.told()
+            assert await client.read_value(device_id, TEMPERATURE) == 21.5
+            assert transport.told() == [held(device_id)]
+
+    run(scene)
+
+
+@pytest.mark.parametrize("kind", [AnswerPump, AsyncAnswerPump])
+def test_a_child_of_a_fork_has_its_own_place(kind):
+    class Reader:
+        position = 7
+
+        def beside(self, _position):
+            return self
+
+    pump = kind(Reader(), Inbox())
+    with pump.holding(60) as seconds, pump.holding(60) as for_another:
+        assert (seconds, for_another) == (1, 0)
+        pump._begin_in_child()
+        with pump.holding(60) as in_child:
+            assert in_child == 1
+    with pump.holding(60) as again:
+        assert again == 1
