@@ -74,8 +74,10 @@ rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``c
 became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
 event names (``event.content.ended_subscriptions``); rules hold for the next one too.
 
-Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has them come by websockets, or
-says why there is none to be had; all else stays as it is.
+The answer to a read, a write or an execution that is waited for comes with its request, in one way to the service and
+back, or with the notifications: where the service does not do that, the device takes longer than a second, or others
+wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has
+them come by websockets, or says why there is none to be had; all else stays as it is.
 
 When devices registered and left, ``client.device_events_frame()`` tells whoever did not listen then, for a month where
 the operator chose nothing else.

@@ -103,11 +103,12 @@ Watching it
 -----------
 
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
-- ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route,
-  waiting device requests, open polls (streams and websockets with them), connections, what clients leave unread, size
-  of the notification logs and of the history (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their
-  failures, devices by state; of real devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by
-  kind, retransmissions, handshakes that failed, sessions.
+- ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route (with
+  the wait for a device where ``Prefer: wait`` asked for it), waiting device requests, open polls (streams and
+  websockets with them), connections, what clients leave unread, size of the notification logs and of the history
+  (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their failures, devices by state; of real devices
+  (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that failed,
+  sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
   application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
   queries and no values.
