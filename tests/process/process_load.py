@@ -25,14 +25,20 @@ def pending_without_command(server: ServerProcess) -> list[Any]:
 
 
 class Load:
-    """One device's requests, one after the other; each is repeated with its async-id until it is accepted."""
+    """One device's requests, one after the other; each is repeated with its async-id until it is accepted.
+
+    Every second load would wait for the answer to come with the request; ``told`` has those that did.
+    """
 
     def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
         self.device_id = device_id
         self.accepted: list[str] = []
         self.written: list[str] = []
+        self.told: dict[str, Any] = {}
         self.unexpected: list[str] = []
         self._client = server.client(key)
+        if seed % 2:
+            self._client.http.headers["Prefer"] = "wait=1"
         self._random = random.Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -69,6 +75,8 @@ class Load:
                 continue
             if answer.status_code == 202:
                 self.accepted.append(async_id)
+                if "Preference-Applied" in answer.headers:
+                    self.told[async_id] = answer.json()["async-response"]
                 return
             if answer.status_code not in {429, 503}:
                 self.unexpected.append(f"{answer.status_code} {answer.text}")

@@ -147,6 +147,10 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
     assert {async_id: len(found) for async_id, found in application.responses().items()} == dict.fromkeys(placed, 1)
     assert {found[0]["status"] for found in application.responses().values()} == {200}
     assert reader.uids == uids
+    logged = {entry["id"]: entry for kind, entry in application.entries() if kind == "async-responses"}
+    for load, is_told in zip(loads, [False, True] * 2, strict=True):
+        assert bool(load.told) == is_told
+        assert {async_id: logged[async_id] for async_id in load.told} == load.told
     assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
     assert set(uids) == {"async-responses", "notifications", "registrations"}
     for load in loads:
