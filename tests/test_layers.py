@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-WHEEL_PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+WHEEL: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+WHEEL_PACKAGES = [name for name in WHEEL if (ROOT / name / "__init__.py").exists()]
 MODULES_OF_EXTRAS = {
     "alembic",
     "flask",

@@ -274,7 +274,11 @@ class View {
 
   selectionChanged(source) {
     if (source.startsWith("api") || source === "rowDataChanged") return;
-    this.model.set("selected", this.api.getSelectedNodes().map(({ id }) => id));
+    const selected = this.api.getSelectedNodes().map(({ id }) => id);
+    // The state is held back while the kernel works on what came before it. A click on a button is not, and is to find
+    // these rows selected.
+    this.model.send({ selected });
+    this.model.set("selected", selected);
     this.model.save_changes();
     this.tellCount();
   }

@@ -171,6 +171,13 @@ class Grid(LazyModule):
         cells = [[row.get(column.name) for column in self._columns] for row in rows[:most_rows]]
         return static.table(self.label, [column.heading for column in self._columns], cells, total=len(rows))
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what a page holds, but what is selected: that it told before, and others may be selected since."""
+        if "selected" in sync_data:
+            # Still answered, from which all pages learn what is selected.
+            sync_data = sync_data | {"selected": self.selected}
+        super().set_state(sync_data)
+
     def _sorted(self) -> list[Row]:
         """The rows as they are sorted at first; what has no value stands last."""
         rows = self.rows
@@ -194,11 +201,19 @@ class Grid(LazyModule):
             self.send({"version": self.table["version"], "rows": some, "gone": list(gone)})
 
     def _hear(self, _: object, content: Any, __: object) -> None:
-        """A page tells which version it has, when it opens and when it missed one."""
+        """A page tells which rows are selected, or which version it has: when it opens and when it missed one."""
+        if isinstance(content, dict) and "selected" in content:
+            self._select(content["selected"])
+            return
         with self._table_lock:
             self._is_heard = True
             if isinstance(content, dict) and content.get("have") != self.table["version"]:
                 self.send({**self.table, "all": True})
+
+    def _select(self, keys: Any) -> None:
+        # Not sent back: it could take from the page what was selected since.
+        with self._lock_property(selected=keys):
+            self.selected = keys
 
 
 def _for_page(row: Row) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Notebook:
         headers = {"Authorization": f"token {token}"}
         self.name = name
         self._cells = cells
+        self._others: list[Page] = []
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
         wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
         self.page: Page = _context(lab, browser).new_page()
@@ -56,9 +57,23 @@ class Notebook:
             expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
 
+    def other_page(self) -> Page:
+        """The notebook, which is saved, in Notebook 7, with the widgets of the same kernel.
+
+        JupyterLab's language server complains of a file that a second JupyterLab opens.
+        """
+        self.choose("File", "Save Notebook")
+        file = f"/api/contents/{self.name}.ipynb"
+        wait_until(lambda: "widget-view" in self._http.get(file).text, "the notebook to be saved")
+        page = self.page.context.new_page()
+        self._others.append(page)
+        page.goto(self.url.replace(f"lab/workspaces/{self.name}/tree", "notebooks"))
+        return page
+
     def close(self) -> None:
         """Close the page and end the kernel: its widgets would go on to poll beside the next test."""
-        self.page.close()
+        for page in (self.page, *self._others):
+            page.close()
         self.end_kernel()
         self._http.close()
 

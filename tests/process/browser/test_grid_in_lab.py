@@ -53,6 +53,26 @@ if is_asked:
 """,
 )
 
+IS_FREE = "the kernel is free"
+SELECTING = (
+    f"""
+import ipywidgets, pathlib, time
+from mirror_sdk.widgets.grid import Column, Grid, Selection
+grid = Grid([Column("name", "name")], label="Rows", selection=Selection.MANY)
+grid.show([{{"key": name, "name": name}} for name in ("first", "second", "third")])
+def work(_):
+    while not (pathlib.Path.cwd().parent / {IS_FREE!r}).exists():
+        time.sleep(0.1)
+grid.observe(work, "active")
+told = ipywidgets.Label()
+button = ipywidgets.Button(description="Tell")
+button.on_click(lambda _: setattr(told, "value", f"told {{sorted(grid.selected)}}"))
+none = ipywidgets.Button(description="None")
+none.on_click(lambda _: setattr(grid, "selected", []))
+""",
+    "ipywidgets.VBox([grid, button, none, told])",
+)
+
 
 @pytest.fixture
 def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
@@ -139,3 +159,38 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     expect(told).to_have_text(f"named {NASTY}")
     assert page.locator(".jp-CodeCell").count() == len(CELLS)
     assert notebook.wrong == []
+
+
+@pytest.fixture
+def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
+    opened = Notebook(lab, browser, SELECTING)
+    opened.wait_for_the_cells()
+    yield opened
+    opened.close()
+
+
+def test_a_selection_counts_at_once_while_the_kernel_is_busy_and_on_another_page(busy: Notebook, lab: Lab) -> None:
+    page = busy.page
+    count, told = page.locator(".mirror-grid-count"), page.locator("div.widget-label")
+    tell, none = page.get_by_role("button", name="Tell"), page.get_by_role("button", name="None")
+    # The kernel is told of the cell with the focus, and works on that while the row and the buttons are clicked.
+    page.get_by_role("gridcell", name="second").click()
+    expect(count).to_have_text("3 rows · 1 selected")
+    tell.click()
+    none.click()
+    (lab.folder / IS_FREE).touch()
+    expect(told).to_have_text("told ['second']")
+    # The state of the page, which was held back, came behind that.
+    tell.click()
+    expect(told).to_have_text("told []")
+    expect(count).to_have_text("3 rows")
+
+    other = busy.other_page()
+    other_count = other.locator(".mirror-grid-count")
+    other.get_by_role("gridcell", name="third").click()
+    expect(count).to_have_text("3 rows · 1 selected")
+    page.get_by_role("gridcell", name="first").click()
+    expect(other_count).to_have_text("3 rows · 2 selected")
+    tell.click()
+    expect(told).to_have_text("told ['first', 'third']")
+    assert busy.wrong == []

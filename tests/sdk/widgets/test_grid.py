@@ -25,15 +25,19 @@ class Page(Grid):
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.tables: list[dict[str, Any]] = []
+        self.states: list[dict[str, Any]] = []
         super().__init__(COLUMNS, label="Devices", selection=Selection.MANY)
 
-    def send(self, content: Any, buffers: Any = None) -> None:
-        self.sent.append(json.loads(json.dumps(content)))
+    def _send(self, msg: Any, buffers: Any = None) -> None:
+        told = json.loads(json.dumps(msg))
+        if told["method"] == "custom":
+            self.sent.append(told["content"])
+        else:
+            self.states.append(told["state"])
 
-    def send_state(self, key: Any = None) -> None:
-        if key == "table":
-            self.tables.append(json.loads(json.dumps(self.table)))
+    def told(self, name: str) -> list[Any]:
+        """What pages were told of a member of the state, the oldest first."""
+        return [state[name] for state in self.states if name in state]
 
 
 def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
@@ -64,10 +68,10 @@ def test_a_page_whose_question_is_not_heard_finds_all_rows_where_it_looks_first(
     grid = Page()
     grid.show([row("a")])
     grid.show([row("a"), row("b")])
-    assert [(table["version"], len(table["rows"])) for table in grid.tables] == [(1, 1), (2, 2)]
+    assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
     grid._handle_custom_msg({"have": 2}, [])
     grid.show([row("b")])
-    assert len(grid.tables) == 2
+    assert len(grid.told("table")) == 2
     assert len(grid.sent) == 3
 
 
@@ -95,6 +99,61 @@ def test_rows_that_are_gone_are_selected_no_more() -> None:
     assert [one["key"] for one in grid.selected_rows] == ["a", "c"]
     grid.show([row("b"), row("c")])
     assert grid.selected == ["c"]
+
+
+def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_once() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b")])
+    noticed: list[list[str]] = []
+    grid.observe(lambda change: noticed.append(change["new"]), "selected")
+    grid._handle_custom_msg({"selected": ["b"]}, [])
+    assert [one["key"] for one in grid.selected_rows] == ["b"]
+    # By then more may be selected on the page.
+    assert grid.told("selected") == []
+    grid.set_state({"selected": ["b"], "search": "some"})
+    assert grid.told("selected") == [["b"]]
+    assert grid.search == "some"
+    assert noticed == [["b"]]
+
+
+def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b")])
+    grid._handle_custom_msg({"selected": ["a"]}, [])
+    grid.selected = []
+    grid.set_state({"selected": ["a"]})
+    assert grid.selected == []
+    assert grid.told("selected") == [[], []]
+
+
+def test_what_python_makes_of_a_selection_is_told_to_the_page_that_made_it() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b")])
+    grid.observe(lambda _: setattr(grid, "selected", ["a"]), "selected")
+    grid._handle_custom_msg({"selected": ["a", "b"]}, [])
+    assert grid.told("selected") == [["a"]]
+
+
+def test_of_two_pages_the_last_one_to_select_is_right_whichever_state_comes_last() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b")])
+    for one, other in (("a", "b"), ("b", "a")):
+        grid._handle_custom_msg({"selected": [one]}, [])
+        grid._handle_custom_msg({"selected": [other]}, [])
+        grid.set_state({"selected": [other]})
+        grid.set_state({"selected": [one]})
+        assert grid.selected == grid.told("selected")[-1] == [other]
+
+
+@pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
+def test_what_is_no_selection_changes_none(content: object) -> None:
+    grid = Page()
+    grid.show([row("a"), row("b")])
+    grid.selected = ["b"]
+    grid._handle_custom_msg({"selected": content}, [])
+    assert grid.selected == ["b"]
+    grid.selected = ["a"]
+    assert grid.told("selected") == [["b"], ["a"]]
 
 
 def test_times_are_sent_with_their_date_in_utc() -> None:
