@@ -52,9 +52,9 @@ def given(
         return frame_of(taken_apart(tables), about, tz=tz)
     from mirror_sdk.tables.columns import whole_table
 
-    table: ArrowTable = whole_table(tables, about, tz=tz)
     if as_ == "arrow":
+        table: ArrowTable = whole_table(tables, about, tz=tz)
         return table
     from mirror_sdk.tables.polars_frames import polars_frame
 
-    return polars_frame(table)
+    return polars_frame(whole_table(tables, about, tz=tz))

@@ -48,6 +48,8 @@ MOST_BYTES_ON_LOOP = 32 * 1024
 """The most bytes of an answer that is read on the loop, which takes a millisecond at most.
 
 To have a thread read it takes a tenth of that."""
+_BYTES_A_TURN = 1024 * 1024
+"""How many bytes of an answer that a thread reads as it arrives the loop gathers for it."""
 
 
 class AsyncSender:
@@ -287,7 +289,7 @@ class AsyncSender:
     ) -> T:
         async with self._turn(operation, deadline):
             answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
-            chunks = _Chunks(_pieces(answer, deadline, BUFFER_BYTES))
+            chunks = _Chunks(_pieces(answer, deadline, _BYTES_A_TURN))
             body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
             # Reading takes a while, in which other tasks go on.
             reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))

@@ -29,6 +29,7 @@ from mirror_sdk._service.environment import certificates_for, proxy_for
 _CONNECTIONS: dict[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
 """The limits of the pool of connections, as httpx has them."""
 _SENT_AT_ONCE = 64 * 1024
+_RECEIVED_AT_ONCE = 256 * 1024
 
 
 class Network(httpx.BaseTransport):
@@ -214,6 +215,7 @@ class _Stream(httpcore.NetworkStream):
         self._connecting = connecting
         self._streams = streams
         self._unsent = b""
+        self._expected = 0
         self._sending: float | None = None
         self._in_handshake: socket.socket | None = None
         streams.add(self)
@@ -223,7 +225,10 @@ class _Stream(httpcore.NetworkStream):
         # Whoever refuses a request may close at once: the answer may be there all the same.
         with suppress(httpcore.WriteError):
             self._send()
-        return self._stream.read(max_bytes, self._left(timeout, httpcore.ReadTimeout))
+        came = self._stream.read(max(max_bytes, self._expected), self._left(timeout, httpcore.ReadTimeout))
+        # Where as much came as httpcore asks for, each piece costs more than its bytes do.
+        self._expected = _RECEIVED_AT_ONCE if len(came) >= max_bytes else 0
+        return came
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of it, what is small together with what follows: the head of a request with its body.

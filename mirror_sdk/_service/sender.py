@@ -43,8 +43,8 @@ from mirror_sdk.errors import (
 
 T = TypeVar("T")
 
-BUFFER_BYTES = 1024 * 1024
-"""How many bytes of an answer are held at once where it is read as it arrives."""
+BUFFER_BYTES = 64 * 1024
+"""How many bytes of an answer are held at once where it is read as it arrives; longer parts of it pass by, uncopied."""
 
 
 class Sender:

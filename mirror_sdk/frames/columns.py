@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.tables.columns import INSTANT, categories_of, moment, to_table
 
+_INSTANT = pd.DatetimeTZDtype("ms", "UTC")
 _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.int16(): pd.Int16Dtype(),
     pa.int32(): pd.Int32Dtype(),
@@ -22,7 +24,7 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.string(): pd.StringDtype(),
     pa.large_string(): pd.StringDtype(),
     pa.string_view(): pd.StringDtype(),
-    INSTANT: pd.DatetimeTZDtype("ms", "UTC"),
+    INSTANT: _INSTANT,
 }
 _MASKED: Mapping[pa.DataType, tuple[type[np.generic], Any]] = {
     pa.int16(): (np.int16, pd.arrays.IntegerArray),
@@ -111,6 +113,9 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
         masked = _masked(column)
         if masked is not None:
             return masked
+    if column.type == INSTANT and column.null_count == len(column):
+        # Pandas would look at each of them.
+        return pd.array(np.full(len(column), "NaT", "datetime64[ms]"), dtype=_INSTANT, copy=False)
     if pa.types.is_dictionary(column.type):
         # Arrow's own pool keeps megabytes of what this needs in between.
         column = column.unify_dictionaries(memory_pool=pa.system_memory_pool())
@@ -125,14 +130,13 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
 def _masked(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray | None:
     """A column as pandas makes it, copied once where pandas copies it twice; ``None`` where it holds no number."""
     dtype, array_class = _MASKED[column.type]
-    values, is_missing = np.zeros(len(column), dtype), np.zeros(len(column), np.bool_)
-    begin = 0
-    for chunk in column.chunks:
-        place = slice(begin, begin := begin + len(chunk))
-        is_missing[place] = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else False
-        if chunk.null_count < len(chunk):
-            told = chunk.fill_null(dtype(0).item()) if chunk.null_count else chunk
-            values[place] = told.to_numpy(zero_copy_only=False)
+    values = _cells(column.chunks, dtype, dtype(0).item())
+    is_missing = np.zeros(len(column), np.bool_)
+    for place, chunk in _placed(column.chunks):
+        if chunk.null_count == len(chunk):
+            is_missing[place] = True
+        elif chunk.null_count:
+            is_missing[place] = chunk.is_null().to_numpy(zero_copy_only=False)
     # Whether that is missing is for pandas to say.
     has_nan = dtype is np.float64 and np.isnan(values).any()
     return None if has_nan else array_class(values, is_missing)
@@ -142,8 +146,29 @@ def _categorical(column: pa.ChunkedArray) -> pd.Categorical:
     """A category column with one dictionary, whose words pandas would take apart and put together again."""
     words = column.chunk(0).dictionary.to_pandas()
     dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
-    codes = [chunk.indices.cast(pa.int32()).fill_null(-1).to_numpy() for chunk in column.chunks]
-    return pd.Categorical.from_codes(np.concatenate(codes), dtype=dtype)
+    # As wide as pandas has them, which would copy others.
+    width = np.min_scalar_type(-len(words) - 2)
+    codes = [chunk.indices.cast(pa.int32()) for chunk in column.chunks]
+    return pd.Categorical.from_codes(_cells(codes, width, -1), dtype=dtype)
+
+
+def _cells(chunks: list[pa.Array], dtype: npt.DTypeLike, filler: float) -> npt.NDArray[Any]:
+    """All cells in one array, with a filler where there are none."""
+    count = sum(map(len, chunks))
+    # What is 0 is memory that nobody touches.
+    cells = np.full(count, filler, dtype) if filler else np.zeros(count, dtype)
+    for place, chunk in _placed(chunks):
+        if chunk.null_count < len(chunk):
+            told = chunk.fill_null(filler) if chunk.null_count else chunk
+            cells[place] = told.to_numpy(zero_copy_only=False)
+    return cells
+
+
+def _placed(chunks: list[pa.Array]) -> Iterator[tuple[slice, pa.Array]]:
+    """Each part, and which cells of the whole are its own."""
+    begin = 0
+    for chunk in chunks:
+        yield slice(begin, begin := begin + len(chunk)), chunk
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:

@@ -222,7 +222,8 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
     count = batch.num_rows
     read.follow_batch(batch)
-    read.require_paths(_paths_of(batch))
+    if read.request.selection.sent_paths:
+        read.require_paths(_paths_of(batch))
     read.arrived += count
     wanted = read.request.selection.device_ids
     if wanted is not None:
@@ -230,8 +231,9 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     read.kept += batch.num_rows
     if read.missing:
         read.missing.difference_update(batch.column("device_id").to_pylist())
-    is_unchanged = batch.column("resources").is_null()
-    read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
+    if batch.column("resources").null_count:
+        is_unchanged = batch.column("resources").is_null()
+        read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
     if not len(batch.column("resources").flatten()):
         return _Part(count, joined([], raw=read.request.raw))
     return _Part(count, state_of_batch(batch, paths=read.request.selection.paths, raw=read.request.raw))

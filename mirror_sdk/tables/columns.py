@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
@@ -16,6 +18,7 @@ from mirror_sdk.wire.model import write_timestamp
 
 CATEGORY = pa.dictionary(pa.int32(), pa.string())
 INSTANT = pa.timestamp("ms", tz="UTC")
+_OFFSET_BITS, _WIDEST_BYTES = 32, 8
 _CATEGORIES = b"categories"
 _ABOUT = b"mirror"
 _OF_PANDAS = b"pandas"
@@ -126,16 +129,50 @@ def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
 
 
+def own(column: pa.Array) -> pa.Array:
+    """A copy: a part of a batch would hold on to all of it."""
+    return pa.concat_arrays([column])
+
+
+@lru_cache(maxsize=32)
+def nulls(length: int, kind: pa.DataType) -> pa.Array:
+    """A column, but for a category column, in which nothing stands; all of them share their memory."""
+    is_of_bytes = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    # Whether there are some; and where each begins, and no bytes, or the cells.
+    bits = [length, _OFFSET_BITS * (length + 1), 0] if is_of_bytes else [length, kind.bit_width * length]
+    zeros = _zeros((_WIDEST_BYTES * (length + 1)).bit_length())
+    return pa.Array.from_buffers(kind, length, [zeros.slice(0, -(-size // 8)) for size in bits], length)
+
+
+@lru_cache(maxsize=2)
+def _zeros(bit_length: int) -> pa.Buffer:
+    """As many bytes as a number of this bit length tells at most."""
+    return pa.py_buffer(bytes(1 << bit_length))
+
+
 def occurring(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """A category column with the words that occur alone; a part of a batch would hold on to all there are."""
-    used = column.indices.dictionary_encode()
-    return words_at(used.indices, column.dictionary.take(used.dictionary).cast(pa.string()))
+    words, indices = column.dictionary.cast(pa.string()), column.indices
+    if indices[: len(words)].equals(pa.array(np.arange(len(words), dtype=np.int32))):
+        # As they are where the first device has all there are.
+        return words_at(own(indices), own(words))
+    used = indices.dictionary_encode()
+    return words_at(used.indices, words.take(used.dictionary))
 
 
 def words_at(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
     """A category column of an index into words, of which some may be the same or none."""
     encoded = words.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
+    if len(encoded.dictionary) == len(words):
+        return pa.DictionaryArray.from_arrays(index.cast(pa.int32()), words)
+    return pa.DictionaryArray.from_arrays(at(index, encoded.indices), encoded.dictionary, safe=False)
+
+
+def at(index: pa.Array, numbers: pa.Int32Array) -> pa.Int32Array:
+    """A column of an index into numbers."""
+    if not index.null_count and not numbers.null_count and len(numbers.unique()) == 1:
+        return pa.array(np.full(len(index), numbers[0].as_py(), np.int32))
+    return numbers.take(index)
 
 
 def _array(values: Sequence[object], field: pa.Field) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.tables.columns import fixed_category_array, occurring, words_at
+from mirror_sdk.tables.columns import at, fixed_category_array, nulls, occurring, own, words_at
 from mirror_sdk.tables.payloads import TypedColumns, read_payloads
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.values import ValueKind
@@ -48,8 +48,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "reported_text": reported.text,
         "reported_bool": reported.bool,
         "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
-        "reported_at": _own(resources["reported_at"]),
-        "fresh_until": _own(resources["reported_expires_at"]),
+        "reported_at": _told(resources["reported_at"]),
+        "fresh_until": _told(resources["reported_expires_at"]),
         "desired_num": desired.spread(desired.typed.num),
         "desired_text": desired.spread(desired.typed.text),
         "desired_bool": desired.spread(desired.typed.bool),
@@ -58,8 +58,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         ),
         "requested_at": desired.spread(desired["requested_at"]),
         "desired_at": desired.spread(desired["desired_at"]),
-        "subscribed": _own(resources["subscribed"]),
-        "reported_revision": _own(_extension(resources.struct, "reported_revision", pa.int64())),
+        "subscribed": _told(resources["subscribed"]),
+        "reported_revision": _told(_extension(resources.struct, "reported_revision", pa.int64())),
         "desired_revision": desired.spread(_extension(desired.struct, "desired_revision", pa.int64())),
     }
     if raw:
@@ -87,16 +87,19 @@ class _Resources:
         """Where the resources of each device begin."""
         self.struct = lists.flatten()
         self.path = occurring(self["path"])
-        self.device = np.repeat(np.arange(len(lists)), self._counts)
-        """The number of the device each belongs to."""
 
     def __getitem__(self, name: str) -> pa.Array:
         return self.struct.field(name)
 
+    def devices(self) -> npt.NDArray[np.int64]:
+        """The number of the device each belongs to."""
+        return np.repeat(np.arange(len(self._counts)), self._counts)
+
     def of_devices(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """The columns that tell of the device; those that have no resource are no category."""
         has_some = self._counts > 0
-        index = pa.array((np.cumsum(has_some) - 1)[self.device].astype(np.int32))
+        counts = self._counts[has_some]
+        index = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         return {
             name: words_at(index, batch.column(name).filter(pa.array(has_some)))
             for name in ("device_id", "endpoint_name")
@@ -109,12 +112,16 @@ class _Desired:
     def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
         lists = batch.column("desired")
         self.struct = lists.flatten()
-        begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
-        rows = begins + self["resource"].to_numpy(zero_copy_only=False)
-        place = np.full(len(resources.path), -1)
-        place[rows] = np.arange(len(rows))
-        self._place = pa.array(place, mask=place < 0)
-        paths = resources.path.take(pa.array(rows))
+        self._row_count = len(resources.path)
+        if len(self.struct):
+            begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+            rows = begins + self["resource"].to_numpy(zero_copy_only=False)
+            place = np.full(self._row_count, -1)
+            place[rows] = np.arange(len(rows))
+            self._place = pa.array(place, mask=place < 0)
+            paths = resources.path.take(pa.array(rows))
+        else:
+            paths = resources.path[:0]
         self.typed = read_payloads(self["desired_value"], self["desired_content_type"], paths)
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -122,21 +129,21 @@ class _Desired:
 
     def spread(self, column: pa.Array) -> pa.Array:
         """A column with a row for each resource."""
-        if not len(column):
-            return pa.nulls(len(self._place), column.type)
+        if column.null_count == len(column):
+            return nulls(self._row_count, column.type)
         return column.take(self._place)
 
 
 def _extension(struct: pa.StructArray, name: str, kind: pa.DataType) -> pa.Array:
     """A column that not every service sends."""
     if struct.type.get_field_index(name) < 0:
-        return pa.nulls(len(struct), kind)
+        return nulls(len(struct), kind)
     return struct.field(name)
 
 
-def _own(column: pa.Array) -> pa.Array:
-    """A copy: a part of a batch would hold on to all of it."""
-    return pa.concat_arrays([column])
+def _told(column: pa.Array) -> pa.Array:
+    """A column of its own."""
+    return nulls(len(column), column.type) if column.null_count == len(column) else own(column)
 
 
 def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
@@ -146,7 +153,7 @@ def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
     definitions = list(map(lookup, paths))
     labels = pa.array([definition.label if definition else None for definition in definitions], pa.string())
     numbers = {
-        name: pa.array([part[index] for part in parts], pa.int32()).take(path.indices)
+        name: at(path.indices, pa.array([part[index] for part in parts], pa.int32()))
         for index, name in enumerate(("object_id", "instance_id", "resource_id"))
     }
     return {"path": path, **numbers, "label": words_at(path.indices, labels)}
@@ -156,16 +163,18 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
     """The unit an object instance names in its resource 5701, else the declared one."""
     paths = resources.path.dictionary.to_pylist()
     definitions = list(map(lookup, paths))
-    index = resources.path.indices.to_numpy(zero_copy_only=False)
     declared = pa.array([(definition and definition.unit) or None for definition in definitions], pa.string())
     names_unit = np.array([path.endswith(_UNITS_RESOURCE) for path in paths], np.bool_)
+    if not names_unit.any():
+        return words_at(resources.path.indices, declared)
+    index = resources.path.indices.to_numpy(zero_copy_only=False)
     naming = np.flatnonzero(names_unit[index] & (reported.kind.to_numpy() == _TEXT))
     if not len(naming):
         return words_at(resources.path.indices, declared)
     takes_unit = np.array([bool(one and one.resource_id in IN_SENSOR_UNITS) for one in definitions], np.bool_)
     instances: dict[str, int] = {}
     instance = np.array([instances.setdefault(_instance(path), len(instances)) for path in paths], np.int64)
-    keys = resources.device * len(instances) + instance[index]
+    keys = resources.devices() * len(instances) + instance[index]
     taking = np.flatnonzero(takes_unit[index])
     named = _positions(keys[naming], keys[taking])
     named_units = reported.text.take(pa.array(naming))

@@ -19,6 +19,7 @@ from mirror_sdk.tables.columns import (
     fixed_category,
     fixed_category_array,
     occurring,
+    own,
     value_fields,
     words_at,
 )
@@ -82,8 +83,8 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
     typed = read_payloads(batch.column("value"), _words(batch.column("content_type")), _somewhere(path))
     columns = {
         **{name: _words(batch.column(name)) for name in ("device_id", "endpoint_name", "category")},
-        **{name: _own(batch.column(name)) for name in ("changed_at", "received_at", "revision")},
-        **{name: _own(batch.column(name)) for name in ("requested_at", "until")},
+        **{name: own(batch.column(name)) for name in ("changed_at", "received_at", "revision")},
+        **{name: own(batch.column(name)) for name in ("requested_at", "until")},
         **{name: _known(batch.column(name), schema.field(name)) for name in ("what", "origin")},
         "path": path,
         "unit": _declared_units(path),
@@ -177,10 +178,6 @@ def _words(column: pa.Array) -> pa.DictionaryArray:
     if pa.types.is_dictionary(column.type):
         return occurring(column)
     return column.cast(pa.string()).dictionary_encode()
-
-
-def _own(column: pa.Array) -> pa.Array:
-    return pa.concat_arrays([column])
 
 
 def _somewhere(path: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.object_table import ResourceType
-from mirror_sdk.tables.columns import boolean, number, text
+from mirror_sdk.tables.columns import boolean, nulls, number, text
 from mirror_sdk.values import ValueKind, decode, plain_type
 
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -32,6 +32,7 @@ _UNSIGNED = r"^[0-9]{1,18}$"
 _SECONDS = r"^[0-9]{1,11}$"
 _DIGITS = b"0123456789"
 _POINT, _MINUS = b".", b"-"
+_FEW_PAIRS = 256
 _SHORT = 16
 """A number of so few characters is within both patterns, or is the same value by value."""
 _LAST_SECOND = 253_402_300_799  # of the year 9999
@@ -58,6 +59,9 @@ def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths:
         return _Columns(len(raw)).finish()
     payloads = _Payloads(raw, content_types, paths)
     columns = _Columns(len(raw))
+    if (common := _type_of_all(payloads)) is not None:
+        _read_rows(payloads, columns, np.arange(len(raw)), _DECLARED[common])
+        return columns.finish()
     types = _types(payloads)
     for code in _occurring(types):
         if code != _NO_VALUE:
@@ -108,16 +112,25 @@ class _Columns:
         is_other = self._kind != _KINDS[kind]
         others = np.count_nonzero(is_other)
         if others == len(values):
-            return pa.nulls(len(values), type_)
+            return nulls(len(values), type_)
         return pa.array(values, type_, mask=is_other if others else None)
 
     def _all_texts(self) -> pa.StringArray:
         if not self._texts:
-            return pa.nulls(len(self._kind), pa.string())
+            return nulls(len(self._kind), pa.string())
         places = np.full(len(self._kind), -1)
         rows = np.concatenate(self._text_at)
         places[rows] = np.arange(len(rows))
         return pa.concat_arrays(self._texts).take(pa.array(places, mask=places < 0))
+
+
+def _type_of_all(payloads: _Payloads) -> int | None:
+    """The type as which all are read, where whichever of the content types and paths belong together makes the same."""
+    names, paths = payloads.content_types.dictionary, payloads.paths.dictionary
+    if payloads.raw.null_count or payloads.content_types.null_count or len(names) * len(paths) > _FEW_PAIRS:
+        return None
+    codes = {_type_code(name, path) for name in names.to_pylist() for path in paths.to_pylist()}
+    return codes.pop() if len(codes) == 1 else None
 
 
 def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
@@ -199,16 +212,21 @@ def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDAr
     written = content[borders[0] : borders[-1]].to_pybytes()
     if written.translate(None, _DIGITS + signs):
         return None
-    if _POINT in written:
-        ends = np.frombuffer(written, np.uint8)[np.concatenate([borders[:-1], borders[1:] - 1]) - borders[0]]
-        if _MINUS + _POINT in written or (ends == ord(_POINT)).any():
-            return None
+    if _POINT in written and not _have_digits_around(np.frombuffer(written, np.uint8), borders - borders[0]):
+        return None
     try:
         texts = pa.Array.from_buffers(pa.string(), len(raw), [None, offsets, content], 0, raw.offset)
         numbers: npt.NDArray[Any] = texts.cast(kind).to_numpy()
     except pa.ArrowInvalid:
         return None
     return numbers
+
+
+def _have_digits_around(characters: npt.NDArray[np.uint8], borders: npt.NDArray[np.int32]) -> bool:
+    """Whether each point stands between digits of its number; the others are digits and signs, which come before."""
+    is_point, is_digit = characters == ord(_POINT), characters > ord(_POINT)
+    is_behind_none = is_point[1:] & ~is_digit[:-1]
+    return not (is_behind_none.any() or is_point.take(borders[:-1]).any() or is_point.take(borders[1:] - 1).any())
 
 
 def _read_booleans(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:

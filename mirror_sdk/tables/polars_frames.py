@@ -16,7 +16,22 @@ except ModuleNotFoundError as _error:
 
 
 def polars_frame(table: pa.Table) -> pl.DataFrame:
-    """The table for Polars; what it is based on stays behind, since a frame of Polars has no place for it."""
-    frame = pl.DataFrame(table)
-    fixed = {field.name: pl.Enum(categories_of(field)) for field in table.schema if categories_of(field)}
-    return frame.with_columns(pl.col(name).cast(kind) for name, kind in fixed.items())
+    """The table for Polars; what it is based on stays behind, since a frame of Polars has no place for it.
+
+    A table that nobody else has is let go column by column, so that there are never two of all.
+    """
+    schema, columns = table.schema, dict(zip(table.column_names, table.columns, strict=True))
+    del table
+    return pl.DataFrame([_series(columns.pop(field.name), field) for field in schema])
+
+
+def _series(column: pa.ChunkedArray, field: pa.Field) -> pl.Series:
+    categories = categories_of(field)
+    if not (categories and pa.types.is_dictionary(field.type)):
+        # In one piece: in each of several, Polars would look through the dictionary, and put them together then.
+        series = pl.DataFrame(pa.table({field.name: column}).combine_chunks()).to_series()
+        return series.cast(pl.Enum(categories)) if categories else series
+    # The words alone: as categories of any kind first, all cells would be made texts to become these.
+    whole = column.combine_chunks()
+    words = pl.Series(field.name, whole.dictionary).cast(pl.Enum(categories))
+    return words.gather(pl.Series(whole.indices))

@@ -79,6 +79,7 @@ DAMAGED = {
     "a device twice at the end of a batch": ([[device(1), device(2), device(2)]], "twice or out of order"),
     "a device without an id": ([[changed(device_id=None)]], "1 of device_id"),
     "a resource twice": ([[resources(0, path="/3303/0/5700")]], "resource of a device"),
+    "a resource twice, with others between": ([[resources(3, path="/3/0/0")]], "resource of a device"),
     "a resource without a path": ([[resources(0, path=None)]], "1 of path"),
     "a path with bytes after it": (
         [[resources(0, path="/3303/0/57\x07\x00")]],

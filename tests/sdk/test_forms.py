@@ -16,6 +16,7 @@ from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.recording import Recording, read_recording
 from mirror_sdk.tables.columns import basis_of_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
+from mirror_sdk.tables.polars_frames import polars_frame
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA
 
 URL = "http://mirror.localhost"
@@ -124,6 +125,28 @@ def test_what_polars_wrote_is_a_table_too(client, fleet, tmp_path):
     assert frame["reported_num"].dtype == "Float64"
     assert isinstance(frame["path"].dtype, pd.CategoricalDtype)
     pd.testing.assert_frame_equal(frame, from_arrow(pl.read_parquet(tmp_path / "polars.parquet")))
+
+
+STATUSES = ["pending", None, "failure", "success", "pending"]
+STATUS = STATE_SCHEMA.field("desired_status")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [pa.array(STATUSES).dictionary_encode()],
+        [pa.array(STATUSES[:2]).dictionary_encode(), pa.array(STATUSES[2:]).dictionary_encode()],
+        [pa.array(STATUSES)],
+    ],
+    ids=["in another order", "in parts", "texts"],
+)
+def test_fixed_categories_may_be_told_in_other_ways(parts):
+    """As files tell them, which others may have written."""
+    column = pa.chunked_array(parts)
+    table = pa.table([column], schema=pa.schema([STATUS.with_type(column.type)]))
+    found = polars_frame(table)["desired_status"]
+    assert found.to_list() == STATUSES
+    assert found.dtype == pl.Enum(["pending", "success", "failure"])
 
 
 DUCKDB_TYPES = {

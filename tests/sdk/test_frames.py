@@ -17,6 +17,7 @@ from mirror_sdk.frames import (
     wide,
 )
 from mirror_sdk.frames.columns import to_frame
+from mirror_sdk.tables.columns import INSTANT
 from mirror_sdk.tables.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.directory import Device
@@ -268,6 +269,7 @@ def test_the_directory_is_a_table_too(count):
         (pa.float64(), [1.5, float("inf")], pd.Float64Dtype()),
         (pa.float64(), [1.5, float("nan")], pd.Float64Dtype()),
         (pa.bool_(), [True, False], pd.BooleanDtype()),
+        (INSTANT, [TAKEN_AT, TAKEN_AT + timedelta(days=1)], pd.DatetimeTZDtype("ms", "UTC")),
         (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], None),
         (pa.dictionary(pa.uint32(), pa.string()), ["a", "b"], None),
         (pa.dictionary(pa.int8(), pa.string(), ordered=True), ["a", "b"], None),

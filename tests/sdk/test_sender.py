@@ -156,11 +156,13 @@ def test_cookies_go_back_to_the_service_that_gave_them(kind):
 
 
 class Wire(httpcore.NetworkStream):
-    """Keeps what is sent at once; what follows a failure is not kept."""
+    """Keeps what is sent at once, and how much is asked for; what follows a failure is not kept."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: Exception, comes: bytes = b"answer") -> None:
         self.failures = list(failures)
+        self.comes = comes
         self.sent: list[bytes] = []
+        self.asked_for: list[int] = []
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self.failures:
@@ -168,7 +170,8 @@ class Wire(httpcore.NetworkStream):
         self.sent.append(buffer)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return b"answer"
+        self.asked_for.append(max_bytes)
+        return self.comes
 
 
 def test_the_head_of_a_request_goes_with_its_body():
@@ -191,6 +194,17 @@ def test_a_large_body_is_sent_in_pieces_and_whole():
     stream.read(100)
     assert b"".join(wire.sent) == b"head" + body + b"end"
     assert max(map(len, wire.sent)) == 64 * 1024
+
+
+def test_where_much_comes_more_is_taken_at_once():
+    wire = Wire(comes=b"a" * 100)
+    stream = network._Stream(wire, None, network._Streams())
+    assert stream.read(100) == wire.comes
+    stream.read(100)
+    wire.comes = b"the end"
+    for _ in range(2):
+        stream.read(100)
+    assert wire.asked_for == [100, 256 * 1024, 256 * 1024, 100]
 
 
 def test_an_answer_is_read_though_the_service_took_no_more_of_the_request():

@@ -1,0 +1,85 @@
+"""Columns for Arrow of which little is made: what is missing, words that occur, numbers that are the same."""
+
+import pyarrow as pa
+import pytest
+
+from mirror_sdk.tables.columns import at, nulls, occurring, words_at
+
+KINDS = [
+    pa.string(),
+    pa.binary(),
+    pa.bool_(),
+    pa.int8(),
+    pa.int32(),
+    pa.int64(),
+    pa.float64(),
+    pa.timestamp("ms", "UTC"),
+]
+
+
+def of_words(indices, words):
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(words, pa.string()))
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 127, 128, 20_000])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_is_missing_is_a_column_of_the_kind(kind, length):
+    column = nulls(length, kind)
+    column.validate(full=True)
+    assert column.equals(pa.nulls(length, kind))
+    assert column.null_count == length
+    assert pa.concat_arrays([column, column]).equals(pa.nulls(2 * length, kind))
+
+
+def test_what_is_missing_takes_memory_once():
+    places = {nulls(999, kind).buffers()[1].address for kind in KINDS}
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize(
+    ("indices", "words", "expected"),
+    [
+        ([0, 1, 2, 0, 2], ["a", "b", "c"], ["a", "b", "c"]),
+        ([0, 1, 0, 2], ["a", "b", "c"], ["a", "b", "c"]),
+        ([2, 0, 1], ["a", "b", "c"], ["c", "a", "b"]),
+        ([0, 2, 0], ["a", "b", "c"], ["a", "c"]),
+        ([None, 1, None], ["a", "b"], ["b"]),
+        ([0, None, 1], ["a", "b"], ["a", "b"]),
+        ([0, 1, 2], ["a", "b", "a"], ["a", "b"]),
+        ([0, 1, 0], ["a", None], ["a"]),
+        ([None], [], []),
+        ([], ["a"], []),
+        ([], [], []),
+    ],
+)
+def test_the_words_that_occur_stand_in_their_order(indices, words, expected):
+    column = of_words(indices, words)
+    found = occurring(column)
+    found.validate(full=True)
+    assert found.dictionary.to_pylist() == expected
+    assert found.to_pylist() == column.to_pylist()
+
+
+def test_what_occurs_does_not_hold_what_it_was_taken_from():
+    column = of_words([0, 1], ["a", "b"])
+    found = occurring(column)
+    assert found.indices.buffers()[1].address != column.indices.buffers()[1].address
+    assert found.dictionary.buffers()[2].address != column.dictionary.buffers()[2].address
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["a", "a"], ["a", None], [None, None]])
+@pytest.mark.parametrize("indices", [[1, 0, 1], [0, None], [None], []])
+def test_words_at_their_places_are_what_each_is(indices, words):
+    for kind in (pa.int32(), pa.int64()):
+        found = words_at(pa.array(indices, kind), pa.array(words, pa.string()))
+        assert found.type == pa.dictionary(pa.int32(), pa.string())
+        assert found.to_pylist() == [None if index is None else words[index] for index in indices]
+        assert len(found.dictionary.unique().drop_null()) == len(found.dictionary)
+
+
+@pytest.mark.parametrize("numbers", [[7, 8], [7, 7], [7], [7, None], [None], []])
+def test_numbers_at_their_places_are_what_each_is(numbers):
+    places = [*range(len(numbers)), *range(len(numbers))]
+    for indices in (places, [*places, None]):
+        found = at(pa.array(indices, pa.int32()), pa.array(numbers, pa.int32()))
+        assert found.to_pylist() == [None if index is None else numbers[index] for index in indices]
