@@ -165,6 +165,8 @@ class NotificationLog:
             page = None
             if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MOST_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
+            if page is not None:
+                session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
             session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
             session.notify(f"{LOG} {app_id}")
 

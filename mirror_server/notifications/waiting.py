@@ -23,13 +23,16 @@ class Waiter(Generic[T]):
     Attributes:
         name: Of which log.
         is_poll: Whether it is counted among the open polls.
+        prepare: Called with what it is perhaps to be told in a moment; of those who wait together, for one alone. It is
+            no secret from this process, but nobody else is to be told.
     """
 
-    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_told", "is_poll", "name")
+    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_told", "is_poll", "name", "prepare")
 
     def __init__(self, among: Waiters[T], name: str, *, is_poll: bool) -> None:
         self.name = name
         self.is_poll = is_poll
+        self.prepare: Callable[[T], object] | None = None
         self._among = among
         self._callbacks: tuple[Callable[[Waiter[T]], object], ...] = ()
         self._is_done = False
@@ -122,6 +125,13 @@ class Waiters(Generic[T]):
             waiting.discard(waiter)
             if not waiting:
                 del self._waiting[waiter.name]
+
+    def announce(self, name: str, told: T) -> None:
+        """Let one of those who wait prepare for what they are told if all goes well."""
+        with self.lock:
+            prepare = next((waiter.prepare for waiter in self._waiting.get(name, ())), None)
+        if prepare is not None:
+            prepare(told)
 
     def tell(self, name: str, told: T) -> None:
         """Tell all who wait."""

@@ -19,6 +19,9 @@ It answers whether it took it; one too many is refused.
 """
 
 
+Soon = Callable[[Callable[[], object]], None]
+"""Has something called soon in the thread where answers are made; it must not raise."""
+
 _LOOK_SECONDS = 0.5
 
 
@@ -55,6 +58,8 @@ class Deferred(Response):
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
+        prepare: Called by a server that makes answers in one thread, which has time while something is put on disk: it
+            has the answer prepared then, where what it is to tell is at hand.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Deferred(Response):
         is_poll: bool = False,
         takes: bool = False,
         sent: Callable[[], object] | None = None,
+        prepare: Callable[[Soon], object] | None = None,
     ) -> None:
         super().__init__()
         self.future = future
@@ -78,6 +84,7 @@ class Deferred(Response):
         self._expired = expired
         self.release = close
         self.sent = sent
+        self.prepare = prepare
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
         """Nothing, for the server that took it; the answer comes later."""

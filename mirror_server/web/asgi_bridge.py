@@ -354,6 +354,8 @@ class Bridge:
             parked.end()
         calls = self._calls_here()
         deferred.future.add_done_callback(lambda _: calls.soon(parked.arrived))
+        if deferred.prepare is not None:
+            deferred.prepare(calls.soon)
         try:
             gone = await parked.is_gone(receive)
         finally:

@@ -8,6 +8,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from mirror_server.views import notifications
 from mirror_server.web.asgi_bridge import Bridge
 
 CURSOR_POLL = b"after=latest&hold=55"
@@ -190,5 +191,36 @@ def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(
         for poll in polls:
             await poll.end()
         assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
+
+    asyncio.run(check())
+
+
+def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
+    prepared = asyncio.Event()
+    commit = server.services.database._backend.commit
+
+    async def check():
+        loop = asyncio.get_running_loop()
+        encode = notifications._encode
+
+        def note(woken):
+            encode(woken)
+            prepared.set()
+
+        def commit_when_prepared():
+            if not poll.task.done():
+                asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
+                told.append(poll.transport.written)
+            commit()
+
+        told = []
+        monkeypatch.setattr(notifications, "_encode", note)
+        poll = await Poll(bridge, key, CURSOR_POLL).begin()
+        await asyncio.to_thread(server.services.database.settle, 60)
+        monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
+        await asyncio.to_thread(add, server, key, "a")
+        await poll.end()
+        assert told[0] == b"", "nothing is told before it is on disk"
+        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
 
     asyncio.run(check())
