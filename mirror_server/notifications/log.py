@@ -9,10 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
@@ -26,6 +23,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
 from mirror_server.notifications.awaited import Awaited
+from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import LOG
@@ -97,7 +95,7 @@ class Woken:
     read: _Read | None = None
 
 
-More: TypeAlias = Future[Woken]
+More: TypeAlias = Waiter[Woken]
 """Done when there is more in a log."""
 
 
@@ -134,12 +132,10 @@ class NotificationLog:
         self._clock = clock
         self._most_bytes = most_bytes
         self._uids = _uids()
-        self._waiting: dict[str, set[More]] = {}
-        self._wakes: Counter[str] = Counter()
+        self._waiters: Waiters[Woken] = Waiters()
         self._newest_seq: dict[str, int] = {}
         self._read_seq: dict[str, int] = {}
         self._committed_at = clock.now()
-        self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
 
@@ -172,8 +168,10 @@ class NotificationLog:
             if end.stored_bytes > self._most_bytes:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
             page = None
-            if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
+            if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MOST_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
+            if page is not None:
+                session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
             session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
             session.notify(f"{LOG} {app_id}")
             if kind == ASYNC_RESPONSES:
@@ -252,7 +250,7 @@ class NotificationLog:
         Unless others were woken since: so whoever asked for more before this call is woken by all that the page lacks.
         For a moment only, as what is erased or revoked meanwhile is not to be told.
         """
-        wakes, found = self._wakes[app_id], woken.read
+        wakes, found = self._waiters.count_told(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
             return found.page
         page = self.read(app_id, after)
@@ -318,36 +316,22 @@ class NotificationLog:
             return logs.count(session, app_id)
 
     def more(self, app_id: str, *, is_poll: bool = True) -> More:
-        """A future that is done as soon as an entry is added; cancel it when it is not wanted any more.
+        """One who is told as soon as an entry is added; cancel it when it is not wanted any more.
 
         Args:
             app_id: The application whose log it is.
             is_poll: Whether a poll or a stream waits, which are counted; a webhook is neither.
         """
-        future: More = Future()
-        with self._lock:
-            self._waiting.setdefault(app_id, set()).add(future)
-            self._open_polls += is_poll
-        # Not under the lock, which the callback takes, and a future that is done calls it at once.
-        future.add_done_callback(lambda done: self._forget(app_id, done, is_poll=is_poll))
-        return future
+        return self._waiters.add(app_id, is_poll=is_poll)
 
     @property
     def open_polls(self) -> int:
         """How many polls and streams wait for more."""
-        return self._open_polls
+        return self._waiters.open_polls
 
     def wake(self, app_id: str, added: Page | None = None) -> None:
         """Let those who wait for more look again, or take what was added."""
-        with self._lock:
-            waiting = self._waiting.pop(app_id, set())
-            self._wakes[app_id] += 1
-        woken = Woken(added)
-        # Not under the lock, which the callback of each future takes.
-        for future in waiting:
-            # It may have been cancelled, or its channel deleted, at this moment.
-            with suppress(InvalidStateError):
-                future.set_result(woken)
+        self._waiters.tell(app_id, Woken(added))
 
     def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
         self._newest_seq[app_id] = last_seq
@@ -377,19 +361,8 @@ class NotificationLog:
 
     def wake_all(self) -> None:
         """Let all who wait for more look again."""
-        with self._lock:
-            waiting = list(self._waiting)
-        for app_id in waiting:
+        for app_id in self._waiters.names():
             self.wake(app_id)
-
-    def _forget(self, app_id: str, future: More, *, is_poll: bool) -> None:
-        with self._lock:
-            self._open_polls -= is_poll
-            waiting = self._waiting.get(app_id)
-            if waiting and future in waiting:
-                waiting.discard(future)
-                if not waiting:
-                    del self._waiting[app_id]
 
 
 def _uids() -> Iterator[str]:

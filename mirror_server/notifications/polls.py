@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import Refusal, other_channel
@@ -155,9 +154,8 @@ class PlainPolls:
         return open_poll
 
     def _tell_end(self, ended_poll: More) -> None:
-        # It may have been woken at this moment; then it finds that it is open no more.
-        with suppress(InvalidStateError):
-            ended_poll.set_exception(self._ended[ended_poll])
+        # Where it was woken at this moment it finds that it is open no more.
+        ended_poll.fail(self._ended[ended_poll])
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:

@@ -22,7 +22,7 @@ from mirror_server.core.callbacks import delay_seconds, is_given_up
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.log import NotificationLog
+from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
 from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.callbacks import CallbackRow
@@ -179,7 +179,7 @@ class Webhooks:
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
-                    await asyncio.wrap_future(more)
+                    await _told(more)
             finally:
                 more.cancel()
 
@@ -255,3 +255,10 @@ def _registration_of(row: CallbackRow) -> CallbackRegistration:
     headers = registration.pop("headers", None) or {}
     taken = {name: value for name, value in headers.items() if not is_of_connection(name)}
     return CallbackRegistration.model_validate({**registration, "headers": taken})
+
+
+async def _told(more: More) -> None:
+    """Wait until there is more."""
+    loop, is_told = asyncio.get_running_loop(), asyncio.Event()
+    more.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(is_told.set))
+    await is_told.wait()

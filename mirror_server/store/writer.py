@@ -164,6 +164,8 @@ class Writer:
         try:
             self._backend.begin(_touched_by(group))
             outcomes = self._perform_all(group)
+            for preparation in self._session.take_preparations():
+                _perform_effect(preparation)
             self._backend.commit()
         except Exception as error:
             self._undo()

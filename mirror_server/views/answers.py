@@ -68,6 +68,10 @@ class SharedAnswer(EncodedAnswer):
         """Its body."""
         return self.get_data()
 
+    def encode(self) -> None:
+        """Have it at hand as it goes over the wire."""
+        _ = self.lines, self.content
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a WSGI server."""
         start_response(self.status, [*self.headers.to_wsgi_list(), (REQUEST_ID_HEADER, request_id(environ))])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flask import Response
 
@@ -21,14 +19,37 @@ It answers whether it took it; one too many is refused.
 """
 
 
+Soon = Callable[[Callable[[], object]], None]
+"""Has something called soon in the thread where answers are made; it must not raise."""
+
 _LOOK_SECONDS = 0.5
+
+
+class Awaited(Protocol):
+    """What an answer waits for; a future of :mod:`concurrent.futures` is one."""
+
+    def done(self) -> bool:
+        """Whether there is something to answer."""
+        ...
+
+    def result(self) -> Any:
+        """What is to be answered, once it is done.
+
+        Raises:
+            Exception: That is to be answered.
+        """
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """Have this called when it is done, in any thread."""
+        ...
 
 
 class Deferred(Response):
     """What a view returns when the answer cannot be made yet; the response itself is empty and never sent.
 
     Args:
-        future: What the answer waits for.
+        future: What the answer waits for, a future or what is like one.
         timeout_seconds: How long it waits at most.
         render: Makes the answer from the future's result.
         expired: Makes the answer when the time is over; where it was parked it may give what it still has to wait for.
@@ -37,11 +58,13 @@ class Deferred(Response):
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
+        prepare: Called by a server that makes answers in one thread, which has time while something is put on disk: it
+            has the answer prepared then, where what it is to tell is at hand.
     """
 
     def __init__(
         self,
-        future: Future[Any],
+        future: Awaited,
         timeout_seconds: float,
         *,
         render: Callable[[Any], Response],
@@ -50,6 +73,7 @@ class Deferred(Response):
         is_poll: bool = False,
         takes: bool = False,
         sent: Callable[[], object] | None = None,
+        prepare: Callable[[Soon], object] | None = None,
     ) -> None:
         super().__init__()
         self.future = future
@@ -60,6 +84,7 @@ class Deferred(Response):
         self._expired = expired
         self.release = close
         self.sent = sent
+        self.prepare = prepare
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
         """Nothing, for the server that took it; the answer comes later."""
@@ -79,11 +104,12 @@ class Deferred(Response):
         wait_for(self.future, self.timeout_seconds, is_over)
 
 
-def wait_for(future: Future[Any], timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
+def wait_for(future: Awaited, timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
     """Block this thread until the future is done, which is told, or ``is_over``, which is asked twice a second."""
+    is_done = threading.Event()
+    future.add_done_callback(lambda _: is_done.set())
     end_at = time.monotonic() + timeout_seconds
     while not is_over() and (remaining_seconds := end_at - time.monotonic()) > 0:
-        with suppress(FutureTimeoutError):
-            future.exception(min(remaining_seconds, _LOOK_SECONDS))
+        if is_done.wait(min(remaining_seconds, _LOOK_SECONDS)):
             return True
     return False

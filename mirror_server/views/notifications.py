@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -12,14 +12,14 @@ from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.log import NotificationLog, Page, Woken, beyond_log
+from mirror_server.notifications.log import More, NotificationLog, Page, Woken, beyond_log
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_stored
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred import Deferred, Soon
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
@@ -262,7 +262,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     def answer(woken: Woken | None = None) -> Response:
         return with_cursor(log.read_woken(application, after, woken))
 
-    return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
+    prepare = partial(_prepare, more)
+    return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True, prepare=prepare)
 
 
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
@@ -282,6 +283,23 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         hold_seconds = 0 if polls.anything(application) else held
         undo.pop_all()
     return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True, takes=True)
+
+
+def _prepare(more: More, soon: Soon) -> None:
+    more.prepare = partial(_encode_soon, soon)
+
+
+def _encode_soon(soon: Soon, woken: Woken) -> None:
+    soon(partial(_encode, woken))
+
+
+def _encode(woken: Woken) -> None:
+    """Have the answer to all who are told of an entry at hand before they are."""
+    # What goes wrong goes wrong where it is told once more.
+    with suppress(Exception):
+        answer = woken.added and woken.added.once(_with_cursor)
+        if isinstance(answer, SharedAnswer):
+            answer.encode()
 
 
 def _with_cursor(page: Page) -> Response:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
+from random import getrandbits
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -111,7 +111,7 @@ def request_id(environ: WSGIEnvironment) -> str:
     """One id for the request, the client's own if it gave one of our form."""
     if _REQUEST_ID not in environ:
         given = environ.get(_REQUEST_ID_VARIABLE, "")
-        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else f"{getrandbits(128):032x}"
     identity: str = environ[_REQUEST_ID]
     return identity
 

@@ -216,7 +216,7 @@ class MirrorApp(Flask):
             # What is not for a client that is gone is for its next poll.
             if deferred.takes and is_disconnected(environ):
                 return Response(status=204)
-            answer = self._answer(deferred, environ)
+            answer = self.answer(deferred, environ)
             if deferred.sent is not None:
                 answer.call_on_close(deferred.sent)
             return answer
@@ -236,14 +236,24 @@ class MirrorApp(Flask):
         """Whether nobody waits any more for the answer to a request that holds a thread."""
         return lambda: self.is_stopping or is_disconnected(environ)
 
-    def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        """The answer of a parked request, with the headers of any other; or what it still has to wait for.
+    def answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+        """The answer of a parked request as it is now; it is yet to be finished.
 
         Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
         thousands of polls that one event wakes would take longer than to answer them.
         """
-        answer = self._answer(deferred, environ)
-        return answer if isinstance(answer, Deferred) else self._complete(answer, environ, environ.pop(_PARKED))
+        try:
+            return deferred.answer()
+        except Exception as error:  # whatever it is, it becomes an error body
+            return self._answer_to(error, environ)
+
+    def finish(self, response: Response, environ: WSGIEnvironment) -> Response:
+        """Give the answer of a parked request the headers of any other, and note that it is answered.
+
+        An answer that others get too has these headers, so it may be finished when it is sent. What still has to be
+        waited for is given back as it is.
+        """
+        return response if isinstance(response, Deferred) else self._complete(response, environ, environ[_PARKED])
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
@@ -258,12 +268,6 @@ class MirrorApp(Flask):
         if tells_requests():
             tell_request(_line(response, environ, seconds))
         return response
-
-    def _answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        try:
-            return deferred.answer()
-        except Exception as error:  # whatever it is, it becomes an error body
-            return self._answer_to(error, environ)
 
 
 def create_app(services: Services) -> MirrorApp:

@@ -14,22 +14,23 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.deferred import PARK, Awaited, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 from mirror_server.views.requests import noted
 from mirror_server.views.websocket import OPEN
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
 from mirror_server.web.calls import Calls
+from mirror_server.web.parked import Parked, is_gone, until_gone
 from mirror_server.web.unread import Reader, Unread
 from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
 from mirror_server.web.wsgi_call import Answer, EncodedShared, Message, Receive, Send, Unfinished, environ_of
@@ -91,7 +92,7 @@ class Bridge:
         self._turn = _Turn()
         self._large_for: str | None = None
         self._stopping = asyncio.Event()
-        self._parked: set[Callable[[], None]] = set()
+        self._parked: set[Parked] = set()
         self._calls: Calls | None = None
         self._open_websockets = 0
 
@@ -141,8 +142,8 @@ class Bridge:
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
-        for end in list(self._parked):
-            end()
+        for parked in list(self._parked):
+            parked.end()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or one websocket."""
@@ -259,14 +260,15 @@ class Bridge:
         self, deferred: Deferred, unfinished: Unfinished, environ: WSGIEnvironment, receive: Receive, reader: Reader
     ) -> Answer | None:
         """The answer when it can be made; ``None`` where it was sent while it was made, or the client went away."""
+        parked = Parked(self._app, deferred, environ, reader)
         try:
-            if await self._gone(deferred, receive):
+            if await self._gone(parked, deferred, receive):
                 return None
             if reader.must_wait:
                 await reader.room()
-                if deferred.takes and await _is_gone(receive):
+                if deferred.takes and await is_gone(receive):
                     return None
-            answer = self._app.finish(deferred, environ)
+            answer = parked.finished_answer()
             if isinstance(answer, Deferred):
                 return await self._wait(answer, unfinished, environ, receive, reader)
             if isinstance(answer, SharedAnswer):
@@ -343,46 +345,24 @@ class Bridge:
 
     def _ends(self, receive: Receive) -> list[asyncio.Future[Any]]:
         """What is done when the client goes away, or the server stops."""
-        return [asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(self._stopping.wait())]
+        return [asyncio.ensure_future(until_gone(receive)), asyncio.ensure_future(self._stopping.wait())]
 
-    async def _gone(self, deferred: Deferred, receive: Receive) -> bool:
-        """Wait for the future, the end of its time or of the server; true if the client went away before.
-
-        What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
-        """
-        # Thousands wait here at once: the request's own task listens to its client and is interrupted, rather than a
-        # second task for each of them.
-        loop = asyncio.get_running_loop()
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        is_waiting = True
-        gone = False
-
-        def end(_: object = None) -> None:
-            nonlocal is_waiting
-            if is_waiting:
-                is_waiting = False
-                task.cancel()
-
-        timer = loop.call_later(deferred.timeout_seconds, end)
-        self._parked.add(end)
+    async def _gone(self, parked: Parked, deferred: Deferred, receive: Receive) -> bool:
+        """Wait for the future, the end of its time or of the server; true where nothing is left to be answered."""
+        timer = asyncio.get_running_loop().call_later(deferred.timeout_seconds, parked.end)
+        self._parked.add(parked)
         # The end of the server may have come before it was parked.
         if self._stopping.is_set():
-            end()
+            parked.end()
         calls = self._calls_here()
-        deferred.future.add_done_callback(lambda _: calls.soon(end))
+        deferred.future.add_done_callback(lambda _: calls.soon(parked.arrived))
+        if deferred.prepare is not None:
+            deferred.prepare(calls.soon)
         try:
-            await _disconnect(receive)
-            gone = True
-        except asyncio.CancelledError:
-            # Interrupted by others than `end`, or by them too: then the task is to end.
-            if is_waiting or task.uncancel():
-                raise
+            gone = await parked.is_gone(receive)
         finally:
-            is_waiting = False
-            self._parked.discard(end)
+            self._parked.discard(parked)
             timer.cancel()
-        if deferred.takes and not gone:
-            gone = await _is_gone(receive)
         if self._stopping.is_set() and not gone and not deferred.is_poll:
             # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
             await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
@@ -434,7 +414,7 @@ async def _chunks(download: Download, reader: Reader) -> AsyncGenerator[bytes]:
                 yield chunk
 
 
-async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes:
+async def _wait_for(more: Awaited, ends: list[asyncio.Future[Any]]) -> bytes:
     """Wait until there is more, or the end; a heartbeat when neither came in time."""
     watched = _watch(more)
     done, _ = await asyncio.wait([watched, *ends], timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -442,7 +422,7 @@ async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes
     return b"" if done else HEARTBEAT
 
 
-def _watch(future: Future[Any]) -> asyncio.Future[Any]:
+def _watch(future: Awaited) -> asyncio.Future[Any]:
     """A future of the loop that is done when the other is; cancelling it leaves that one alone."""
     loop = asyncio.get_running_loop()
     watched: asyncio.Future[Any] = loop.create_future()
@@ -471,18 +451,3 @@ async def _read_body(message: Message, receive: Receive, max_body_bytes: int) ->
         if not message.get("more_body") or len(chunks) > max_body_bytes:
             return bytes(chunks)
         message = await receive()
-
-
-async def _disconnect(receive: Receive) -> None:
-    """Wait until the client goes away; what is left of a body past the limit comes before that."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _is_gone(receive: Receive) -> bool:
-    """Whether the client is known to be gone by now."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0):
-            await _disconnect(receive)
-            return True
-    return False

@@ -9,8 +9,10 @@ from __future__ import annotations
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 
-async def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> bool:
+def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> bool:
     """Send an answer, which is whole; false where the server has to do that itself, and nothing was sent.
+
+    Who waits for what its client sends finds that there is nobody to answer any more.
 
     Args:
         send: What ASGI gives to send with.
@@ -21,12 +23,10 @@ async def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> 
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or cycle.scope["method"] == "HEAD":
         return False
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
     if cycle.disconnected:
         return True
-    # Asked last: a server that began to stop meanwhile closes this connection behind the answer.
-    if not cycle.keep_alive:
+    # Behind the last answer a connection is closed.
+    if cycle.flow.write_paused or not cycle.keep_alive:
         return False
     common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
     cycle.response_started = cycle.response_complete = True

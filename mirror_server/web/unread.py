@@ -6,8 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from mirror_server.web.wsgi_call import Answer, Send, send_pieces
+from mirror_server.views.answers import SharedAnswer
+from mirror_server.web.wsgi_call import Answer, Send, send_pieces, send_shared_at_once
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 
 class Unread:
@@ -71,6 +76,10 @@ class Reader:
     async def room(self) -> None:
         """Wait until an answer may be made for it."""
         await self._unread.room(self._app_id)
+
+    def send_at_once(self, answer: SharedAnswer, environ: WSGIEnvironment) -> bool:
+        """Send an answer to its request without waiting for anything; false where that is not possible."""
+        return send_shared_at_once(self._send, answer, environ)
 
     async def begin(self, answer: Answer) -> None:
         """Send the head of an answer."""

@@ -154,10 +154,6 @@ class _Sending:
         if self._more is not None:
             self._more.cancel()
 
-    def _note_done(self, more: More) -> None:
-        if not more.cancelled():
-            self.wake_soon()
-
     async def next(self, look_seconds: float) -> None:
         """Send the next message; where there is none, wait for one, for the end, or for so long."""
         await self._reader.room()
@@ -167,7 +163,7 @@ class _Sending:
         if self._more is None or self._more.done():
             # Asked for before looking, so that what is added in between is not waited for.
             self._before, self._more = self._more, self._socket.more()
-            self._more.add_done_callback(self._note_done)
+            self._more.add_done_callback(lambda _: self.wake_soon())
             self._is_at_end = False
         # Behind the last message there is nothing to look for: what is added now wakes it.
         frame = None if self._is_at_end else self._socket.take(self._before)

@@ -156,12 +156,18 @@ class EncodedShared(Answer):
 
     async def send(self, send: Send, *, is_last: bool = False) -> None:
         """Send it, in one write where that is possible."""
-        if not is_last and len(self.body) <= _PIECE_BYTES:
-            lines = b"%b%b: %b\r\n" % (self._shared.lines, _REQUEST_ID, request_id(self._environ).encode())
-            if await send_at_once(send, self.status, lines, self.body):
-                return
+        if not is_last and send_shared_at_once(send, self._shared, self._environ):
+            return
         self.headers = Answer.of(self._shared, self._environ).headers
         await super().send(send, is_last=is_last)
+
+
+def send_shared_at_once(send: Send, shared: SharedAnswer, environ: WSGIEnvironment) -> bool:
+    """Send an answer in one write, without waiting for anything; false where that is not possible."""
+    if len(shared.content) > _PIECE_BYTES:
+        return False
+    lines = b"%b%b: %b\r\n" % (shared.lines, _REQUEST_ID, request_id(environ).encode())
+    return send_at_once(send, shared.status_code, lines, shared.content)
 
 
 async def send_pieces(send: Send, content: bytes, *, is_end: bool) -> None:

@@ -4,46 +4,53 @@ The event is an observation of a device (see ``device_side.py``). Many polls are
 the server answers meanwhile is compared with a second server that holds none.
 
 Where the time of one event goes, in microseconds from the moment it is handed over: stamps taken in the process, 600
-events on one core, server and client before all other programs of the machine (``chrt -f``), which wrote to the same
-disk meanwhile. A request for hello took 242 in the median.
+events on one core, server and client before all other programs of the machine (``chrt -f``), which computed and wrote
+to the same disk meanwhile. A request for hello took 208 in the median, a sync alone 215.
 
 ========  ======  =====================================================================================
   median  99 %    of the part itself
 ========  ======  =====================================================================================
-     107     186  handed to the writer, a future and a queue, whose thread runs: the first change of threads
-      29      70  ``BEGIN IMMEDIATE``
-     209     680  the statements; a third of it where they are repeated at once, the rest is what cold caches cost
-     435   3,025  commit: 234 of it the sync of a disk that is not idle, the rest SQLite writes its pages
-      53     120  the waiting futures are set, and the event loop is called: one write to its own descriptor
-     102     206  the loop runs: the second change of threads, and one more turn of the loop
-     114     198  the answer is made: nothing is read, the entry comes from who stored it
-     146     227  sent in one write, and received by a process on another core
-    1200   4,613  all of it; the parts' worst do not come together
+      69     125  handed to the writer, a future and a queue, whose thread runs: the first change of threads
+      15      39  ``BEGIN IMMEDIATE``
+     162     421  the statements: 50 of it SQLite, the rest Python; half where they are repeated at once
+     321   1,767  commit: the sync of a disk that is not idle, and some 10 for each of the five pages it writes
+      21      49  the waiting are told, and the event loop is called: one write to its own descriptor
+      35      74  the loop runs: the second change of threads
+      19      46  the answer is taken: it was made while the disk was waited for
+      48      94  sent in one write, by the call that the loop was called for
+      60          received by a process on another core
+     750   3,120  all of it; the parts' worst do not come together
 ========  ======  =====================================================================================
 
-So commit and statements alone are 2.7 times a hello, and three times cannot be had on such a disk by what is behind
-them: in memory, where a sync costs nothing, all of it is 2.8 times a hello where it is 4.3 on the disk. One event in a
-hundred took 9 to 36 ms, all of them in the commit: it made the log of SQLite longer, and the sync of a file that grows
-waits for the journal of the file system (ext4), and so for all that others wrote. A sync behind 12 KiB took 355 us, 12
-ms at the 99th percentile, where the file grew, 234 us and 4 ms where it did not. Since the file is kept longer than
-what is in it (``store/sqlite/log_file.py``) the commit takes 390 to 450 us instead of 600 to 1,950, and the whole 4.6
-to 5.9 ms at the 99th percentile instead of 9 to 16, in turn on the same disk. Neither garbage (one event in a hundred,
-0.2 ms of young objects), nor the checkpoint's thread, nor the interpreter's switch interval had a part in any of the
-slowest; what is left of them is the disk's, and the file being made longer. Where other programs compute too, the
-thread that writes waits for a core after its sync, as anything else does.
+So the sync and the change of threads behind it and before it are what is left, and on such a disk three times a hello
+is not to be had by what is behind the commit: in memory, where a sync costs nothing, all of it is 2.2 times a hello
+where it is 3.6 to 3.8 on the disk. The answer was made, and a task woken to send it, when the commit was done: all of
+it took 6 to 13 % longer then (751 to 876 instead of 710 to 778, in turn in four runs). One event in a hundred took 9 to
+36 ms, all of them in the commit: it made the log of SQLite longer, and the sync of a file that grows waits for the
+journal of the file system (ext4), and so for all that others wrote. A sync behind 12 KiB took 355 us, 12 ms at the 99th
+percentile, where the file grew, 234 us and 4 ms where it did not. Since the file is kept longer than what is in it
+(``store/sqlite/log_file.py``) the commit takes 390 to 450 us instead of 600 to 1,950, and the whole 4.6 to 5.9 ms at
+the 99th percentile instead of 9 to 16, in turn on the same disk. Neither garbage (one event in a hundred, 0.2 ms of
+young objects), nor the checkpoint's thread, nor the interpreter's switch interval had a part in any of the slowest;
+what is left of them is the disk's, and the file being made longer. Where other programs compute too, the thread that
+writes waits for a core after its sync, as anything else does.
 
-10,000 polls that one event wakes: 73 us of the server's core each, where it was 120, in turn in one run: the page is
-encoded once with its head, each answer is one write, the metrics of a route are looked up once, and the loop is called
-for all together. The write is 25 to 30 us of it. Python's garbage collector went through all objects of all polls, most
-of a second each time, until what is there at the start was set apart and old objects were looked at a tenth as often.
+10,000 polls that one event wakes: 40 us of the server's core each, where it was 52 to 56 in turn in one run, and 120
+before that: the page is encoded once with its head, each answer is one write, the metrics of a route are looked up
+once, the loop is called for all together, no task is woken to answer, and who waits is no future with a lock of its
+own. The write is 10 us of it, what is left of the task 8, the metrics 3. Python's garbage collector went through all
+objects of all polls, most of a second each time, until what is there at the start was set apart and old objects were
+looked at a tenth as often.
 
-5,000 websockets: 86 us of the server's core each, where it was 176: nothing is read behind the last message until
-something comes, the message is encoded once as it goes over the wire, the ping goes with it in one write, and the key
-is looked up once for each version of the database. Idle, each is looked at every 20 s: that takes a tenth of a core.
+5,000 websockets: 95 us of the server's core each, where it was 114 in turn in one run, and twice as much at first:
+nothing is read behind the last message until something comes, the message is encoded once as it goes over the wire, the
+ping goes with it in one write, and the key is looked up once for each version of the database. Idle, each is looked at
+every 20 s: that takes a tenth of a core.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
 core away after the commit; fewer but longer collections of young objects (2 % slower E1, they leave the cache);
-``secure_delete`` off (no difference for one entry); a timer that wakes the clock's thread where it is the next alone.
+``secure_delete`` off (no difference for one entry); a timer that wakes the clock's thread where it is the next alone;
+having the writer wait, behind each commit, until the loop has answered (777 us instead of 757).
 """
 
 from __future__ import annotations

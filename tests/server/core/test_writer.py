@@ -210,6 +210,25 @@ def test_what_effects_leave_for_the_end_of_a_group_is_done_behind_them_and_elsew
     assert done[-1] == "at once"
 
 
+def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_never(database):
+    seen = []
+
+    def work(session):
+        settings.put(session, "name", "x")
+        session.before_commit(lambda: seen.append(("before", stored(database, "name"))))
+        session.after_commit(lambda: seen.append(("after", stored(database, "name"))))
+
+    def fail(session):
+        session.before_commit(lambda: seen.append("never"))
+        raise ValueError("no")
+
+    database.submit(work).result(60)
+    with pytest.raises(ValueError, match="no"):
+        database.submit(fail).result(60)
+    assert database.settle(60)
+    assert seen == [("before", None), ("after", "x")]
+
+
 def test_an_effect_sees_what_was_stored_on_another_connection(database):
     seen = []
 

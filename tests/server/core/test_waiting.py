@@ -1,0 +1,85 @@
+"""Who waits for more in a log: told once, together, and never after they stopped."""
+
+import pytest
+
+from mirror_server.notifications.waiting import Waiters
+
+
+@pytest.fixture
+def waiters():
+    return Waiters()
+
+
+def test_all_of_a_log_are_told_the_same_and_those_of_another_nothing(waiters):
+    called = []
+    waiting = [waiters.add("a", is_poll=True) for _ in range(3)]
+    other = waiters.add("b", is_poll=True)
+    for each in (*waiting, other):
+        each.add_done_callback(called.append)
+    waiters.tell("a", "news")
+    assert [each.result() for each in waiting if each.done()] == ["news"] * 3
+    assert set(called) == set(waiting)
+    assert not other.done()
+    assert (waiters.open_polls, waiters.names(), "a" in waiters, "b" in waiters) == (1, ["b"], False, True)
+    waiters.tell("a", "more")
+    assert len(called) == 3
+    assert waiters.count_told("a") == 2
+
+
+def test_who_asks_to_be_called_later_is_called_now(waiters):
+    called = []
+    waiter = waiters.add("a", is_poll=True)
+    waiters.tell("a", "news")
+    waiter.add_done_callback(called.append)
+    assert called == [waiter]
+
+
+def test_who_waits_no_more_is_told_nothing_and_counted_once(waiters):
+    called = []
+    waiter, webhook = waiters.add("a", is_poll=True), waiters.add("a", is_poll=False)
+    waiter.add_done_callback(called.append)
+    assert waiters.open_polls == 1
+    waiter.cancel()
+    waiter.cancel()
+    waiters.tell("a", "news")
+    waiter.cancel()
+    assert (called, waiter.done(), webhook.done(), waiters.open_polls) == ([], False, True, 0)
+
+
+def test_who_fails_is_told_so_unless_it_was_told_something(waiters):
+    called = []
+    failing, told = waiters.add("a", is_poll=True), waiters.add("b", is_poll=True)
+    for each in (failing, told):
+        each.add_done_callback(called.append)
+    failing.fail(ValueError("over"))
+    waiters.tell("a", "news")
+    waiters.tell("b", "news")
+    told.fail(ValueError("over"))
+    assert called == [failing, told]
+    with pytest.raises(ValueError, match="over"):
+        failing.result()
+    assert told.result() == "news"
+    assert waiters.open_polls == 0
+
+
+def test_one_of_those_who_wait_prepares_and_none_is_done_by_that(waiters):
+    prepared, called = [], []
+    waiting = [waiters.add("a", is_poll=True) for _ in range(3)]
+    for each in waiting:
+        each.prepare = prepared.append
+        each.add_done_callback(called.append)
+    waiters.announce("a", "news")
+    waiters.announce("b", "news")
+    assert (prepared, called) == (["news"], [])
+    assert not any(each.done() for each in waiting)
+
+
+def test_one_that_cannot_be_told_keeps_nobody_else_from_it(waiters, caplog):
+    called = []
+    for _ in range(3):
+        waiter = waiters.add("a", is_poll=True)
+        waiter.add_done_callback(lambda _: 1 / 0)
+        waiter.add_done_callback(called.append)
+    waiters.tell("a", "news")
+    assert len(called) == 3
+    assert len([record for record in caplog.records if record.exc_info]) == 3

@@ -1,0 +1,226 @@
+"""A held poll is answered as the loop is told of the entry: no task is woken for that, unless it has to wait."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from mirror_server.views import notifications
+from mirror_server.web.asgi_bridge import Bridge
+
+CURSOR_POLL = b"after=latest&hold=55"
+PLAIN_POLL = b"hold=55"
+
+
+class Transport:
+    """Notes what is written, and by which task."""
+
+    def __init__(self):
+        self.written, self.tasks, self.is_closed = b"", [], False
+
+    def write(self, data):
+        self.written += data
+        self.tasks.append(asyncio.current_task())
+
+    def is_closing(self):
+        return self.is_closed
+
+    def close(self):
+        self.is_closed = True
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+class Poll:
+    """A poll on a connection of uvicorn's whose other end is here."""
+
+    def __init__(self, bridge, key, query, *, keep_alive=True):
+        self.transport, self.responses = Transport(), 0
+        self.flow = FlowControl(self.transport)
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v2/notification/pull",
+            "query_string": query,
+            "http_version": "1.1",
+            "scheme": "http",
+            "headers": [(b"authorization", f"Bearer {key}".encode())],
+        }
+        self.cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=logging.getLogger("uvicorn"),
+            access_logger=logging.getLogger("uvicorn"),
+            access_log=False,
+            default_headers=[(b"date", b"today")],
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=keep_alive,
+            on_response=self._note_response,
+        )
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+        self.task = asyncio.ensure_future(self.cycle.run_asgi(bridge))
+
+    def _note_response(self):
+        self.responses += 1
+
+    @property
+    def head(self):
+        return self.transport.written.partition(b"\r\n\r\n")[0].decode().lower()
+
+    @property
+    def body(self):
+        return self.transport.written.partition(b"\r\n\r\n")[2]
+
+    async def begin(self):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not self.transport.written
+        return self
+
+    async def end(self):
+        async with asyncio.timeout(60):
+            await self.task
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def add(server, key, name):
+    def work(session):
+        server.services.log.append(session, key.split("_")[1], "registrations", name, {"ep": name})
+
+    server.services.database.write(work)
+
+
+def answered_polls(server, key):
+    text = server.call(key, "GET", "/metrics").get_data(as_text=True)
+    lines = [line for line in text.splitlines() if line.startswith("mirror_requests_total") and "pull" in line]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@pytest.fixture
+def bridge(server):
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge, count):
+    before = answered_polls(server, key)
+
+    async def check():
+        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(count)]
+        await asyncio.to_thread(add, server, key, "a")
+        for poll in polls:
+            await poll.end()
+            assert poll.transport.tasks == [None]
+            assert poll.responses == 1
+            assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
+            assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+        assert len({poll.head for poll in polls}) == count, "each has an id of its own"
+
+    asyncio.run(check())
+    assert answered_polls(server, key) == before + count
+    assert server.services.log.open_polls == 0
+
+
+@pytest.mark.parametrize("why", ["paused", "last", "plain"])
+def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
+    before = answered_polls(server, key)
+
+    async def check():
+        query = PLAIN_POLL if why == "plain" else CURSOR_POLL
+        poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
+        if why == "paused":
+            poll.flow.pause_writing()
+        await asyncio.to_thread(add, server, key, "a")
+        if why == "paused":
+            await until(lambda: server.services.log.open_polls == 0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not poll.transport.written
+            poll.flow.resume_writing()
+        await poll.end()
+        assert set(poll.transport.tasks) == {poll.task}
+        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+        assert poll.responses == 1
+        assert poll.transport.is_closed == (why == "last")
+
+    asyncio.run(check())
+    assert answered_polls(server, key) == before + 1
+
+
+def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
+    async def check():
+        poll = await Poll(bridge, key, CURSOR_POLL).begin()
+        # The loop hears of both at once.
+        poll.cycle.disconnected = True
+        poll.cycle.message_event.set()
+        server.services.log.wake(key.split("_")[1])
+        await poll.end()
+        assert not poll.transport.written
+
+    asyncio.run(check())
+
+
+def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
+    async def check():
+        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
+        answer, asked = server.app.answer, []
+
+        def fail_once(deferred, environ):
+            asked.append(environ)
+            if environ is asked[0]:
+                raise RuntimeError("nobody thought of that")
+            return answer(deferred, environ)
+
+        monkeypatch.setattr(server.app, "answer", fail_once)
+        await asyncio.to_thread(add, server, key, "a")
+        for poll in polls:
+            await poll.end()
+        assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
+
+    asyncio.run(check())
+
+
+def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
+    prepared = asyncio.Event()
+    commit = server.services.database._backend.commit
+
+    async def check():
+        loop = asyncio.get_running_loop()
+        encode = notifications._encode
+
+        def note(woken):
+            encode(woken)
+            prepared.set()
+
+        def commit_when_prepared():
+            if not poll.task.done():
+                asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
+                told.append(poll.transport.written)
+            commit()
+
+        told = []
+        monkeypatch.setattr(notifications, "_encode", note)
+        poll = await Poll(bridge, key, CURSOR_POLL).begin()
+        await asyncio.to_thread(server.services.database.settle, 60)
+        monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
+        await asyncio.to_thread(add, server, key, "a")
+        await poll.end()
+        assert told[0] == b"", "nothing is told before it is on disk"
+        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+
+    asyncio.run(check())
