@@ -1,4 +1,4 @@
-"""Answers whose head and body are encoded already, in one write.
+"""Whole answers in one write.
 
 uvicorn looks at each header of an answer and writes head and body apart, which for thousands of equal answers at once
 takes longer than to send them.

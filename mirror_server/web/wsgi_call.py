@@ -28,6 +28,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _PIECE_BYTES = 64 * 1024
+_WITHOUT_BODY = frozenset({204, 304})
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
@@ -129,14 +130,28 @@ class Answer:
         return lambda _: None
 
     async def send(self, send: Send, *, is_last: bool = False) -> None:
-        """Send it; after the last one the connection is closed."""
+        """Send it, in one write where that is possible; after the last one the connection is closed."""
         if is_last:
             self.headers.append((b"connection", b"close"))
+        elif self._is_short and send_at_once(send, self.status, self._lines, self.body):
+            return
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         if len(self.body) > _PIECE_BYTES:
             await send_pieces(send, self.body, is_end=True)
         else:
             await send({"type": "http.response.body", "body": self.body})
+
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether it may go in one write: its length is told, or it has none."""
+        has_length = any(name == b"content-length" for name, _ in self.headers) or self.status in _WITHOUT_BODY
+        return has_length and len(self.body) <= _PIECE_BYTES
+
+    @property
+    def _lines(self) -> bytes:
+        """Its headers as they go over the wire."""
+        return b"".join(b"%b: %b\r\n" % header for header in self.headers)
 
 
 class EncodedShared(Answer):
