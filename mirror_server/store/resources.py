@@ -1,4 +1,7 @@
-"""The resources of devices, reported and desired: the mirror itself. Source: specification 2."""
+"""The resources of devices, reported and desired: the mirror itself. Source: specification 2.
+
+The row of a device that has an empty path is none of them; see :mod:`mirror_server.store.revisions`.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,9 @@ class AnnouncedResource:
 
 def of_device(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
-    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
+    rows = session.rows(
+        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id AND path > ''", device_id=device_id
+    )
     return [ResourceRow._make(row) for row in rows]
 
 

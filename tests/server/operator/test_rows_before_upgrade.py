@@ -38,7 +38,7 @@ def upgraded(tmp_path, *times, last_revision=7):
     with upgraded_from(tmp_path, "0011", *counted, *resources) as session:
         found = sorted(stored_resources.of_device(session, "d"), key=lambda each: each.path)
         last = revisions.last(session)
-        of_device = session.scalar("SELECT revision FROM devices")
+        of_device = devices.revision(session, "d")
     return [(each.reported_revision, each.desired_revision) for each in found], last, of_device
 
 
