@@ -109,16 +109,47 @@ def test_no_time_is_told_before_the_last_one_also_where_that_was_undone(server, 
     assert told[1:] == [5000, 5000, 7000]
 
 
-@pytest.mark.skipif(ON_POSTGRESQL, reason="PostgreSQL does not tell cheaply whether anybody wrote it")
 def test_while_nothing_decides_it_anew_it_is_looked_up_once(server, key, device, monkeypatch):
     server.subscribe(key, device)
-    asked: list[str] = []
-    rows_of = Session.rows_of
+    looked_up: list[object] = []
+    look_up = subscriptions._rows_of_hearers
     monkeypatch.setattr(
-        Session, "rows_of", lambda self, statement, values: asked.append(statement) or rows_of(self, statement, values)
+        subscriptions,
+        "_rows_of_hearers",
+        lambda session, unknown: looked_up.extend(unknown) or look_up(session, unknown),
     )
     for value in range(5):
         observe(server, device, str(value))
         server.place(key, device, f"read-{value}", "GET", TEMPERATURE)
-    # Device requests are stored by statements of this kind too.
-    assert sum("JOIN subscriptions" in statement for statement in asked) == 1
+    assert looked_up == [(device, TEMPERATURE)]
+
+
+@pytest.mark.skipif(not ON_POSTGRESQL, reason="a SQLite file has one process")
+def test_what_another_leader_told_meanwhile_is_known(server, key, device):
+    """It writes nothing that decides who hears."""
+    server.subscribe(key, device)
+    observe(server, device, "22", at=5000)
+    election = server.services.database._backend._election
+    election.token = "led again"
+    told_at = f"UPDATE resources SET changed_at = {server.now + 9000}"
+    databases.execute(
+        server.settings.database_url,
+        f"{told_at} WHERE device_id = '{device}' AND path = '{TEMPERATURE}'",
+        "UPDATE settings SET value = 'led again' WHERE name = 'duty'",
+    )
+    observe(server, device, "23", at=7000)
+    told = [entry["timestamp"] - server.now for kind, entry in server.log(key) if kind == "notifications"]
+    assert told[1:] == [5000, 9000]
+
+
+@pytest.mark.skipif(not ON_POSTGRESQL, reason="a SQLite file has one process")
+def test_each_transaction_that_decides_who_hears_counts_once(server, key, device):
+    def decided() -> int:
+        ((number,),) = databases.query(server.settings.database_url, "SELECT number FROM deciding_writes")
+        return int(number)
+
+    before = decided()
+    server.registration(key, device, "POST")
+    assert decided() == before + 1
+    observe(server, device, "22")
+    assert decided() == before + 1
