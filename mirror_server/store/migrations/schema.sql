@@ -200,7 +200,7 @@ CREATE TABLE presubscriptions (
 CREATE TABLE processes (
   process_id TEXT NOT NULL,
   last_group BIGINT NOT NULL,
-  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL,
+  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL, decided BIGINT,
   PRIMARY KEY (process_id)
 );
 CREATE TABLE registrations (

@@ -7,8 +7,7 @@ each other, all lock in this order:
 1. the lock of writing, shared or alone;
 2. what is touched, by its number, all of it at the start;
 3. rows, all of what is touched;
-4. the row that counts what decides who hears of values, where such is written;
-5. the lock of counting, for a moment within one statement.
+4. the lock of counting, for a moment within one statement.
 
 Work that locks a row of what it cannot name has to be alone. Who reads waits for none of these.
 """
@@ -335,7 +334,7 @@ class PostgresBackend:
 
     def _connect_writer(self) -> Connection:
         connection = Connection(self._url)
-        connection.run(_WRITING_OPTIONS)
+        connection.run(f"{_WRITING_OPTIONS}; SET mirror.process = '{self.process_id}'")
         connection.on_notice(self._note)
         return connection
 

@@ -1,6 +1,8 @@
 """Who hears of a value is looked up once, and again as soon as anything that decides it was written, by whomever."""
 
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from copy import copy
 from typing import Any
 
@@ -9,10 +11,15 @@ import pytest
 from databases import ON_POSTGRESQL
 
 from mirror_server.devices.link import Content, Observation
-from mirror_server.store import devices, subscriptions
+from mirror_server.store import devices, processes, subscriptions
+from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 TEMPERATURE = "/3303/0/5700"
+DEVICE = (
+    "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
+    " created_at, updated_at, registration_expires_at) VALUES ('first', 'first', '', 1, 0, 60, 1, 1, 9)"
+)
 
 
 def known_and_stored(server, device) -> tuple[Any, Any]:
@@ -64,6 +71,15 @@ CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
         "UPDATE devices SET endpoint_name = 'elsewhere' WHERE device_id = '{device}'"
     ),
 }
+
+
+def forgotten(server, key, other, device) -> None:
+    """What another process wrote, and then nothing of that process is left."""
+    stored("DELETE FROM subscriptions WHERE device_id = '{device}'")(server, key, other, device)
+    server.services.database.write(lambda session: processes.forget_before(session, 1))
+
+
+CHANGES["another process that is forgotten ends the subscription"] = forgotten
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -143,13 +159,22 @@ def test_what_another_leader_told_meanwhile_is_known(server, key, device):
 
 
 @pytest.mark.skipif(not ON_POSTGRESQL, reason="a SQLite file has one process")
-def test_each_transaction_that_decides_who_hears_counts_once(server, key, device):
-    def decided() -> int:
-        ((number,),) = databases.query(server.settings.database_url, "SELECT number FROM deciding_writes")
-        return int(number)
+def test_who_decides_it_waits_for_no_other_process_that_does(server, device):
+    """As long as they touch other devices."""
+    goes_on, has_written = threading.Event(), threading.Event()
 
-    before = decided()
-    server.registration(key, device, "POST")
-    assert decided() == before + 1
-    observe(server, device, "22")
-    assert decided() == before + 1
+    def hold(session: Session) -> None:
+        subscriptions.put_single(session, "application", "first", TEMPERATURE)
+        has_written.set()
+        assert goes_on.wait(60)
+
+    def put(session: Session) -> None:
+        subscriptions.put_single(session, "application", device, TEMPERATURE)
+
+    databases.execute(server.settings.database_url, DEVICE)
+    with closing(Database(server.settings.database_url)) as other:
+        held = other.submit(hold, touched=["first"])
+        assert has_written.wait(60)
+        server.services.database.submit(put, touched=[device]).result(10)
+        goes_on.set()
+        held.result(60)
