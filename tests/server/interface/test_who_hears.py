@@ -129,11 +129,12 @@ def test_while_nothing_decides_it_anew_it_is_looked_up_once(server, key, device,
     server.subscribe(key, device)
     looked_up: list[object] = []
     look_up = subscriptions._rows_of_hearers
-    monkeypatch.setattr(
-        subscriptions,
-        "_rows_of_hearers",
-        lambda session, unknown: looked_up.extend(unknown) or look_up(session, unknown),
-    )
+
+    def noted(session: Session, unknown: list[tuple[str, str]]) -> Any:
+        looked_up.extend(unknown)
+        return look_up(session, unknown)
+
+    monkeypatch.setattr(subscriptions, "_rows_of_hearers", noted)
     for value in range(5):
         observe(server, device, str(value))
         server.place(key, device, f"read-{value}", "GET", TEMPERATURE)
