@@ -8,7 +8,7 @@ are, so that it can be told which came first where their times are the same.
 
 The number of a device, and when it was heard of last, change with each value that comes from it. They stand in a row of
 ``resources`` that has an empty path, as no resource has: SQLite keeps it beside those of the device's resources, so
-that a value and what it changes of its device are one page to write (decision 25).
+that a value and what it changes of its device are one page to write (decision 26).
 
 On SQLite the counter is a row. On PostgreSQL it looks like one, and is a sequence that several transactions take from
 beside each other. A device has its numbers in the order in which they were given all the same; :func:`last` gives the

@@ -6,7 +6,7 @@ into it, with a short and a long log; registrations under many presubscription r
 What an event costs more in a large fleet is its pages: devices that are far apart share none, so each page that an
 event changes is written for it alone, to the log beside the database, and at a checkpoint to the database; one of them
 is 7 us of the commit. It was two pages, its value's and its device's, and is mostly one since both stand beside each
-other (decision 25, which tells what else was tried). By the CPU time of the process, in turns on two cores that others
+other (decision 26, which tells what else was tried). By the CPU time of the process, in turns on two cores that others
 used too, the ratio was 1.34 and 1.26 and is 1.09 and 1.11, in 3.5 and 1.9 pages an event of a fleet of 100,000. What is
 left is that what is looked up is not in the processor's cache: 2 us an event. Checkpoints after 8000 changes instead of
 after 1000 pages write a page once for several events. Pages of half the size are no cure.
