@@ -141,7 +141,6 @@ class Answer:
         else:
             await send({"type": "http.response.body", "body": self.body})
 
-
     @property
     def _is_short(self) -> bool:
         """Whether it may go in one write: its length is told, or it has none."""
