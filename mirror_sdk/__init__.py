@@ -9,6 +9,7 @@
 >>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
 (None, 40)
 
+These devices are examples: ``client.list_devices()``, or ``mirror devices`` in a shell, shows those there are.
 :class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
 method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
 place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
@@ -87,7 +88,9 @@ Limits and failures
 
 All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
 (30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
-is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default.
+is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default;
+a request that nobody waits for any more still waits for its device, two hours where no ``expiry_seconds`` is given, and
+20 may.
 ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
 it means the same twice; a write does, by its async-id. An answer may have 64 MiB after decompression, a refusal 1 MiB,
 a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service answers, which channel is used, what

@@ -17,7 +17,7 @@ from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_f
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.entries import Gap
-from mirror_sdk.wire.model import JsonForm, plain
+from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 LONGEST_DEFAULT_WAIT_SECONDS = 60.0
@@ -131,10 +131,12 @@ class PlacedRequest(JsonForm):
 
     def late(self, timeout_seconds: float) -> WaitTimeout:
         """The error for a wait that is over."""
+        until = f", and waits for the device until {write_timestamp(self.expires_at)}" if self.expires_at else ""
         return WaitTimeout(
-            f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still "
-            "finish: ask the same handle again, give a longer timeout, or take it up from anywhere with"
-            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+            f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still"
+            f" finish{until} (expiry_seconds= makes that less): ask the same handle again, give a longer timeout, or"
+            f" take it up from anywhere with client.resume_request({self.async_id!r}, {self.device_id!r},"
+            f" {self.path!r}, method={self.method!r})"
         )
 
 

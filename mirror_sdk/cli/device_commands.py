@@ -202,7 +202,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
 @patterns_option
 @form_options
 def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
-    """List the presubscription rules of this key, which all that use it share, or change them.
+    """List, add or remove the presubscription rules of this key, which all that use it share.
 
     A rule subscribes resources of the devices there are and of those that register later. The other rules stay.
 

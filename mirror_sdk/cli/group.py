@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -39,6 +40,12 @@ _WHERE_IT_WAITS = (
 _OF_THE_SHELL = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
+    (r"\bexpiry_seconds= makes", "--expiry-seconds makes"),
+    (
+        r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
+        "give a longer --timeout, or take it up in Python with ",
+    ),
+    (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\blist_device_queries\(\) shows", "in Python list_device_queries() shows"),
@@ -68,7 +75,9 @@ class _Commands(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _tell_warning
+                return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             # Of the last of them: whoever read the output has enough; click ends quietly.
             raise
@@ -86,7 +95,7 @@ def _told(error: Exception) -> click.ClickException | None:
     from mirror_sdk.lab.demo import DemoError
 
     if isinstance(error, WaitTimeout):
-        return _NoAnswer(f"{error}; {_WHERE_IT_WAITS}")
+        return _NoAnswer(_in_words_of_the_shell(f"{error}; {_WHERE_IT_WAITS}"))
     if isinstance(error, CallTimeout):
         return _NoAnswer(str(error))
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
@@ -96,6 +105,11 @@ def _told(error: Exception) -> click.ClickException | None:
         cure = "write it in that" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
         return click.ClickException(f"{error.object!a} is no text in {encoding}, the encoding of words here; {cure}")
     return None
+
+
+def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning without the line of this program that it came from."""
+    click.echo(f"Warning: {_in_words_of_the_shell(str(message))}", err=True)
 
 
 def _in_words_of_the_shell(told: str) -> str:

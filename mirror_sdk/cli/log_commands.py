@@ -37,6 +37,8 @@ _LOOK_SECONDS = 0.2
 def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: Form) -> None:
     """Show events as they come, until Ctrl-C.
 
+    Of values those come that a rule or a subscription of the key covers: see 'mirror rules' and 'mirror subscribe'.
+
     Where the mirror cannot be reached any more, that is told on standard error, and it goes on when the mirror is back:
     what happened meanwhile is not left out.
 

@@ -23,9 +23,9 @@ Read it
 
 Any key with the scope ``read`` may, as with the mirror itself::
 
-    export SERVER=http://127.0.0.1:8080 DAY="from=2026-11-22T00:00:00Z&to=2026-11-23T00:00:00Z"
-    curl -H "Authorization: Bearer $MIRROR_API_KEY" "$SERVER/v3/device-echo/history?path=/3303/*&$DAY"
-    curl -H "Authorization: Bearer $MIRROR_API_KEY" "$SERVER/v3/device-echo?as_of=2026-11-16T08:00:00Z"
+    export API_HOST=http://127.0.0.1:8080 DAY="from=2026-11-22T00:00:00Z&to=2026-11-23T00:00:00Z"
+    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/device-echo/history?path=/3303/*&$DAY"
+    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/device-echo?as_of=2026-11-16T08:00:00Z"
 
 The first one gives rows, the second one the device objects as they were. Both come as lines of JSON, or as an Arrow
 stream (``Accept: application/vnd.apache.arrow.stream``), and end with a line that says so: what lacks it was cut off.

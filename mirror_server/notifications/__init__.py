@@ -15,8 +15,8 @@ An answer with its request
 back until the device has answered, for 10 seconds at most; the body has the answer then as ``async-response``, as a
 poll with ``after`` tells it, and ``Preference-Applied`` stands in the head. So who waits for one device needs no poll.
 The answer is in the log all the same, for every reader, and the ``202`` still means that the request is on disk. It
-comes at once, without an answer, where the async-id was used before, where another process leads, and under servers
-that need a thread for whoever waits (gunicorn, waitress).
+comes at once, without an answer, where there is no async-id or it was used before, where another process leads, and
+under servers that need a thread for whoever waits (gunicorn, waitress).
 
 Where webhooks may lead
 -----------------------

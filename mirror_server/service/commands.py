@@ -627,6 +627,7 @@ def _check_queue(waiting: int) -> None:
     if waiting >= QUEUE_LIMIT:
         raise Refusal(
             429,
-            f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired",
+            f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
+            " Those that nobody waits for so long may expire sooner: place them with expiry_seconds",
             reason="QUEUE_IS_FULL",
         )

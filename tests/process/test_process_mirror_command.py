@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import termios
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from process_server import Application, ServerProcess, child_environment, wait_u
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.cli import main
-from mirror_sdk.errors import CATEGORY_HINTS, device_request_failed
+from mirror_sdk.errors import CATEGORY_HINTS, NotFound, device_request_failed
 from mirror_sdk.frames import mirror, read_parquet
+from mirror_sdk.wire.errors import ErrorBody
 
 pytestmark = pytest.mark.process
 
@@ -141,6 +143,18 @@ def test_what_else_is_refused_is_told_in_its_own_words(run: Run, light: str) -> 
     assert "'mirror devices' lists the known ones" in run("get", "0" * 32, status=1).stderr
 
 
+def test_a_warning_is_one_line_and_none_of_this_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(**_: object) -> None:
+        warnings.warn("nothing there; list_resources(device_id) shows what one has", UserWarning, stacklevel=1)
+        raise NotFound(404, ErrorBody(code=404, type="not_found", message="nothing"))
+
+    monkeypatch.setattr(MirrorClient, "from_env", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        told = CliRunner().invoke(main, ["read", "d", LEVEL])
+    assert told.stderr.splitlines()[0] == "Warning: nothing there; 'mirror get DEVICE' shows what one has"
+
+
 @pytest.mark.parametrize("category", CATEGORY_HINTS)
 def test_no_failure_of_a_device_names_what_the_shell_has_not(category: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
@@ -156,7 +170,8 @@ def test_no_failure_of_a_device_names_what_the_shell_has_not(category: str, monk
 def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
-    assert "may still finish" in result.stderr
+    assert "may still finish, and waits for the device until " in result.stderr
+    assert "(--expiry-seconds makes that less): give a longer --timeout, or take it up in Python with" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
