@@ -2417,7 +2417,9 @@ class AsyncMirrorClient:
         from mirror_sdk.webhook import AsyncCallbackReader, registered
 
         reader = AsyncCallbackReader(receiver)
-        await self._run(registered(address, receiver.headers), timeout)
+        deadline = self._sender.deadline(timeout)
+        await self._pump.catch_up(deadline)
+        await self._run(registered(address, receiver.headers), deadline)
         await self._close_sockets()
         self._callbacks = receiver
         self._pump = AsyncAnswerPump(reader, Inbox())
@@ -2861,7 +2863,7 @@ class AsyncMirrorClient:
         issued_at, moments = utc_now(), self._sender.moments
         begun_seconds = moments.seconds()
         expectation = await pump.expect(identity, deadline)
-        with pump.holding(min(most_held_seconds, deadline.left)) as wait_seconds:
+        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = await self._run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             pump.take(accepted.answer)

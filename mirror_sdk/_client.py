@@ -2390,7 +2390,9 @@ class MirrorClient:
         from mirror_sdk.webhook import CallbackReader, registered
 
         reader = CallbackReader(receiver)
-        self._run(registered(address, receiver.headers), timeout)
+        deadline = self._sender.deadline(timeout)
+        self._pump.catch_up(deadline)
+        self._run(registered(address, receiver.headers), deadline)
         self._close_sockets()
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
@@ -2831,7 +2833,7 @@ class MirrorClient:
         issued_at, moments = utc_now(), self._sender.moments
         begun_seconds = moments.seconds()
         expectation = pump.expect(identity, deadline)
-        with pump.holding(min(most_held_seconds, deadline.left)) as wait_seconds:
+        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self._run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             pump.take(accepted.answer)

@@ -125,9 +125,11 @@ class ConnectionFailed(MirrorError):
 
     Attributes:
         attempts: How often it was tried.
+        was_sent: Whether the last request may have arrived, so that the service may have acted.
     """
 
     attempts: int = 1
+    was_sent: bool = False
 
     def __str__(self) -> str:
         return super().__str__() + _after(self.attempts)

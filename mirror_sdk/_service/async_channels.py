@@ -58,6 +58,7 @@ class AsyncAnswerPump:
         self.called_from = calling_line()
         self._is_reading = False
         self._is_holding = False
+        self._is_ahead = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
         self._position = reader.position
@@ -90,18 +91,24 @@ class AsyncAnswerPump:
             await self._as_reader(self.reader.go_to_end(within_seconds))
             self._position = self.reader.position
             self._last_read_at = self._clock()
+            self.inbox.pass_over_log()
         return self.inbox.expect(async_id)
 
     @contextmanager
-    def holding(self, most_seconds: float) -> Iterator[int]:
+    def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
         """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+
+        Where it is not placed, or that is not known, nobody waits for the answer.
 
         Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
         connection open for each of them would take longer.
         """
-        held_seconds = self._begin_holding(most_seconds)
+        held_seconds = self._begin_holding(most_held_seconds)
         try:
             yield held_seconds
+        except BaseException:
+            self.inbox.give_up(expectation)
+            raise
         finally:
             if held_seconds:
                 self._is_holding = False
@@ -113,6 +120,16 @@ class AsyncAnswerPump:
             self._position = self.reader.position
             self._last_read_at = self._clock()
         self.inbox.take(answer, comes_again=not is_next)
+        self._is_ahead = True
+
+    async def catch_up(self, within_seconds: float) -> None:
+        """Read what came with requests in the log, too: what no reader was given, a new channel brings again.
+
+        Raises:
+            MirrorError: The log could not be read, and asking again would not mend that.
+        """
+        if self._is_ahead and not self._is_reading:
+            await self._as_reader(self._read_to_the_end(within_seconds))
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
@@ -169,7 +186,8 @@ class AsyncAnswerPump:
                 return
 
     def _begin_holding(self, most_seconds: float) -> int:
-        if self._is_reading or self._is_holding or left_of(most_seconds) < 2 * HELD_SECONDS:
+        is_alone = not (self._is_reading or self._is_holding) and self.inbox.may_take
+        if not is_alone or left_of(most_seconds) < 2 * HELD_SECONDS:
             return 0
         self._is_holding = True
         return HELD_SECONDS
@@ -198,6 +216,10 @@ class AsyncAnswerPump:
         finally:
             self._onlookers.discard(onlooker)
 
+    async def _read_to_the_end(self, within_seconds: float) -> None:
+        while (await self._read(0, within_seconds)).entries:
+            pass
+
     async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
         if batch.gap is not None:
@@ -206,6 +228,7 @@ class AsyncAnswerPump:
         unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
+        self._is_ahead = self._is_ahead and batch.seq is None
         warn_of(None, unreadable, self.called_from)
         return batch
 

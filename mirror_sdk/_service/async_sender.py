@@ -352,7 +352,12 @@ class AsyncSender:
         return await self._repeat(operation, deadline, attempt)
 
     async def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], Awaitable[T]]) -> T:
-        retries = Retries(operation.most_attempts(self._max_retries), self._timeout_seconds, deadline)
+        retries = Retries(
+            operation.most_attempts(self._max_retries),
+            self._timeout_seconds,
+            deadline,
+            outlasts_loss=operation.outlasts_loss,
+        )
         while True:
             deadline.begin_attempt()
             try:

@@ -56,6 +56,7 @@ class AnswerPump:
         self._turn = threading.Condition()
         self._is_reading = False
         self._is_holding = False
+        self._is_ahead = False
         self._last_read_at = clock()
         self._position = reader.position
         tell_in_child(self)
@@ -86,18 +87,24 @@ class AnswerPump:
                 self.reader.go_to_end(within_seconds)
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
+                self.inbox.pass_over_log()
             return self.inbox.expect(async_id)
 
     @contextmanager
-    def holding(self, most_seconds: float) -> Iterator[int]:
+    def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
         """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+
+        Where it is not placed, or that is not known, nobody waits for the answer.
 
         Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
         connection open for each of them would take longer.
         """
-        held_seconds = self._begin_holding(most_seconds)
+        held_seconds = self._begin_holding(most_held_seconds)
         try:
             yield held_seconds
+        except BaseException:
+            self.inbox.give_up(expectation)
+            raise
         finally:
             if held_seconds:
                 self._is_holding = False
@@ -110,7 +117,24 @@ class AnswerPump:
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
             self.inbox.take(answer, comes_again=not is_next)
+            self._is_ahead = True
             self._turn.notify_all()
+
+    def catch_up(self, within_seconds: float) -> None:
+        """Read what came with requests in the log, too: what no reader was given, a new channel brings again.
+
+        Raises:
+            MirrorError: The log could not be read, and asking again would not mend that.
+        """
+        with self._turn:
+            if self._is_reading or not self._is_ahead:
+                return
+            self._is_reading = True
+        try:
+            while self._read(0, within_seconds).entries:
+                pass
+        finally:
+            self._end_turn()
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
@@ -173,7 +197,7 @@ class AnswerPump:
         if left_of(most_seconds) < 2 * HELD_SECONDS:
             return 0
         with self._turn:
-            if self._is_reading or self._is_holding:
+            if self._is_reading or self._is_holding or not self.inbox.may_take:
                 return 0
             self._is_holding = True
             return HELD_SECONDS
@@ -201,6 +225,7 @@ class AnswerPump:
             # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
             self._position = self.reader.position
             self._last_read_at = self._clock()
+            self._is_ahead = self._is_ahead and batch.seq is None
         warn_of(None, unreadable, self.called_from)
         return batch
 

@@ -60,8 +60,10 @@ class Inbox:
         self._now = now or partial(datetime.now, UTC)
         # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
         self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
+        # Those of them that have no answer yet.
+        self._open: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._told: set[str] = set()
         self.duplicates = 0
         self.dropped = 0
         self.unreadable = 0
@@ -75,7 +77,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """How many answers are expected that have not come."""
-        return sum(expectation.answer is None for expectation in list(self._expectations.values()))
+        return len(self._open)
 
     @property
     def is_idle(self) -> bool:
@@ -88,7 +90,13 @@ class Inbox:
         if expectation is None:
             expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
             self._expectations[async_id] = expectation
+            if expectation.answer is None:
+                self._open[async_id] = expectation
         return expectation
+
+    def give_up(self, expectation: Expectation) -> None:
+        """Nobody waits for this answer any more, though somebody may still hold the place for it."""
+        self._open.pop(expectation.async_id, None)
 
     def feed(self, entries: Iterable[Entry]) -> set[str]:
         """Hand out the answers among the entries and note what cannot be read; other entries are not looked at.
@@ -106,6 +114,18 @@ class Inbox:
                 unreadable.add(entry.key)
         return unreadable
 
+    @property
+    def may_take(self) -> bool:
+        """Whether who expects an answer may have it with the request, so that the log is not read for that.
+
+        Nobody else expects one, and the log has few that came so and will be brought again.
+        """
+        return self.waiting <= 1 and len(self._told) < self._keep
+
+    def pass_over_log(self) -> None:
+        """What the log has by now will not be read."""
+        self._told.clear()
+
     def take(self, answer: AsyncResponse, *, comes_again: bool) -> None:
         """Hand out an answer that came with its request; where the log will bring it too it is passed over there."""
         expectation = self._expectations.get(answer.id)
@@ -114,15 +134,12 @@ class Inbox:
             return
         self._hand_out(expectation, answer)
         if comes_again:
-            self._told[answer.id] = None
-            if len(self._told) > self._keep:
-                self._told.popitem(last=False)
+            self._told.add(answer.id)
 
     def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
         """Entries of the log are gone, among which any answer may be that has not come."""
-        for expectation in list(self._expectations.values()):
-            if expectation.answer is None:
-                expectation.lost = (first_seq, last_seq)
+        for expectation in list(self._open.values()):
+            expectation.lost = (first_seq, last_seq)
 
     def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
         """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""
@@ -133,7 +150,7 @@ class Inbox:
 
     def _deliver(self, answer: AsyncResponse) -> None:
         if answer.id in self._told:
-            del self._told[answer.id]
+            self._told.discard(answer.id)
             return
         expectation = self._expectations.get(answer.id)
         if expectation is None:
@@ -144,6 +161,7 @@ class Inbox:
             self.duplicates += 1
 
     def _hand_out(self, expectation: Expectation, answer: AsyncResponse) -> None:
+        self._open.pop(expectation.async_id, None)
         expectation.answer = answer
         expectation.received_at = self._now()
         expectation.received_seconds = self._clock()

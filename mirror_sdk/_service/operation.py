@@ -61,6 +61,8 @@ class Operation(Generic[T]):
         within_seconds: How long all of it may take at most, where a client gives it more time.
         is_repeatable: Whether it means the same twice as once, whatever its method.
         max_retries: How often it may be sent again; ``None`` goes by the client.
+        outlasts_loss: Whether it is sent again until its time is over where the connection is lost under it: what is
+            held open is on its way for long, and whoever waits would go on waiting.
         also_reads: Statuses from 300 on that are no error here.
     """
 
@@ -74,6 +76,7 @@ class Operation(Generic[T]):
     within_seconds: float = math.inf
     is_repeatable: bool = False
     max_retries: int | None = None
+    outlasts_loss: bool = False
     also_reads: frozenset[int] = frozenset()
 
     def most_attempts(self, max_retries: int) -> int:

@@ -459,6 +459,7 @@ def place_device_request(
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
         is_repeatable=True,
+        outlasts_loss=wait_seconds > 0,
     )
 
 
@@ -764,6 +765,8 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
 
 def _read_async_response(async_id: str, told: object) -> AsyncResponse | None:
     """The answer that came with a 202; what cannot be read as one, or is that of another request, the log tells."""
+    if told is None:
+        return None
     try:
         answer = AsyncResponse.model_validate(told)
     except ValidationError:

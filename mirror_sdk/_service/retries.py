@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from mirror_sdk._service.backoff import Backoff
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, MirrorError
@@ -18,12 +20,20 @@ class Retries:
         longest_pause_seconds: For how long it may be put off at most, whatever is left of the call.
         deadline: When the call ends.
         backoff: How long the pauses are.
+        outlasts_loss: Whether there are as many as the call has time for, once a connection was lost under a request.
     """
 
     def __init__(
-        self, most_attempts: int, longest_pause_seconds: float, deadline: Deadline, backoff: Backoff | None = None
+        self,
+        most_attempts: float,
+        longest_pause_seconds: float,
+        deadline: Deadline,
+        backoff: Backoff | None = None,
+        *,
+        outlasts_loss: bool = False,
     ) -> None:
         self._most_attempts = most_attempts
+        self._outlasts_loss = outlasts_loss
         self._longest_pause_seconds = longest_pause_seconds
         self._deadline = deadline
         self._backoff = backoff or Backoff()
@@ -39,6 +49,8 @@ class Retries:
         if not isinstance(error, APIError | ConnectionFailed):
             raise error
         error.attempts = self._attempts
+        if self._outlasts_loss and isinstance(error, ConnectionFailed) and error.was_sent:
+            self._most_attempts = math.inf
         asked_seconds = error.retry_after_seconds if isinstance(error, APIError) else None
         if self._attempts >= self._most_attempts or not _may_pass(error, asked_seconds):
             raise error

@@ -252,7 +252,12 @@ class Sender:
             forget_body(answer)
 
     def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
-        retries = Retries(operation.most_attempts(self._max_retries), self._timeout_seconds, deadline)
+        retries = Retries(
+            operation.most_attempts(self._max_retries),
+            self._timeout_seconds,
+            deadline,
+            outlasts_loss=operation.outlasts_loss,
+        )
         while True:
             deadline.begin_attempt()
             try:
@@ -458,8 +463,11 @@ def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, de
     if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
         return CallTimeout(f"{place}: {deadline.overrun}")
     hint = tls_hint(failure)
-    if not hint and isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
+    was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
+    if not hint and not was_sent:
         hint = proxy_hint(base_url)
     if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
         hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
-    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")
+    error = ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")
+    error.was_sent = was_sent
+    return error

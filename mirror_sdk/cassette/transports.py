@@ -12,6 +12,7 @@ import httpx
 from mirror_sdk.cassette.asking import asked_of, async_id_of, hold_of
 from mirror_sdk.cassette.player import Played, Player, Wait
 from mirror_sdk.cassette.recorder import Draft, Recorder
+from mirror_sdk.wire.routes import PREFER_HEADER
 
 _AS_IT_IS = "identity"
 
@@ -28,7 +29,7 @@ class RecordingTransport(httpx.BaseTransport):
         """Carry a request."""
         request.read()
         draft = self._recorder.begin(asked_of(request, self._base_path), async_id_of(request))
-        request.headers["Accept-Encoding"] = _AS_IT_IS
+        _prepare(request)
         try:
             answer = self._carrier.handle_request(request)
         except httpx.RequestError as error:
@@ -59,7 +60,7 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
         """Carry a request."""
         await request.aread()
         draft = self._recorder.begin(asked_of(request, self._base_path), async_id_of(request))
-        request.headers["Accept-Encoding"] = _AS_IT_IS
+        _prepare(request)
         try:
             answer = await self._carrier.handle_async_request(request)
         except httpx.RequestError as error:
@@ -76,6 +77,13 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close what carries."""
         await self._carrier.aclose()
+
+
+def _prepare(request: httpx.Request) -> None:
+    """Have it answered so that the answer can be played."""
+    request.headers["Accept-Encoding"] = _AS_IT_IS
+    # Which of many requests has its answer with it is a matter of moments, and so would be what the others poll for.
+    request.headers.pop(PREFER_HEADER, None)
 
 
 class _Recorded(httpx.SyncByteStream):

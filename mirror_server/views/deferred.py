@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flask import Response
@@ -54,7 +55,9 @@ class Deferred(Response):
         render: Makes the answer from the future's result.
         expired: Makes the answer when the time is over; where it was parked it may give what it still has to wait for.
         close: Called once when the answer was made, or nobody waits for it any more.
-        is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
+        is_poll: Whether it is a poll, which may be held open for long, and so counts against the bound on those.
+        is_optional: Whether the answer may be the one whose time is over, where its application is to take others
+            first: what it would tell is kept elsewhere, and would wait in memory.
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
@@ -71,6 +74,7 @@ class Deferred(Response):
         expired: Callable[[], Response],
         close: Callable[[], object] = lambda: None,
         is_poll: bool = False,
+        is_optional: bool = False,
         takes: bool = False,
         sent: Callable[[], object] | None = None,
         prepare: Callable[[Soon], object] | None = None,
@@ -79,6 +83,7 @@ class Deferred(Response):
         self.future = future
         self.timeout_seconds = timeout_seconds
         self.is_poll = is_poll and timeout_seconds > 0
+        self.is_optional = is_optional
         self.takes = takes
         self._render = render
         self._expired = expired
@@ -98,6 +103,11 @@ class Deferred(Response):
             Exception: What the future raises.
         """
         return self._render(self.future.result()) if self.future.done() else self._expired()
+
+    def shorten(self) -> None:
+        """Let go of what it would tell: the answer is the one whose time is over."""
+        self.release()
+        self.future, self.release = Future[None](), lambda: None
 
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 from flask import Blueprint, Response, g, request
-from werkzeug.http import parse_dict_header
+from werkzeug.http import parse_list_header
 
 from mirror_sdk.wire.device_requests import (
     ANY_REVISION,
@@ -190,16 +190,15 @@ def _place_and_wait(placement: Placement, wait_seconds: int) -> Response:
     stored, answered = services().commands.place_and_wait(placement)
 
     def answer(entry: LogEntry | None = None) -> Response:
+        if not stored.done():
+            # Its time is over, or the same request of before has ended: its own 202 still has to wait for the disk.
+            return when_stored(stored, lambda _: answer(entry))
         accepted = _accepted(environ, stored.result(), entry)
         if entry is not None:
             accepted.headers[PREFERENCE_APPLIED_HEADER] = f"wait={wait_seconds}"
         return accepted
 
-    def expired() -> Response:
-        # Where it is not even on disk, its client is told no more than any other.
-        return answer() if stored.done() else when_stored(stored, lambda _: answer())
-
-    return Deferred(answered, wait_seconds, render=answer, expired=expired, close=answered.cancel)
+    return Deferred(answered, wait_seconds, render=answer, expired=answer, close=answered.cancel, is_optional=True)
 
 
 def _may_hold() -> bool:
@@ -209,9 +208,13 @@ def _may_hold() -> bool:
 
 def _read_wait_seconds() -> int:
     """For how long the client would wait for the answer to its request (RFC 7240); what cannot be read is no wish."""
-    wish = parse_dict_header(request.headers.get(PREFER_HEADER, "").lower()).get("wait") or ""
-    seconds = wish.partition(";")[0].strip()
-    return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
+    for wish in parse_list_header(request.headers.get(PREFER_HEADER, "")):
+        name, _, value = wish.partition(";")[0].partition("=")
+        if name.strip().lower() == "wait":
+            seconds = value.strip().strip('"')
+            # Of several the first one counts.
+            return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
+    return 0
 
 
 def _check_older(*, is_cacheable: bool = True) -> None:

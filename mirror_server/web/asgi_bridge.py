@@ -265,6 +265,8 @@ class Bridge:
             if await self._gone(parked, deferred, receive):
                 return None
             if reader.must_wait:
+                if deferred.is_optional:
+                    deferred.shorten()
                 await reader.room()
                 if deferred.takes and await is_gone(receive):
                     return None

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import httpx
 import pytest
+from blocking import pause_in_no_time
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk.errors import CallTimeout, DeviceRequestFailed, WaitTimeout
+from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, WaitTimeout
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
@@ -142,17 +143,56 @@ def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(over, benc
     events = client.events(timeout=0)
     begins = client.status().position
     bench.set_value(device_id, TEMPERATURE, 23.5)
-    request = client.begin_read(device_id, SWITCH)
     for _ in range(3):
         assert client.read_value(device_id, TEMPERATURE) == 23.5
-    # The observation and the answer to the first request stand before.
+    # The observation stands before.
     assert client.status().position == begins
+    request = client.begin_read(device_id, SWITCH)
     transport.told()
     assert request.result().python is False
     assert [path for _, path, _ in transport.told()] == [CHANNEL]
     assert client.status().position > begins + 3
     assert counts(client) == (0, 0, 0)
     assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
+
+
+def test_who_else_waits_has_the_log_read(over, bench, device_id):
+    client, transport = over()
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, SWITCH)
+    bench.set_online(other := bench.add_device("other", [{"path": TEMPERATURE, "value": "7"}]), True)
+    transport.told()
+    assert client.read_value(other, TEMPERATURE) == 7.0
+    assert [prefer for _, path, prefer in transport.told() if path != CHANNEL] == [None]
+    bench.set_online(device_id, True)
+    assert request.result().python is False
+    client.read_value(other, TEMPERATURE)
+    assert transport.told()[-1] == held(other)
+
+
+def test_a_log_that_is_far_behind_is_read(over, mirror, bench, device_id):
+    client, transport = over()
+    client.subscribe(device_id, TEMPERATURE)
+    assert mirror.services.database.settle(60)
+    client.read_value(device_id, SWITCH)
+    inbox_of(client)._keep = 2
+    bench.set_value(device_id, TEMPERATURE, 23.5)
+    transport.told()
+    for _ in range(3):
+        client.read_value(device_id, SWITCH)
+    assert [(path == CHANNEL, prefer) for _, path, prefer in transport.told()] == [
+        (False, "wait=1"),
+        (False, "wait=1"),
+        (False, None),
+        (True, None),
+    ]
+    client.read_value(device_id, SWITCH)
+    assert transport.told() == [held(device_id)]
+    assert counts(client) == (0, 0, 0)
+
+
+def inbox_of(client):
+    return (client if isinstance(client, MirrorClient) else client._wrapped)._pump.inbox
 
 
 def test_a_service_that_does_not_know_the_wish_is_polled(over, device_id):
@@ -217,6 +257,73 @@ def test_a_202_that_is_lost_is_asked_for_again_and_the_device_once(over, bench, 
     answers = [event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]
     assert [event.async_id for event in answers] == [lost[0]["id"]]
     assert counts(client) == (0, 0, 0)
+
+
+def test_a_server_that_goes_away_while_it_is_held_is_waited_for(over, mirror, device_id):
+    away = []
+
+    def go_away(request, answer):
+        if "Prefer" in request.headers and not away:
+            away.append(1)
+            raise httpx.ReadError("killed", request=request)
+        return answer
+
+    def be_away(request):
+        if 0 < len(away) < 8:
+            away.append(1)
+            raise httpx.ConnectError("not there", request=request)
+
+    client, _ = over(after=go_away, before=be_away)
+    pause_in_no_time(client)
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    assert len(away) == 8
+    assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
+
+
+def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
+    tried = []
+
+    def be_away(request):
+        if "Prefer" in request.headers:
+            tried.append(1)
+            raise httpx.ConnectError("not there", request=request)
+
+    client, _ = over(before=be_away)
+    pause_in_no_time(client)
+    with pytest.raises(ConnectionFailed) as told:
+        client.read_value(device_id, TEMPERATURE)
+    assert len(tried) == told.value.attempts == 3
+    assert not told.value.was_sent
+
+
+def test_a_new_webhook_brings_nothing_that_came_with_its_request(over, bench, device_id):
+    client, _ = over()
+    client.subscribe(device_id, TEMPERATURE)
+    for number in range(3):
+        client.read_value(device_id, SWITCH)
+        bench.set_value(device_id, TEMPERATURE, number)
+    client.read_value(device_id, SWITCH)
+    with WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+        bench.set_value(device_id, TEMPERATURE, 30)
+        event = next(iter(client.events(limit=1, timeout=60)))
+        assert event.value.python == 30.0
+        assert client.status().unclaimed == 0
+        client.use_long_polling()
+
+
+def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
+    client, transport = over()
+    client.read_value(device_id, TEMPERATURE)
+    transport.told()
+    with client.cassette(tmp_path / "run.zip"):
+        assert client.read_value(device_id, TEMPERATURE) == 21.5
+    asked = transport.told()
+    assert asked[-1][1] == CHANNEL
+    assert {prefer for _, _, prefer in asked} == {None}
+    with client.cassette(tmp_path / "run.zip"):
+        assert client.read_value(device_id, TEMPERATURE) == 21.5
+    assert transport.told() == []
 
 
 def test_a_webhook_brings_it_too_and_nothing_is_made_of_that(over, device_id):
@@ -294,10 +401,11 @@ def test_a_child_of_a_fork_has_its_own_place(kind):
             return self
 
     pump = kind(Reader(), Inbox())
-    with pump.holding(60) as seconds, pump.holding(60) as for_another:
+    place = Expectation("a")
+    with pump.placing(place, 60) as seconds, pump.placing(place, 60) as for_another:
         assert (seconds, for_another) == (1, 0)
         pump._begin_in_child()
-        with pump.holding(60) as in_child:
+        with pump.placing(place, 60) as in_child:
             assert in_child == 1
-    with pump.holding(60) as again:
+    with pump.placing(place, 60) as again:
         assert again == 1

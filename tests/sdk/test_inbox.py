@@ -31,7 +31,7 @@ class Traffic(RuleBasedStateMachine):
         self.held: dict[str, Expectation] = {}
         self.due: dict[str, int] = {}  # what each held expectation must have got
         self.early: dict[str, int] = {}  # what nobody expected, oldest first
-        self.told: list[str] = []  # what came with its request and is still to come by the log, oldest first
+        self.told: list[str] = []  # what came with its request and is still to come by the log
         self.sent = 0
 
     @rule(async_id=IDS)
@@ -61,6 +61,17 @@ class Traffic(RuleBasedStateMachine):
                     del self.early[next(iter(self.early))]
         self.inbox.feed(entries)
 
+    @rule()
+    def pass_over(self):
+        self.inbox.pass_over_log()
+        self.told = []
+
+    @invariant()
+    def no_more_come_with_their_requests_than_it_keeps_and_only_to_who_is_alone(self):
+        waiting = len(self.held.keys() - self.due.keys())
+        assert self.inbox.waiting == waiting
+        assert self.inbox.may_take == (waiting <= 1 and len(self.told) < 2)
+
     @rule(async_id=IDS, comes_again=st.booleans())
     def take(self, async_id, comes_again):
         self.sent += 1
@@ -70,7 +81,7 @@ class Traffic(RuleBasedStateMachine):
         if async_id in self.held and async_id not in self.due:
             self.due[async_id] = self.sent
             if comes_again:
-                self.told = [*(each for each in self.told if each != async_id), async_id][-2:]
+                self.told = [*(each for each in self.told if each != async_id), async_id]
 
     @invariant()
     def each_expectation_has_the_first_answer_and_no_other(self):

@@ -153,6 +153,7 @@ def test_a_failure_is_told_so_too(server, key, device, ask, body, answer, ends):
         "wait = 10",
         "wait=10; of=me",
         "a=b,wait=10",
+        "wait=10, wait=0",
     ],
 )
 def test_the_ways_to_say_so(ask, prefer):
@@ -325,6 +326,52 @@ def test_a_disk_that_takes_longer_than_the_wait_is_waited_for(server, bridge, ke
 
     asyncio.run(asyncio.wait_for(scene(), 60))
     assert server.responses(key) == {"mine": (200, None)}
+
+
+def test_the_end_of_a_request_that_is_repeated_holds_up_nobody(server, key, device):
+    """The repeat is told that the first has ended while it is itself not on disk."""
+    parked = []
+    environ = {PARK: parked.append}
+    path = f"/v2/device-requests/{device}?async-id=mine"
+    server.patch(key, device, online=False)
+    server.call(key, "POST", path, {"Prefer": "wait=5"}, json=READ, environ_overrides=environ)
+    is_let_on, begun = threading.Event(), threading.Event()
+
+    def hold_up(_session):
+        begun.set()
+        assert is_let_on.wait(60)
+
+    server.services.database.submit(hold_up)
+    assert begun.wait(60)
+    server.call(key, "POST", path, {"Prefer": "wait=5"}, json=READ, environ_overrides=environ, settled=False)
+    server.services.log.awaited.tell(key.split("_")[1], "mine", None)
+    (_, repeat) = parked
+    assert repeat.future.done()
+    answer = repeat.answer()
+    assert isinstance(answer, Deferred)
+    assert not answer.future.done()
+    is_let_on.set()
+    answer.future.result(60)
+    assert answer.answer().json == {"async-response-id": "mine"}
+
+
+def test_who_leaves_much_unread_is_told_no_more_than_that_it_is_accepted(server, bridge, key, device):
+    application = key.split("_")[1]
+
+    async def scene():
+        await asyncio.to_thread(server.patch, key, device, answer="silent")
+        asked = Asked(bridge, key, device, READ)
+        await asked.parked()
+        bridge._unread.add(application, 1 << 40)
+        await asyncio.to_thread(server.advance, key, 120)
+        await asked.parked()
+        assert not server.services.log.awaited._waiting
+        bridge._unread.remove(application, 1 << 40)
+        await asyncio.wait_for(asked.done, 60)
+        assert accepted(asked) is None
+
+    asyncio.run(scene())
+    assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
 def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options):
