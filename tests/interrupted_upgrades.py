@@ -48,13 +48,9 @@ TORN_PAIRS = [pair for pair in pairwise(VERSIONS) if pair[1] <= "0008"]
 _HELD = (
     "INSERT INTO settings VALUES ('kept', 'x')",
     "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-    " created_at, updated_at, registration_expires_at{}) VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 0{})",
+    " created_at, updated_at, last_contact_at, registration_expires_at) VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 5, 0)",
     "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, desired_command_id,"
     " desired_status) VALUES ('d', '/1/0/0', 1, '', '', 0, 7, 1)",
-)
-_LAST_CHANGE = (
-    "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, revision,"
-    " last_contact_at) VALUES ('d', '', 0, '', '', 0, 0, 5)"
 )
 _CHANGING = {"ALTER", "CREATE", "DELETE", "DROP", "INSERT", "UPDATE"}
 _LIMITS_PAGES = (0, 2, 8, 32)
@@ -77,15 +73,8 @@ def file_of(version: str) -> State:
     with _folder() as path:
         if version != NONE:
             databases.upgrade_to(f"sqlite:///{path}", version)
-            databases.execute(f"sqlite:///{path}", "PRAGMA journal_mode = WAL", *_held(version))
+            databases.execute(f"sqlite:///{path}", "PRAGMA journal_mode = WAL", *_HELD)
         return _read(path)
-
-
-def _held(version: str) -> list[str]:
-    """The statements that store what a database of this version holds."""
-    is_of_device = version < "0022"
-    held = [each.format(*(", last_contact_at", ", 5") if is_of_device else ("", "")) for each in _HELD]
-    return held if is_of_device else [*held, _LAST_CHANGE]
 
 
 def states_during(older: str, newer: str) -> list[State]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror_server.store import devices, resources
-from mirror_server.store.devices import DEVICE_COLUMNS, TABLE, DeviceRow
+from mirror_server.store.devices import DEVICE_COLUMNS, DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Session
 
@@ -11,8 +11,8 @@ _DEVICE_WIDTH = len(DeviceRow.__slots__)
 _TOGETHER = (
     f"SELECT {', '.join(f'd.{name.strip()}' for name in DEVICE_COLUMNS.split(','))},"
     f" {', '.join(f'r.{name.strip()}' for name in RESOURCE_COLUMNS.split(','))}"
-    f" FROM (SELECT {DEVICE_COLUMNS} FROM {TABLE} WHERE device_id = :device_id) AS d"
-    " LEFT JOIN resources r ON r.device_id = d.device_id AND r.path > '' AND d.revision <> :known"
+    " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
+    " WHERE d.device_id = :device_id"
     # As SQLite has them: PostgreSQL gives what was changed last at the end, and each time another object.
     " ORDER BY r.path"
 )

@@ -14,8 +14,6 @@ DEVICE_COLUMNS = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
     " created_at, updated_at, last_contact_at, registration_expires_at, revision"
 )
-TABLE = f"devices JOIN {revisions.LAST_CHANGES} AS last_changes USING (device_id)"
-"""What has these columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,50 +38,44 @@ class DeviceRow:
 
 def newest_contact(session: Session) -> Instant | None:
     """When a device made contact last; ``None`` without devices."""
-    instant: Instant | None = session.scalar(f"SELECT max(last_contact_at) FROM {TABLE}")
+    instant: Instant | None = session.scalar("SELECT MAX(last_contact_at) FROM devices")
     return instant
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
     """The device with this id."""
-    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM {TABLE} WHERE device_id = :device_id", device_id=device_id)
+    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)
     return DeviceRow(*row) if row else None
 
 
 def revision(session: Session, device_id: str) -> int | None:
     """The number of the last change of a device's object; ``None`` without such a device."""
     number: int | None = session.scalar(
-        "SELECT revision FROM resources WHERE device_id = :device_id AND path = ''", device_id=device_id
+        "SELECT revision FROM devices WHERE device_id = :device_id", device_id=device_id
     )
     return number
 
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
     """The device with this endpoint name."""
-    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM {TABLE} WHERE endpoint_name = :name", name=endpoint_name)
+    row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
     return DeviceRow(*row) if row else None
 
 
 def put(session: Session, device: DeviceRow) -> None:
     """Store a device that made a full registration; its creation time stays what it was."""
-    values = {name: getattr(device, name) for name in DeviceRow.__slots__}
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, contact_noted_at, registration_expires_at, number)"
+        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at, number)"
         " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
-        " :created_at, :updated_at, :last_contact_at, :registration_expires_at,"
+        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at,"
         " (SELECT coalesce(max(number), 0) + 1 FROM devices))"
         " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
         " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"
         " queue_mode = excluded.queue_mode, lifetime_seconds = excluded.lifetime_seconds,"
-        " updated_at = excluded.updated_at, registration_expires_at = excluded.registration_expires_at",
-        **values,
-    )
-    session.run(
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, revision,"
-        " last_contact_at) VALUES (:device_id, '', 0, '', '', 0, 0, :last_contact_at)"
-        " ON CONFLICT (device_id, path) DO UPDATE SET last_contact_at = excluded.last_contact_at",
-        **values,
+        " updated_at = excluded.updated_at, last_contact_at = excluded.last_contact_at,"
+        " registration_expires_at = excluded.registration_expires_at",
+        **{name: getattr(device, name) for name in DeviceRow.__slots__},
     )
     revisions.note_change(session, [device.device_id])
 
@@ -124,7 +116,7 @@ def put_manner(session: Session, device: DeviceRow) -> None:
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
     """Note that something came from these devices."""
     session.run_many(
-        "UPDATE resources SET last_contact_at = ? WHERE device_id = ? AND path = '' AND last_contact_at < ?",
+        "UPDATE devices SET last_contact_at = ? WHERE device_id = ? AND last_contact_at < ?",
         [(at, device_id, at) for device_id in device_ids],
     )
 
@@ -138,7 +130,7 @@ def page(
         where.append(f"device_id {'<' if descending else '>'} :after")
         parameters["after"] = after
     rows = session.rows(
-        f"SELECT {DEVICE_COLUMNS} FROM {TABLE}{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
+        f"SELECT {DEVICE_COLUMNS} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
         " LIMIT :limit",
         limit=limit,
         **parameters,
@@ -160,7 +152,7 @@ def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
 
 def registered(session: Session) -> list[DeviceRow]:
     """All devices that are registered now."""
-    return [DeviceRow(*row) for row in session.rows(f"SELECT {DEVICE_COLUMNS} FROM {TABLE} WHERE registered = 1")]
+    return [DeviceRow(*row) for row in session.rows(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1")]
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
@@ -172,7 +164,7 @@ def next_registration_expiry(session: Session) -> Instant | None:
 def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]:
     """The registered devices whose registration was not updated in time."""
     rows = session.rows(
-        f"SELECT {DEVICE_COLUMNS} FROM {TABLE} WHERE registered = 1 AND registration_expires_at <= :now", now=now
+        f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
     )
     return [DeviceRow(*row) for row in rows]
 
@@ -187,10 +179,8 @@ def note_contacts(session: Session, since: Instant, *, most: int) -> int:
         Of how many devices it was noted.
     """
     return session.run(
-        "UPDATE devices SET contact_noted_at = found.last_contact_at"
-        f" FROM (SELECT device_id, last_contact_at FROM {TABLE}"
-        " WHERE contact_noted_at < :since AND last_contact_at >= :since LIMIT :most) AS found"
-        " WHERE devices.device_id = found.device_id",
+        "UPDATE devices SET contact_noted_at = last_contact_at WHERE device_id IN (SELECT device_id FROM devices"
+        " WHERE contact_noted_at < :since AND last_contact_at >= :since LIMIT :most)",
         since=since,
         most=most,
     )
@@ -199,7 +189,7 @@ def note_contacts(session: Session, since: Instant, *, most: int) -> int:
 def silent_since(session: Session, instant: Instant) -> list[str]:
     """The ids of the devices whose last connection was before the instant."""
     rows = session.rows(
-        f"SELECT device_id FROM {TABLE} WHERE contact_noted_at < :instant AND last_contact_at < :instant",
+        "SELECT device_id FROM devices WHERE contact_noted_at < :instant AND last_contact_at < :instant",
         instant=instant,
     )
     return [row[0] for row in rows]

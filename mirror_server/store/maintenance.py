@@ -55,8 +55,6 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
     if name is not None:
         # What is kept of its object elsewhere holds no more.
         revisions.note_change(session, [device_id])
-        # It is no resource that is told to be deleted.
-        revisions.forget(session, device_id)
     keys = int(name is not None and device_keys.delete(session, name))
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
@@ -192,10 +190,6 @@ _VIOLATIONS = {
     "a reported value and its row in the history differ": (
         "SELECT r.device_id || ' ' || r.path FROM resources r JOIN history h ON h.revision = r.reported_revision"
         " WHERE h.value <> r.reported_value"
-    ),
-    "of a device it is not known when it changed": (
-        f"SELECT device_id FROM devices WHERE device_id NOT IN (SELECT device_id FROM {revisions.LAST_CHANGES} AS known"
-        " WHERE revision IS NOT NULL AND last_contact_at IS NOT NULL)"
     ),
     "a device event is of no known kind": (
         f"SELECT CAST(revision AS TEXT) FROM device_events WHERE kind < 0 OR kind >= {len(device_events.KINDS)}"

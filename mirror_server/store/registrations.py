@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields
 import orjson
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.revisions import LAST_CHANGES
 from mirror_server.store.session import Row, Session
 
 
@@ -102,8 +101,7 @@ def load(session: Session) -> list[KnownDevice]:
     """All registered real devices."""
     rows = session.rows(
         f"SELECT {_OF_REGISTRATION}, endpoint_name, queue_mode, lifetime_seconds, registration_expires_at,"
-        " last_contact_at FROM registrations r JOIN devices d ON d.device_id = r.device_id"
-        f" JOIN {LAST_CHANGES} AS l ON l.device_id = r.device_id WHERE registered = 1"
+        " last_contact_at FROM registrations r JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
     )
     return [_known(row) for row in rows]
 

@@ -1,7 +1,4 @@
-"""The resources of devices, reported and desired: the mirror itself. Source: specification 2.
-
-The row of a device that has an empty path is none of them; see :mod:`mirror_server.store.revisions`.
-"""
+"""The resources of devices, reported and desired: the mirror itself. Source: specification 2."""
 
 from __future__ import annotations
 
@@ -101,23 +98,6 @@ _REPORT_ALL = (
 )
 """The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
-_ANNOUNCED = {
-    "path": "text",
-    "resource_type": "text",
-    "content_type": "text",
-    "observable": "smallint",
-    "auto_observed": "smallint",
-}
-"""What :data:`_ANNOUNCE` takes of each resource behind its device, in its order, and of what type PostgreSQL has it."""
-_INTRODUCE = f"INSERT INTO resources (device_id, {', '.join(_ANNOUNCED)}, present)"
-_OR_CHANGE = (
-    " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
-    " content_type = excluded.content_type, observable = excluded.observable, auto_observed = excluded.auto_observed"
-)
-_ANNOUNCE = f"{_INTRODUCE} VALUES (?, ?, ?, ?, ?, ?, 1){_OR_CHANGE}"
-_ANNOUNCE_ALL = f"{_INTRODUCE} SELECT :device_id, announced.*, 1 FROM {arrays(_ANNOUNCED)} AS announced{_OR_CHANGE}"
-"""The same for many at once, as PostgreSQL takes it."""
-
 
 class Known(NamedTuple):
     """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
@@ -140,9 +120,7 @@ class AnnouncedResource:
 
 def of_device(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
-    rows = session.rows(
-        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id AND path > ''", device_id=device_id
-    )
+    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
     return [ResourceRow._make(row) for row in rows]
 
 
@@ -169,14 +147,17 @@ def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
-    rows = {
-        each.path: (each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
-        for each in announced_now
-    }
-    if session.nests_changes and rows:
-        session.run(_ANNOUNCE_ALL, device_id=device_id, **as_arrays(_ANNOUNCED, list(rows.values())))
-    else:
-        session.run_many(_ANNOUNCE, [(device_id, *row) for row in rows.values()])
+    session.run_many(
+        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, auto_observed)"
+        " VALUES (?, ?, 1, ?, ?, ?, ?)"
+        " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
+        " content_type = excluded.content_type, observable = excluded.observable,"
+        " auto_observed = excluded.auto_observed",
+        [
+            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
+            for each in announced_now
+        ],
+    )
     revisions.note_change(session, [device_id])
 
 

@@ -6,10 +6,6 @@ can ask for the devices that have changed since, and who holds what was made of 
 What was reported of a resource, and what is desired of it, each bear the number of the change that made them what they
 are, so that it can be told which came first where their times are the same.
 
-The number of a device, and when it was heard of last, change with each value that comes from it. They stand in a row of
-``resources`` that has an empty path, as no resource has: SQLite keeps it beside those of the device's resources, so
-that a value and what it changes of its device are one page to write (decision 26).
-
 On SQLite the counter is a row. On PostgreSQL it looks like one, and is a sequence that several transactions take from
 beside each other. A device has its numbers in the order in which they were given all the same; :func:`last` gives the
 number up to which all changes are seen, and some of those behind it may be.
@@ -24,19 +20,16 @@ from typing import Any
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
-LAST_CHANGES = "(SELECT device_id, revision, last_contact_at FROM resources WHERE path = '')"
-"""Of each device the number of its last change, and when it was heard of last."""
-
 _COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
 _NOTE = (
-    "UPDATE resources SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
-    " WHERE device_id = ? AND path = ''"
+    "UPDATE devices SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
+    " WHERE device_id = ?"
 )
 """As SQLite takes it."""
 _COUNT_AND_NOTE = (
-    f"WITH counted AS ({_COUNT}), noted AS (UPDATE resources SET revision = counted.last_revision,"
+    f"WITH counted AS ({_COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
     " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
-    " WHERE device_id = ANY(:device_ids) AND path = ''){} SELECT last_revision{} FROM counted"
+    " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
 )
 """All of these at once, as PostgreSQL takes it."""
 _NOTE_ALONE = _COUNT_AND_NOTE.format("", "")
@@ -106,11 +99,6 @@ def note_change_with(
     return revision, changed
 
 
-def forget(session: Session, device_id: str) -> None:
-    """Forget when a device changed last, and when it was heard of; it is to be deleted."""
-    session.run("DELETE FROM resources WHERE device_id = :device_id AND path = ''", device_id=device_id)
-
-
 def leave_behind(session: Session) -> None:
     """Count on from beyond every number anyone may know, with all devices changed: of a database that went back.
 
@@ -118,4 +106,4 @@ def leave_behind(session: Session) -> None:
     more, they would take a change that they do not know for one they do.
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_LOST_AT_MOST)
-    session.run("UPDATE resources SET revision = (SELECT last_revision FROM revisions) WHERE path = ''")
+    session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")

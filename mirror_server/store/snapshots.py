@@ -43,8 +43,8 @@ def pages(session: Session, conditions: Sequence[Condition], size: int) -> Itera
     """The devices that meet all conditions, so many at a time."""
     where, parameters = where_of(conditions)
     statement = (
-        "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision"
-        f" FROM {devices.TABLE}{clause([*where, 'device_id > :after'])} ORDER BY device_id LIMIT :size) AS page"
+        "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision FROM devices"
+        f"{clause([*where, 'device_id > :after'])} ORDER BY device_id LIMIT :size) AS page"
     )
     after: str | None = ""
     while after is not None:
@@ -75,7 +75,7 @@ def resources_of(
     if not device_ids:
         return iter(())
     parameters: dict[str, object] = {f"d{index}": device_id for index, device_id in enumerate(device_ids)}
-    where = [f"device_id IN ({', '.join(f':{name}' for name in parameters)})", "path > ''"]
+    where = [f"device_id IN ({', '.join(f':{name}' for name in parameters)})"]
     if is_desired:
         where.append("desired_status IS NOT NULL")
     if patterns:

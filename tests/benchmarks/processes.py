@@ -7,10 +7,6 @@ the devices, so observations come in at that one alone; E1 and writes go to all 
 connections however many processes there are: enough for the most of them, since what comes to a process together is
 stored together, and a process with a few connections stores each request almost alone.
 
-An observation takes four statements of its group: the begin, the log, the values with their devices, and the end. Since
-who hears of it is remembered (decision 22), it costs the server and PostgreSQL together 101 us where 32 wait, instead
-of 108, and 30 in groups of 500 instead of 37: CPU time in turns, beside a load of 9 on two cores.
-
 While nothing is committed, a process asks PostgreSQL whether that is so once for all requests that arrived together:
 24 us each time it asks, 5 us of them its own, where two look-ups for each request took 140 us and 55. On a machine that
 was busy with much else, of sixteen connections eleven shared one answer. While values come it looks up the key once for

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0023');
+INSERT INTO "alembic_version" VALUES('0021');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -93,7 +93,8 @@ CREATE TABLE devices (
   lifetime_seconds INTEGER NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  registration_expires_at BIGINT NOT NULL, contact_noted_at BIGINT DEFAULT '0' NOT NULL, number INTEGER,
+  last_contact_at BIGINT NOT NULL,
+  registration_expires_at BIGINT NOT NULL, revision BIGINT DEFAULT '0' NOT NULL, contact_noted_at BIGINT DEFAULT '0' NOT NULL, number INTEGER,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
@@ -200,7 +201,7 @@ CREATE TABLE presubscriptions (
 CREATE TABLE processes (
   process_id TEXT NOT NULL,
   last_group BIGINT NOT NULL,
-  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL, decided BIGINT,
+  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (process_id)
 );
 CREATE TABLE registrations (
@@ -245,7 +246,7 @@ CREATE TABLE resources (
   desired_at BIGINT,
   desired_updated_at BIGINT,
   requested_at BIGINT,
-  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT, reported_revision BIGINT, desired_revision BIGINT, revision BIGINT, last_contact_at BIGINT,
+  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT, reported_revision BIGINT, desired_revision BIGINT,
   PRIMARY KEY (device_id, path),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )

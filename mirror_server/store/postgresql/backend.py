@@ -47,7 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migrations 0020 and 0023 take this one as well, and the other locks of a transaction that writes.
+# The functions of migration 0020 take this one as well, and the other locks of a transaction that writes.
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
 _MOST_TOUCHED = 256
@@ -55,7 +55,7 @@ _MOST_TOUCHED = 256
 
 _ALONE = "NULL"
 # In one message each: who waits for a transaction does not wait for the ways of its process to the database.
-_BEGIN = "BEGIN; SELECT leader, decided FROM begin_writing({touched})"
+_BEGIN = "BEGIN; SELECT begin_writing({touched})"
 _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
@@ -96,12 +96,7 @@ _LONGEST_MESSAGE = 1000
 # what has none are made up then, and would be reason enough to compile it.
 _LOOKING_OPTIONS = "SET enable_seqscan = off; SET jit = off"
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
-_WRITING_OPTIONS = (
-    f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
-    "; SET client_min_messages = notice"
-)
-_HAS_DECIDED = "deciding write"
-"""What a transaction is told that writes what decides who hears of values, by migration 0023."""
+_WRITING_OPTIONS = f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _WritingSession(Session):
@@ -112,11 +107,6 @@ class _WritingSession(Session):
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
         self.messages: dict[str, None] = {}
-        self.decided: Hashable | None = None
-
-    def version_of_hearings(self) -> Hashable | None:
-        """See :class:`Session`; none is known while what decides it is written in this transaction."""
-        return self.decided
 
     def notify(self, message: str) -> None:
         """See :class:`Session`; messages of work that is undone do no harm."""
@@ -180,8 +170,8 @@ class PostgresBackend:
         self._election: PostgresElection | None = None
         self._url = url
         _bring_to_newest_schema(url)
-        self.writing: _WritingSession = _WritingSession(self)
         self._connection = self._connect_writer()
+        self.writing: _WritingSession = _WritingSession(self)
         self._group = 0
         self._mark_work = ""
         self._hurries = threading.Event()
@@ -201,11 +191,9 @@ class PostgresBackend:
     def begin(self, touched: Collection[str] | None) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self.writing.messages.clear()
-        leader, decided = self._begin(_locks_of(touched))
+        token = self._begin(_locks_of(touched))
         self._group += 1
-        self.is_leader = self._election is None or leader == self._election.token
-        # What was told of devices last is known to their leader alone, and to it for as long as it leads.
-        self.writing.decided = None if self._election is None else (leader, decided)
+        self.is_leader = self._election is None or token == self._election.token
         self._mark_work = "SAVEPOINT work"
 
     def begin_work(self) -> None:
@@ -305,7 +293,7 @@ class PostgresBackend:
             self._hurries.wait(_LOOK_AGAIN_SECONDS)
         return True
 
-    def _begin(self, touched: str) -> Row:
+    def _begin(self, touched: str) -> str | None:
         """Begin when those are done whom it has to wait for, on a new connection where the one of before is broken."""
         command = _BEGIN.format(touched=touched)
         try:
@@ -315,7 +303,7 @@ class PostgresBackend:
                 raise
             self._connection = self._connect_writer()
             found = self._connection.run(command)
-        return found or (None, None)
+        return None if found is None else found[0]
 
     def _was_committed(self) -> bool:
         """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
@@ -334,13 +322,8 @@ class PostgresBackend:
 
     def _connect_writer(self) -> Connection:
         connection = Connection(self._url)
-        connection.run(f"{_WRITING_OPTIONS}; SET mirror.process = '{self.process_id}'")
-        connection.on_notice(self._note)
+        connection.run(_WRITING_OPTIONS)
         return connection
-
-    def _note(self, notice: str | None) -> None:
-        if notice == _HAS_DECIDED:
-            self.writing.decided = None
 
     def _on_reader(self, ask: Callable[[Connection], T]) -> T:
         """What a single statement gives; connections that broke while they were idle are dropped."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import count
@@ -126,10 +126,6 @@ class Connection:
         """What comes by NOTIFY, for so long."""
         for notification in self._raw.notifies(timeout=seconds):
             yield notification.payload
-
-    def on_notice(self, note: Callable[[str | None], None]) -> None:
-        """Have ``note`` called with each notice, before the statement that caused it is done."""
-        self._raw.add_notice_handler(lambda notice: note(notice.message_primary))
 
     @property
     def server_version(self) -> int:

@@ -54,12 +54,12 @@ def stored(server: Any, ids: list[str]) -> dict[str, list[Any]]:
             "SELECT r.device_id, r.path, reported_value, reported_content_type, reported_at, reported_origin,"
             " desired_app_id, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
             " r.requested_at, desired_category, async_id FROM resources r"
-            " LEFT JOIN commands c ON c.command_id = desired_command_id WHERE r.path > ''"
+            " LEFT JOIN commands c ON c.command_id = desired_command_id"
         )
-        contacts = session.rows("SELECT device_id, last_contact_at FROM resources WHERE path = ''")
+        contacts = session.rows("SELECT device_id, last_contact_at FROM devices")
         numbers = session.rows(
-            "SELECT r.reported_revision, r.desired_revision, last.revision FROM resources r"
-            " JOIN resources last ON last.device_id = r.device_id AND last.path = '' WHERE r.path > ''"
+            "SELECT reported_revision, desired_revision, revision FROM resources r"
+            " JOIN devices d ON d.device_id = r.device_id"
         )
     given = [number for row in numbers for number in row[:2] if number is not None]
     assert max(Counter(given).values(), default=1) == 1

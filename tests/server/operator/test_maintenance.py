@@ -180,8 +180,6 @@ def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids,
         ("UPDATE logs SET position = 1000", "a position is beyond"),
         ("DELETE FROM subscriptions", "nobody is subscribed to it"),
         ("DELETE FROM logs", "belongs to no log"),
-        ("DELETE FROM resources WHERE path = ''", "it is not known when it changed"),
-        ("UPDATE resources SET last_contact_at = NULL", "it is not known when it changed"),
         ("UPDATE device_events SET kind = 4", "a device event is of no known kind"),
         ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
         ("DELETE FROM device_descriptions", "a device has attributes"),
@@ -317,12 +315,11 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, registration_expires_at) VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 9)",
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, revision,"
-        " last_contact_at) VALUES ('d', '', 0, '', '', 0, 7, 1)",
+        " created_at, updated_at, last_contact_at, registration_expires_at, revision)"
+        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 7)",
     )
     assert mirror_server("restore", backup, "--database", target).exit_code == 0
-    numbers = "SELECT last_revision, revision FROM revisions, resources"
+    numbers = "SELECT last_revision, revision FROM revisions, devices"
     ((last, of_device),) = databases.query(target, numbers)
     assert last == of_device > 1_000_000_000
     again = f"sqlite:///{tmp_path}/again.db"

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 import databases
 
 from mirror_server.store import commands as stored_commands
-from mirror_server.store import descriptions, device_events, device_objects, device_queries, devices, revisions
+from mirror_server.store import descriptions, device_events, device_queries, devices, revisions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
@@ -38,7 +38,7 @@ def upgraded(tmp_path, *times, last_revision=7):
     with upgraded_from(tmp_path, "0011", *counted, *resources) as session:
         found = sorted(stored_resources.of_device(session, "d"), key=lambda each: each.path)
         last = revisions.last(session)
-        of_device = devices.revision(session, "d")
+        of_device = session.scalar("SELECT revision FROM devices")
     return [(each.reported_revision, each.desired_revision) for each in found], last, of_device
 
 
@@ -99,19 +99,6 @@ def test_of_what_waited_before_somebody_is_told(tmp_path):
     with upgraded_from(tmp_path, "0018", waiting) as session:
         (command,) = stored_commands.waiting(session, "d")
     assert not command.is_silent
-
-
-def test_when_a_device_changed_and_was_heard_of_is_known_afterwards(tmp_path):
-    resource = (
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
-        " VALUES ('d', '/1/0/1', 1, '', '', 1)"
-    )
-    numbers = "UPDATE devices SET revision = 7, last_contact_at = 5"
-    with upgraded_from(tmp_path, "0021", numbers, resource) as session:
-        found, (only,) = device_objects.find(session, "d")
-        assert (found.revision, found.last_contact_at, only.path) == (7, 5, "/1/0/1")
-        assert devices.silent_since(session, 5) == []
-        assert devices.silent_since(session, 6) == ["d"]
 
 
 def test_of_a_device_that_was_there_nothing_is_said_and_nothing_is_listed(tmp_path):

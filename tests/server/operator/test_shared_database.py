@@ -164,15 +164,15 @@ def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_lat
         if number % 3 == 0:
             with reading.read(with_revision=True) as session:
                 last = revisions.last(session)
-                newer = "SELECT device_id, revision FROM resources WHERE path = '' AND revision > :seen"
+                newer = "SELECT d.device_id, d.revision FROM devices d WHERE d.revision > :seen"
                 copied |= dict(session.rows(newer, seen=seen))
             assert max(copied.values(), default=0) <= last, "a device is ahead of the counter"
             assert last >= seen
             seen = last
     assert {future.result(60) for future in under_way}
     with reading.read(with_revision=True) as session:
-        everything = dict(session.rows("SELECT device_id, revision FROM resources WHERE path = ''"))
-        newest = dict(session.rows(newer, seen=seen))
+        everything = dict(session.rows("SELECT device_id, revision FROM devices"))
+        newest = dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :seen", seen=seen))
         assert max(everything.values()) == revisions.last(session)
     assert copied | newest == everything
     for database in (*opened, reading):

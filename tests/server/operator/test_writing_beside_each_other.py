@@ -106,9 +106,7 @@ def held(database: Database, work: Callable[[Session], Any], touched: Any) -> It
 def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
     """Up to which change a reader sees all, and the devices that changed after a number."""
     with database.read(with_revision=True) as session:
-        rows = session.rows(
-            "SELECT device_id, revision FROM resources WHERE path = '' AND revision > :after", after=after
-        )
+        rows = session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=after)
         return revisions.last(session), dict(rows)
 
 
@@ -371,8 +369,8 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
     def take_in(copy: dict[str, bytes], after: int) -> int:
         with processes[-1].read(with_revision=True) as session:
             newer = (
-                "SELECT d.device_id, r.reported_value FROM resources d JOIN resources r ON r.device_id = d.device_id"
-                " AND r.path > '' WHERE d.path = '' AND d.revision > :after"
+                "SELECT d.device_id, r.reported_value FROM devices d JOIN resources r ON r.device_id = d.device_id"
+                " WHERE d.revision > :after"
             )
             copy |= dict(session.rows(newer, after=after))
             return revisions.last(session)
@@ -485,12 +483,8 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
         for device_id, value in last_write.items():
             (row,) = stored_resources.of_device(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)
-        newest = dict(session.rows("SELECT device_id, revision FROM resources WHERE path = ''"))
-        copy |= dict(
-            session.rows(
-                "SELECT device_id, revision FROM resources WHERE path = '' AND revision > :after", after=revision
-            )
-        )
+        newest = dict(session.rows("SELECT device_id, revision FROM devices"))
+        copy |= dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=revision))
         assert copy == newest
         assert revisions.last(session) == max(newest.values())
 
