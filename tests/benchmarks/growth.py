@@ -18,11 +18,11 @@ and 1.22 with the usual ones.
 
 Revision and last contact of a device in another place were built and taken back. In a row of ``resources`` without a
 path, which SQLite keeps beside the device's values, an event took 44 us of CPU at both sizes in place of 42 and 55. But
-groups of 500 took 19.4 us each in place of 17.6 at 1,000 devices, a page of the directory 0.40 ms in place of 0.24, what
-changed of 100,000 devices 0.16 s to be looked for in place of 0.03; and on PostgreSQL a page in the middle of 100,000
-devices was joined from the first resource on, 66 ms. In a narrow table by the device's number it was 41 and 49 us: 32
-devices of 100,000 still stand on 30 of its pages. No row for the device at all took 38 and 40, and what has changed
-would be asked of each resource.
+groups of 500 took 19.4 us each in place of 17.6 at 1,000 devices, a page of the directory 0.40 ms in place of 0.24,
+what changed of 100,000 devices 0.16 s to be looked for in place of 0.03; and on PostgreSQL a page in the middle of
+100,000 devices was joined from the first resource on, 66 ms. In a narrow table by the device's number it was 41 and 49
+us: 32 devices of 100,000 still stand on 30 of its pages. No row for the device at all took 38 and 40, and what has
+changed would be asked of each resource.
 """
 
 from __future__ import annotations
