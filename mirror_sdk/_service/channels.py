@@ -94,8 +94,6 @@ class AnswerPump:
     def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
         """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
 
-        Where it is not placed, or that is not known, nobody waits for the answer.
-
         Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
         connection open for each of them would take longer.
         """
@@ -103,7 +101,8 @@ class AnswerPump:
         try:
             yield held_seconds
         except BaseException:
-            self.inbox.give_up(expectation)
+            if held_seconds:
+                self.inbox.give_up(expectation)
             raise
         finally:
             if held_seconds:

@@ -95,7 +95,7 @@ class Inbox:
         return expectation
 
     def give_up(self, expectation: Expectation) -> None:
-        """Nobody waits for this answer any more, though somebody may still hold the place for it."""
+        """Nobody waits for this answer any more, though an error of its request may still hold the place for it."""
         self._open.pop(expectation.async_id, None)
 
     def feed(self, entries: Iterable[Entry]) -> set[str]:
