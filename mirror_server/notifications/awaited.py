@@ -16,7 +16,7 @@ Answered: TypeAlias = Future[LogEntry | None]
 _Name: TypeAlias = tuple[str, str]
 
 
-class Awaited:
+class AwaitedAnswers:
     """The answers that are awaited, by application and async-id; more than one may wait for the same."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
-from mirror_server.notifications.awaited import Awaited
+from mirror_server.notifications.awaited import AwaitedAnswers
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
@@ -124,7 +124,7 @@ class NotificationLog:
         is_leader: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.awaited = Awaited()
+        self.awaited = AwaitedAnswers()
         self._database = database
         self._is_shared = is_shared
         self._is_leader = is_leader
