@@ -18,7 +18,7 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.bench.bench import Bench
 from mirror_sdk.config import HOST_VARIABLE, is_loopback
-from mirror_sdk.lab.demo import DemoServer
+from mirror_sdk.lab.demo import DemoError, DemoServer
 
 _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
@@ -132,13 +132,20 @@ def start_over(client: MirrorClient) -> Bench:
     Raises:
         AccessDenied: The key has not the scope ``admin``.
         NotFound: The service has no simulated devices; nothing was changed.
+        DemoError: The service runs on real time, which a notebook cannot let pass; nothing was changed.
 
     >>> bench.set_answer(light, "reject")
     >>> bench = examples.start_over(client)
     >>> client.write_value(light, "/3311/0/5851", 40)
     """
     bench = Bench(client)
-    for device in bench.list_devices():
+    devices = bench.list_devices()
+    if not bench.has_manual_clock():
+        raise DemoError(
+            f"the mirror at {client.base_url} runs on real time, and a notebook lets hours pass in it; start it by "
+            f"mirror-server demo --clock manual, or unset {HOST_VARIABLE} for a mirror of the notebook's own"
+        )
+    for device in devices:
         if not device.online:
             bench.set_online(device.id, True)
         if device.answer != "normal":

@@ -190,6 +190,14 @@ class AsyncBench:
         """
         return (await self._send(_bench_operations.get_bench_clock())).now
 
+    async def has_manual_clock(self) -> bool:
+        """Whether :meth:`advance` can move the service's clock; not where the service runs on real time.
+
+        >>> await bench.has_manual_clock()
+        True
+        """
+        return (await self._send(_bench_operations.get_bench_clock())).manual
+
     async def advance(self, amount: float | timedelta) -> datetime:
         """Let time pass, with all that falls due in it.
 

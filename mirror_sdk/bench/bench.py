@@ -191,6 +191,14 @@ class Bench:
         """
         return self._send(_bench_operations.get_bench_clock()).now
 
+    def has_manual_clock(self) -> bool:
+        """Whether :meth:`advance` can move the service's clock; not where the service runs on real time.
+
+        >>> bench.has_manual_clock()
+        True
+        """
+        return self._send(_bench_operations.get_bench_clock()).manual
+
     def advance(self, amount: float | timedelta) -> datetime:
         """Let time pass, with all that falls due in it.
 

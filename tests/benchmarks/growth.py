@@ -124,13 +124,13 @@ def put_rules(server: Server, key: str, count: int) -> None:
     httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=headers).raise_for_status()
 
 
-def write_requests(server: Server, key: str) -> list[str]:
+def write_requests(server: Server, key: str, device_count: int = _WRITTEN_DEVICES) -> list[str]:
     """Writes to simulated devices, which take them at once."""
     body = json.dumps({"method": "PUT", "uri": _SWITCH, "payload-b64": "MQ=="})
     headers = {"Authorization": f"Bearer {key}"}
     requests = []
     with httpx.Client(base_url=server.url, headers=headers, timeout=30) as client:
-        for number in range(_WRITTEN_DEVICES):
+        for number in range(device_count):
             resources = [{"path": _SWITCH, "value": "0", "writable": True}]
             device = {"endpoint_name": f"written-{number}", "resources": resources}
             device_id = client.post("/sim/v1/devices", json=device).raise_for_status().json()["id"]

@@ -39,6 +39,9 @@ NAME = "processes"
 _COUNTS = (1, 2, 4)
 _CORES_TO_PART = 3
 _GROUPS_IN_FLIGHT = 4
+_WRITTEN_DEVICES = 1000
+"""Each takes 20 writes before it has done any: several processes accept more in a moment than the leader delivers."""
+
 _LARGE_BATCH = "observation in batches"
 _CHANGING = "E1 while values come"
 
@@ -86,7 +89,7 @@ def _sides(
         f"observation, {name} 1": partial(_observations, run, filled, devices, run.scale.in_flight, 1),
         f"{_LARGE_BATCH}, {name} 1": partial(_observations, run, filled, devices, _GROUPS_IN_FLIGHT, run.scale.batch),
     }
-    requests = {"E1": object_requests(filled), "write": write_requests(leader, filled.key)}
+    requests = {"E1": object_requests(filled), "write": write_requests(leader, filled.key, _WRITTEN_DEVICES)}
     sides[f"{_CHANGING}, {name} 1"] = partial(_while_values_come, run, filled, leader, devices, requests["E1"])
     for what, listed in requests.items():
         for count in counts:

@@ -74,11 +74,17 @@ def kept_seconds() -> float | None:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path, kept_seconds: float | None) -> Iterator[Mirror]:
+def manual_clock() -> bool:
+    """Whether time stands still until the bench lets it pass. A test may say otherwise."""
+    return True
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> Iterator[Mirror]:
     settings = Settings(
         database_url=new_database_url(tmp_path),
         simulate=0,
-        manual_clock=True,
+        manual_clock=manual_clock,
         callback_networks=LOOPBACK,
         keep_history_seconds=kept_seconds,
     )

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from mirror_sdk import Bench, MirrorClient, NotFound, examples
+from mirror_sdk.lab.demo import DemoError
 
 VALVE = {
     "endpoint_name": "valve-01",
@@ -52,6 +53,16 @@ def test_a_mirror_of_real_devices_is_left_as_it_is(plain: MirrorClient, monkeypa
     with pytest.raises(NotFound):
         examples.start_over(plain)
     assert len(plain.get_presubscriptions()) == 1
+
+
+@pytest.mark.parametrize("manual_clock", [False])
+def test_a_mirror_on_real_time_is_left_as_it_is(plain: MirrorClient, bench: Bench) -> None:
+    valve = bench.add_device(**VALVE)
+    bench.set_online(valve, False)
+    assert not bench.has_manual_clock()
+    with pytest.raises(DemoError, match=r"start it by mirror-server demo --clock manual, or unset API_HOST"):
+        examples.start_over(plain)
+    assert [device.online for device in bench.list_devices()] == [False]
 
 
 def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient, bench: Bench) -> None:
