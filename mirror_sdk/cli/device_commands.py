@@ -50,7 +50,11 @@ def devices(
             for row, device in zip(rows, found, strict=True):
                 connection = client.get_connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
-    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form)
+    if state is None and endpoint_type is None and query is None:
+        nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
+    else:
+        nothing = "no device is like that; without options 'mirror devices' lists all"
+    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, nothing)
 
 
 @main.command("device-events")
@@ -75,7 +79,10 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.list_device_events(names or None, event_types=event_types or None, limit=limit)
-    show((_event_row(event) for event in found), _EVENT, form)
+    nothing = "no device has registered yet, or left"
+    if names or event_types:
+        nothing = "no such event is kept; without options 'mirror device-events' lists all there are"
+    show((_event_row(event) for event in found), _EVENT, form, nothing)
 
 
 @main.command()
@@ -90,7 +97,10 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.get_device(device)
-    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form)
+    nothing = f"{device} has no such resource; 'mirror get {device}' lists those it has"
+    if not paths:
+        nothing = f"{device} has told of no resource yet; it does when it registers"
+    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form, nothing)
 
 
 @main.command()
@@ -222,7 +232,8 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
             raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
         found = client.get_presubscriptions()
     columns = ["endpoint_name", "endpoint_type", "resource_path"]
-    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form)
+    nothing = "this key has no rule; 'mirror rules --add' with --device, --type or --path makes one"
+    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form, nothing)
 
 
 @main.command()
@@ -236,7 +247,8 @@ def requests(form: Form) -> None:
     with connect() as client:
         waiting = client.list_device_requests()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
-    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
+    nothing = "no request of this key waits for an answer"
+    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)
 
 
 def _event_row(event: DeviceEvent) -> Row:

@@ -108,7 +108,8 @@ def history(
             # Who asks for the last week wants what there is of it.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}; this is from then on", err=True)
             found = ask(begin=oldest_at)
-    show(history_rows(found, form), HISTORY_COLUMNS, form)
+    nothing = f"nothing happened to {device} in that time; 'mirror get {device}' shows what it has"
+    show(history_rows(found, form), HISTORY_COLUMNS, form, nothing)
 
 
 @main.command()

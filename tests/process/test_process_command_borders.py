@@ -42,8 +42,9 @@ class Shell:
         return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
 
     @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-c", COMMANDS["mirror"], *words]
+    def running(self, *words: str, first: str = "pass") -> Iterator[subprocess.Popen[str]]:
+        """A command that runs; ``first`` is what its process does before."""
+        command = [sys.executable, "-c", f"{first}\n{COMMANDS['mirror']}", *words]
         environment = child_environment(**self.base)
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
@@ -134,6 +135,34 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
         watching.send_signal(how)
         _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
     assert (watching.returncode, complaint) == (0, "")
+
+
+def test_a_watch_of_which_nothing_comes_says_once_beside_its_output_what_brings_values(
+    shell: Shell, application: Application, device: str
+) -> None:
+    # As if it had waited for long.
+    at_once = "import mirror_sdk.cli.log_commands as log; log._SILENT_SECONDS = 0"
+    with shell.running("watch", "--path", OFFSET, "--json", first=at_once) as watching:
+        assert watching.stderr is not None
+        assert f"mirror rules --add --path {OFFSET} adds such a rule" in watching.stderr.readline()
+        subscribe(application, device)
+        assert json.loads(first_line(watching, application, device).splitlines()[0])["path"] == OFFSET
+        watching.send_signal(signal.SIGINT)
+        _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert (watching.returncode, complaint) == (0, "")
+
+
+@pytest.mark.parametrize("file", ["state.csv", "state.parquet"])
+def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
+    shell: Shell, device: str, tmp_path: Path, file: str
+) -> None:
+    (tmp_path / file).write_text("before")
+    no_room = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    with shell.running("snapshot", str(tmp_path / file), first=no_room) as writing:
+        shown, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
+    assert (writing.returncode, shown) == (1, "")
+    assert complaint == f"Error: {tmp_path / file} cannot be written: File too large\n"
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
