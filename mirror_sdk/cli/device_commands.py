@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -117,7 +118,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
       mirror read my-sensor /3303/0
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
     found = decode_many(value.raw, value.content_type, path)
@@ -161,7 +162,7 @@ def write(
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only, if_match=if_match
         )
@@ -183,7 +184,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
       mirror execute light-01 /3/0/4
       mirror execute my-device /33000/0/1 "0='fast'"
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
         request.result(timeout)
 
@@ -221,6 +222,9 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
       mirror rules --remove --type Light --path '/3311/*'
       mirror rules --json
     """  # noqa: D301 - click wants the character, not its escape
+    if "" in {device, endpoint_type}:
+        # As of a variable that is not set; without a word on it the rule would be one for all.
+        raise click.BadParameter("it is empty; '*' takes all", param_hint="--device" if device == "" else "--type")
     given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in given.items() if value}
     if (change is None) == bool(rule):
@@ -249,6 +253,16 @@ def requests(form: Form) -> None:
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
     nothing = "no request of this key waits for an answer"
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)
+
+
+@contextmanager
+def _not_taken_back() -> Iterator[None]:
+    """Whoever does not wait for a device is told that the request is not taken back by that."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("what was asked goes on, and the device may do it; 'mirror requests' shows what waits", err=True)
+        raise
 
 
 def _event_row(event: DeviceEvent) -> Row:

@@ -25,6 +25,7 @@ from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import PythonValue, encode, written
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,7 @@ _SAVE_AS_UTF_8 = "a spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {} -t UTF
 )
 @click.option(
     "--expiry-seconds",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MAX_EXPIRY_SECONDS),
     help="How long each write may wait. By default a minute, and 3 days or more for a device that sleeps.",
 )
 @click.option(

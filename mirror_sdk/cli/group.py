@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -38,7 +37,7 @@ _WHERE_IT_WAITS = (
 )
 
 
-_OF_THE_SHELL: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+_OF_THE_SHELL = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
     (r"\bexpiry_seconds= makes", "--expiry-seconds makes"),
@@ -51,17 +50,21 @@ _OF_THE_SHELL: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\blist_device_queries\(\) shows", "in Python list_device_queries() shows"),
     (r"\blist_resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
-    (r"\bclient\.list_devices\(\) shows", "'mirror devices' shows"),
+    (r"\b(client\.)?list_devices\(\) shows", "'mirror devices' shows"),
+    (r"\bif_match=(\d+) is no revision; .*", r"--if-match \1 is no revision; 'mirror get --json' shows it"),
+    (r"^0\.endpoint_name:", "--device:"),
+    (r"^0\.endpoint_type:", "--type:"),
+    (r"\bgive the client a larger max_snapshot_bytes \((--[a-z-]+)\)", r"give a larger \1"),
     (r"\bclient\.record\(.*\) makes", "'mirror record FOLDER' makes"),
     (r"\bget_presubscriptions\(\) has", "'mirror rules' shows"),
     (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
     (r"\badd_presubscriptions\(\), or mirror rules --add,", "'mirror rules --add'"),
     (r"\bby Recording, and sealed by a recorder every few minutes, or by .*\(in a shell --seal\)", "with --seal"),
     (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
-    (r"\b(canary|expiry_seconds)=(\d+)", lambda found: f"--{found[1].replace('_', '-')} {found[2]}"),
+    (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
     (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
-    (r"\bgive the argument api_key= or set", "set"),
+    (r"\bapi_key is missing: give the argument api_key= or set", "there is no access key: set"),
     (r"\bapi_key\b", "API_KEY"),
     (r"\bbase_url\b", "API_HOST"),
 ]

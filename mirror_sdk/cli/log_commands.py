@@ -106,7 +106,7 @@ def record(
             recording.seal()
         audit = recording.audit()
     except FileNotFoundError as error:
-        raise click.BadParameter(str(error), param_hint="FOLDER") from error
+        raise click.BadParameter(in_words_of_the_shell(str(error)), param_hint="FOLDER") from error
     click.echo(in_words_of_the_shell(str(audit)))
     if not audit.complete:
         sys.exit(_NOT_COMPLETE)

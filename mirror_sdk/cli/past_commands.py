@@ -97,7 +97,10 @@ def history(
 
     with connect() as client:
         if since is not None:
-            begin = client.get_device(device).created_at - since
+            try:
+                begin = client.get_device(device).created_at - since
+            except OverflowError:
+                raise click.BadParameter("that is longer ago than there are years", param_hint="--since") from None
         ask = partial(client.history, [device], list(path) or None, end=end, limit=limit)
         try:
             found = ask(begin=begin)

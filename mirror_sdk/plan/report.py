@@ -171,7 +171,7 @@ class PlanReport(JsonForm):
         """How many writes there are of each decision, and what became of those that were sent.
 
         >>> plan.summary_text()
-        '1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends'
+        '1 to write, 1 refused; nothing was sent, apply() sends'
         """
         counted = Counter(one.finding.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]

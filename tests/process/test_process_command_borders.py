@@ -157,7 +157,12 @@ def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
     shell: Shell, device: str, tmp_path: Path, file: str
 ) -> None:
     (tmp_path / file).write_text("before")
-    no_room = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    # What is imported is not to be written half, either.
+    no_room = """
+import resource, sys
+sys.dont_write_bytecode = True
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+"""
     with shell.running("snapshot", str(tmp_path / file), first=no_room) as writing:
         shown, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
     assert (writing.returncode, shown) == (1, "")
@@ -199,6 +204,23 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(
         watching.stdout.close()
         change_until(lambda: watching.poll() is not None, application, device)
         assert (watching.returncode, watching.stderr.read()) == (1, "")
+
+
+@pytest.mark.parametrize("words", [["read"], ["write", "5"], ["execute"]], ids=" ".join)
+def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
+    shell: Shell, application: Application, device: str, words: list[str]
+) -> None:
+    application.patch_device(id_of(application, device), online=False)
+    with shell.running(words[0], device, OFFSET, *words[1:]) as asking:
+        while not json.loads(shell.run("requests", "--json").stdout):
+            assert asking.poll() is None
+        asking.send_signal(signal.SIGINT)
+        shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
+    assert (asking.returncode, shown) == (1, "")
+    assert complaint.startswith(
+        "what was asked goes on, and the device may do it; 'mirror requests' shows what waits\n"
+    )
+    assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 
 
 @pytest.mark.parametrize(("command", "status"), [("watch", 0), ("lab", 0), ("record", 1)])

@@ -51,6 +51,42 @@ def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, w
         assert len(told.stdout.splitlines()) == (1 if form else 0)
 
 
+WRONG = {
+    ("get", ""): (2, "it is empty; give an id or an endpoint name"),
+    ("watch", "--device", ""): (2, "it is empty"),
+    ("device-events", "--device", ""): (2, "it is empty"),
+    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' takes all"),
+    ("rules", "--add", "--type", ""): (2, "--type: it is empty"),
+    ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
+    ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
+    ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
+    ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
+    ("history", "sensor-1", "--since", "999999999d"): (2, "longer ago than there are years"),
+    ("plan", "{folder}/nothing.csv"): (2, "does not exist"),
+    ("plan", "{folder}"): (2, "is a directory"),
+    ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
+    ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
+    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
+    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (
+        1,
+        "so large, give a larger --max-snapshot-bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path, words):
+    bench.add_device(
+        "sensor-1", [{"path": path, "value": "1", "writable": True} for path in ("/3303/0/5700", "/3311/0/5851")]
+    )
+    (tmp_path / "folder.csv").mkdir()
+    told = shell(*(word.format(folder=tmp_path) for word in words))
+    status, complaint = WRONG[words]
+    assert (told.exit_code, told.stdout) == (status, ""), told.output
+    assert complaint in told.stderr
+    assert len(told.stderr.splitlines()) == (1 if status == 1 else 4)
+
+
 def test_where_something_is_found_nothing_is_said_beside_it(shell, bench):
     bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5"}])
     for words in ("devices", "device-events", "get sensor-1", "history sensor-1", "rules --add --device *"):
