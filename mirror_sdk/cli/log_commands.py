@@ -108,6 +108,9 @@ def record(
     except FileNotFoundError as error:
         raise click.BadParameter(in_words_of_the_shell(str(error)), param_hint="FOLDER") from error
     click.echo(in_words_of_the_shell(str(audit)))
+    if not (audit.events or subscribe or only_audit or only_seal):
+        told = "values come of what a rule or a subscription of this key covers; --subscribe has rules while it records"
+        click.echo(f"nothing has come; {told}", err=True)
     if not audit.complete:
         sys.exit(_NOT_COMPLETE)
 

@@ -105,6 +105,17 @@ def test_the_rule_that_a_silent_watch_names_brings_events(shell, bench):
         assert [event.value.python for event in client.events(after=0, timeout=0, paths=["/3303/*"])] == [21.5, 22.5]
 
 
+def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
+    bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
+    told = shell("record", tmp_path / "nothing", "--seconds", "0")
+    assert told.exit_code == 0, told.output
+    assert told.stderr.splitlines()[-1].startswith("nothing has come; ")
+    assert "--subscribe" in told.stderr
+    assert "nothing has come" not in shell("record", tmp_path / "nothing", "--audit").stderr
+    told = shell("record", tmp_path / "something", "--seconds", "0", "--subscribe")
+    assert "nothing has come" not in told.stderr
+
+
 class TestSilence:
     @pytest.fixture
     def now(self):
