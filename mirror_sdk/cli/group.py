@@ -45,6 +45,7 @@ _OF_THE_SHELL = [
         r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
         "give a longer --timeout, or take it up in Python with ",
     ),
+    (r"\bgive a longer timeout=", "give a longer --timeout in front of the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
@@ -114,7 +115,7 @@ def _told(error: Exception) -> click.ClickException | None:
     if isinstance(error, WaitTimeout):
         return _NoAnswer(in_words_of_the_shell(f"{error}; {_WHERE_IT_WAITS}"))
     if isinstance(error, CallTimeout):
-        return _NoAnswer(str(error))
+        return _NoAnswer(in_words_of_the_shell(str(error)))
     if isinstance(error, OSError) and error.filename and error.strerror and not isinstance(error, MirrorError):
         return click.ClickException(f"{error.filename}: {error.strerror}")
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
