@@ -275,6 +275,9 @@ def _read_wanted(file: Path) -> pd.DataFrame:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            if not (device or path or value):
+                # Spreadsheets leave such rows below the last one.
+                continue
             wanted.append((with_formula(device), path, with_formula(value)))
         return pd.DataFrame(wanted, columns=["device_id", "path", "text"], dtype=object)
 

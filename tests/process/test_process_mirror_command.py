@@ -492,6 +492,7 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(
 ) -> None:
     wanted = tmp_path / "wanted.csv"
     rows = [("comment", "device", "path", "value"), ("a", light, LEVEL, "55"), ("b", light, SET_POINT, '"21,5"')]
+    rows.append(("", "", "", ""))
     wanted.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding=encoding)
     application.http.put(f"/sim/v1/devices/{light}/resources{SET_POINT}", json={"value": "1", "writable": True})
     application.http.put(f"/sim/v1/devices/{light}/registration")
