@@ -2109,6 +2109,10 @@ class AsyncMirrorClient:
         stop anywhere, and go on with ``after=events.position`` without loss or repetition. Lost entries are an event of
         the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
+        Values come of what a rule or a subscription of this key covers, and of nothing else: without
+        :meth:`add_presubscriptions` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none ever does.
+        Registrations, and answers to requests of this key, come in any case.
+
         What this client is asked for afterwards is sent after they began; what others cause meanwhile is seen for sure
         with ``async with client.events() as events:``, which waits until they have.
 
@@ -2267,6 +2271,8 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
+
+        Values come of what a rule or a subscription of this key covers, as :meth:`events` says.
 
         Args:
             callback: Takes an event, and may be an ``async`` function. What it raises is logged and kept in

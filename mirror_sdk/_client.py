@@ -2094,6 +2094,10 @@ class MirrorClient:
         stop anywhere, and go on with ``after=events.position`` without loss or repetition. Lost entries are an event of
         the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
+        Values come of what a rule or a subscription of this key covers, and of nothing else: without
+        :meth:`add_presubscriptions` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none ever does.
+        Registrations, and answers to requests of this key, come in any case.
+
         Args:
             timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
             limit: How many events at most.
@@ -2244,6 +2248,8 @@ class MirrorClient:
         timeout: float | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
+
+        Values come of what a rule or a subscription of this key covers, as :meth:`events` says.
 
         Args:
             callback: Takes an event. What it raises is logged and kept in ``Watch.errors``.

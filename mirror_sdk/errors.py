@@ -162,9 +162,11 @@ class APIError(MirrorError):
         request_id: What the service's log calls this request.
         retry_after_seconds: How long the service asks to wait before the next try, where it says so.
         attempts: How often it was tried.
+        hint: What else may be the reason, where the client knows something that the service does not; empty elsewhere.
     """
 
     attempts: int = 1
+    hint: str = ""
 
     def __init__(self, status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> None:
         super().__init__(status, body, retry_after_seconds)
@@ -178,7 +180,8 @@ class APIError(MirrorError):
 
     def __str__(self) -> str:
         request = f" (request {self.request_id})" if self.request_id else ""
-        return f"{self.status} {self.reason or self.type}: {self.message}{request}{_after(self.attempts)}"
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.status} {self.reason or self.type}: {self.message}{hint}{request}{_after(self.attempts)}"
 
 
 class BadRequest(APIError):
@@ -285,7 +288,10 @@ class DeviceRequestFailed(MirrorError):
 
 
 class RequestExpired(DeviceRequestFailed):
-    """The device did not connect before ``expiry_seconds`` were over; it never saw the request."""
+    """The request was not delivered before ``expiry_seconds`` were over.
+
+    The device was not connected, or had an earlier request in hand: it is sent one at a time.
+    """
 
 
 class ResourceNotFound(DeviceRequestFailed, UnknownResource):
@@ -339,7 +345,10 @@ def _after(attempts: int) -> str:
 
 
 CATEGORY_HINTS = {
-    "REQUEST_EXPIRED": "the device did not connect in time; check that it is up, or give a larger expiry_seconds",
+    "REQUEST_EXPIRED": (
+        "it was not delivered in time: the device was not connected, or did not answer an earlier request;"
+        " check that it is up, or give a larger expiry_seconds"
+    ),
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; list_resources(device_id) shows what it has",
     "METHOD_NOT_ALLOWED": "the resource does not allow this; it may be read-only",

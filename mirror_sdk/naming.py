@@ -38,6 +38,7 @@ from mirror_sdk.errors import (
     NotFound,
     UnexpectedAnswer,
     UnknownDevice,
+    ValueRefused,
 )
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
@@ -233,7 +234,7 @@ def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = T
     Errors as for :func:`id_of`, and:
 
     Raises:
-        ValueRefused: A row of a table names no device.
+        ValueRefused: A text is empty, or a row of a table names no device.
 
     Warns:
         EmptyTableWarning: A table has no rows.
@@ -244,6 +245,8 @@ def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = T
         devices = in_table
     given, each = given_devices(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
+    if "" in known:
+        raise ValueRefused(f"{each} has to be an id or an endpoint name, not ''; list_devices() shows the known ones")
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
     found = yield from look_up(names, sought, anew=anew)
     if found.several:

@@ -20,7 +20,7 @@ from mirror_sdk._service.async_network import AsyncNetwork
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._service.moments import Moments
-from mirror_sdk._service.operation import Answer, Operation, Received, hide_key
+from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.sender import (
     BUFFER_BYTES,
@@ -240,6 +240,7 @@ class AsyncSender:
             async with self._turn(operation, deadline):
                 return await self._send(operation, deadline)
         except MirrorError as error:
+            hint_at_demo(error, self._base_url)
             hide_key(error, self._key.get_secret_value())
             raise
 
@@ -269,6 +270,7 @@ class AsyncSender:
         try:
             return await self._receive(operation, read, deadline)
         except MirrorError as error:
+            hint_at_demo(error, self._base_url)
             hide_key(error, self._key.get_secret_value())
             raise
 

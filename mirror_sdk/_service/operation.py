@@ -13,7 +13,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import ValidationError
 
 from mirror_sdk._visible import visible_line, without_key
-from mirror_sdk.errors import APIError, MirrorError, PreconditionFailed, UnexpectedAnswer, api_error
+from mirror_sdk.config import is_loopback
+from mirror_sdk.errors import (
+    APIError,
+    AuthenticationError,
+    MirrorError,
+    PreconditionFailed,
+    UnexpectedAnswer,
+    api_error,
+)
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.model import place_and_fault
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -23,6 +31,9 @@ T = TypeVar("T")
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 _JSON, _PAGE = "application/json", "text/html"
 _LONGEST_TYPE = 80
+_NEW_KEY_OF_A_DEMO = (
+    "'mirror-server demo' makes a new key at each start, unless --database keeps it: take over the lines it prints"
+)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
@@ -130,6 +141,12 @@ def first_fault(fault: ValidationError) -> str:
     """What is wrong first, and where, without the value itself."""
     place, words = place_and_fault(fault.errors(include_url=False, include_input=False)[0])
     return f"{place or 'body'}: {words}"
+
+
+def hint_at_demo(error: MirrorError, base_url: str) -> None:
+    """Say of a key that a mirror on this machine does not know where it may have been good."""
+    if isinstance(error, AuthenticationError) and is_loopback(base_url):
+        error.hint = _NEW_KEY_OF_A_DEMO
 
 
 def hide_key(error: MirrorError, key: str) -> None:

@@ -131,12 +131,12 @@ class PlacedRequest(JsonForm):
 
     def late(self, timeout_seconds: float) -> WaitTimeout:
         """The error for a wait that is over."""
-        until = f", and waits for the device until {write_timestamp(self.expires_at)}" if self.expires_at else ""
+        until = f" until {write_timestamp(self.expires_at)}" if self.expires_at else ""
         return WaitTimeout(
             f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still"
-            f" finish{until} (expiry_seconds= makes that less): ask the same handle again, give a longer timeout, or"
-            f" take it up from anywhere with client.resume_request({self.async_id!r}, {self.device_id!r},"
-            f" {self.path!r}, method={self.method!r})"
+            f" finish: it waits{until} (expiry_seconds= makes that less) for the device, or behind an earlier request"
+            " that it has not answered; ask the same handle again, give a longer timeout, or take it up from anywhere"
+            f" with client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
 

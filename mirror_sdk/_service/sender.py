@@ -19,7 +19,7 @@ from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._service.environment import proxy_hint, tls_hint
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
-from mirror_sdk._service.operation import Answer, Operation, Received, hide_key
+from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
@@ -197,6 +197,7 @@ class Sender:
         try:
             return self._repeat(operation, deadline, lambda: operation.finish(self._exchange(operation, deadline)))
         except MirrorError as error:
+            hint_at_demo(error, self._base_url)
             hide_key(error, self._key.get_secret_value())
             raise
 
@@ -224,6 +225,7 @@ class Sender:
         try:
             return self._receive(operation, read, deadline)
         except MirrorError as error:
+            hint_at_demo(error, self._base_url)
             hide_key(error, self._key.get_secret_value())
             raise
 

@@ -13,6 +13,9 @@
 status is 0 where all was done, 1 where something was refused or failed, 2 for wrong usage, and 3 where no answer came
 in time.
 
+Results go to standard output, all else that is said to standard error: also that a list is empty, or that nothing comes
+of what is watched, and what to do then. ``--json`` and ``--csv`` of nothing are an empty list and the heading.
+
 What is to be shared gets pseudonyms with ``--pseudonymise`` (see ``mirror help privacy``). The key for them comes from
 ``MIRROR_PSEUDONYM_KEY``, a file or the terminal, never from the command line, which other users of the machine see::
 

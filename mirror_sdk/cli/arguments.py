@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.errors import MirrorError
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.paths import check_path_pattern, parse_path
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ class DeviceName(_TextType):
     """A device, by its id or its endpoint name."""
 
     name = "device"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word; an empty one, as of a variable that is not set, would mean none, or all."""
+        if not value:
+            self.fail("it is empty; give an id or an endpoint name, as 'mirror devices' shows them", param, ctx)
+        return str(value)
 
     def shell_complete(
         self,
@@ -123,7 +130,9 @@ timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0), help="Seconds to wait for the device; a minute by default."
 )
 expiry_option = click.option(
-    "--expiry-seconds", type=click.IntRange(min=1), help="For how long the request may wait for the device."
+    "--expiry-seconds",
+    type=click.IntRange(1, MAX_EXPIRY_SECONDS),
+    help="For how long the request may wait for the device.",
 )
 
 

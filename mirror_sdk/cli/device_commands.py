@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -50,7 +51,11 @@ def devices(
             for row, device in zip(rows, found, strict=True):
                 connection = client.get_connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
-    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form)
+    if state is None and endpoint_type is None and query is None:
+        nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
+    else:
+        nothing = "no device is like that; without options 'mirror devices' lists all"
+    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, nothing)
 
 
 @main.command("device-events")
@@ -75,7 +80,10 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.list_device_events(names or None, event_types=event_types or None, limit=limit)
-    show((_event_row(event) for event in found), _EVENT, form)
+    nothing = "no device has registered yet, or left"
+    if names or event_types:
+        nothing = "no such event is kept; without options 'mirror device-events' lists all there are"
+    show((_event_row(event) for event in found), _EVENT, form, nothing)
 
 
 @main.command()
@@ -90,7 +98,10 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.get_device(device)
-    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form)
+    nothing = f"{device} has no such resource; 'mirror get {device}' lists those it has"
+    if not paths:
+        nothing = f"{device} has told of no resource yet; it does when it registers"
+    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form, nothing)
 
 
 @main.command()
@@ -107,7 +118,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
       mirror read my-sensor /3303/0
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
     found = decode_many(value.raw, value.content_type, path)
@@ -151,7 +162,7 @@ def write(
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only, if_match=if_match
         )
@@ -173,7 +184,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
       mirror execute light-01 /3/0/4
       mirror execute my-device /33000/0/1 "0='fast'"
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client:
+    with connect() as client, _not_taken_back():
         request = client.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
         request.result(timeout)
 
@@ -211,6 +222,9 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
       mirror rules --remove --type Light --path '/3311/*'
       mirror rules --json
     """  # noqa: D301 - click wants the character, not its escape
+    if "" in {device, endpoint_type}:
+        # As of a variable that is not set; without a word on it the rule would be one for all.
+        raise click.BadParameter("it is empty; '*' takes all", param_hint="--device" if device == "" else "--type")
     given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in given.items() if value}
     if (change is None) == bool(rule):
@@ -222,7 +236,8 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
             raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
         found = client.get_presubscriptions()
     columns = ["endpoint_name", "endpoint_type", "resource_path"]
-    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form)
+    nothing = "this key has no rule; 'mirror rules --add' with --device, --type or --path makes one"
+    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form, nothing)
 
 
 @main.command()
@@ -236,7 +251,18 @@ def requests(form: Form) -> None:
     with connect() as client:
         waiting = client.list_device_requests()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
-    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
+    nothing = "no request of this key waits for an answer"
+    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)
+
+
+@contextmanager
+def _not_taken_back() -> Iterator[None]:
+    """Whoever does not wait for a device is told that the request is not taken back by that."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("what was asked goes on, and the device may do it; 'mirror requests' shows what waits", err=True)
+        raise
 
 
 def _event_row(event: DeviceEvent) -> Row:

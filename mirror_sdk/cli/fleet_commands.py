@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk._visible import with_formula, without_formula
+from mirror_sdk._visible import visible_line, with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
-from mirror_sdk.cli.group import main
+from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, form_options, show
 from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import PythonValue, encode, written
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DRIFTS = 1
 _NOT_ALL = 1
+_MOST_SHOWN = 80
+_SAVE_AS_UTF_8 = "a spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {} -t UTF-8 FILE' converts what Windows wrote"
 
 
 @main.command()
@@ -47,7 +55,7 @@ _NOT_ALL = 1
 )
 @click.option(
     "--expiry-seconds",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MAX_EXPIRY_SECONDS),
     help="How long each write may wait. By default a minute, and 3 days or more for a device that sleeps.",
 )
 @click.option(
@@ -65,6 +73,8 @@ _NOT_ALL = 1
 @form_options
 def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: Form, **limits: Any) -> None:
     """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
+
+    FILE is in UTF-8, with commas, semicolons or tabs between its columns; a number has a point, also beside semicolons.
 
     It ends with status 1 if something is refused, and with --apply if not all has succeeded, or not yet: a device that
     sleeps takes its write at its next contact. Ctrl-C sends no more; what became of each write is shown all the same.
@@ -95,7 +105,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
             ended_well = ended_well and bool(result["status"].eq("success").all())
         else:
             show(tables.plan_rows(frame, form), tables.PLAN_COLUMNS, form)
-    click.echo(repr(made), err=True)
+    click.echo(in_words_of_the_shell(made.summary_text()), err=True)
     if not ended_well:
         sys.exit(_NOT_ALL)
 
@@ -121,7 +131,10 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     with connect() as client:
         state = client.snapshot(paths=list(paths) or None)
     found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
-    show(tables.drift_rows(found, state, form), tables.DRIFT_COLUMNS, form)
+    nothing = "no desired value differs from the reported one"
+    if not unconfirmed:
+        nothing += "; --unconfirmed shows those that no report has confirmed yet, too"
+    show(tables.drift_rows(found, state, form), tables.DRIFT_COLUMNS, form, nothing)
     if check and not found.empty:
         sys.exit(_DRIFTS)
 
@@ -159,7 +172,8 @@ def snapshot(
 ) -> None:
     """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
 
-    With --dataset FILE is a folder of Parquet files, which are written while the fleet arrives.
+    A FILE that is there already is replaced when all of the new one is written. With --dataset FILE is a folder of
+    Parquet files, which are written while the fleet arrives.
 
     \b
       mirror snapshot temperatures.csv --path '/3303/0/5700'
@@ -188,17 +202,43 @@ def require_table(file: Path, otherwise: str = "") -> None:
     """Make sure that the ending of a file says how a table is written into it."""
     if file.suffix not in {".parquet", ".csv"}:
         raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv{otherwise}", param_hint="FILE")
+    if file.is_dir():
+        raise click.BadParameter(f"{file} is a folder{otherwise}", param_hint="FILE")
+    if not file.absolute().parent.is_dir():
+        # Before the mirror is asked for a whole fleet.
+        raise click.ClickException(f"{file} cannot be written: there is no folder {file.parent}; make it first")
 
 
 def write_state(frame: pd.DataFrame, file: Path) -> None:
     """Write a state table, by the ending of the file, and say so."""
-    if file.suffix == ".csv":
-        from mirror_sdk.cli.table_rows import write_csv
+    with _in_place_of(file) as unfinished:
+        if file.suffix == ".csv":
+            from mirror_sdk.cli.table_rows import write_csv
 
-        write_csv(frame, file)
-    else:
-        frame.to_parquet(file)
+            write_csv(frame, unfinished)
+        else:
+            frame.to_parquet(unfinished)
     _tell_written(len(frame), frame.attrs["mirror"]["devices"], file)
+
+
+@contextmanager
+def _in_place_of(file: Path) -> Iterator[Path]:
+    """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was."""
+    # Of a link, the file it leads to is another one from then on, and the link stays.
+    target = file.resolve()
+    unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    try:
+        yield unfinished
+        with unfinished.open("rb+") as written:
+            os.fsync(written.fileno())
+        if target.exists():
+            shutil.copymode(target, unfinished)
+        unfinished.replace(target)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise click.ClickException(f"{file} cannot be written: {why}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _tell_written(rows: int, device_count: int, file: Path) -> None:
@@ -209,7 +249,12 @@ def _wanted_values(file: Path) -> pd.DataFrame:
     """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
     try:
         return _read_wanted(file)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        has_mark = error.object[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+        cure = _SAVE_AS_UTF_8.format("UTF-16" if has_mark else "WINDOWS-1252")
+        told = f"byte 0x{error.object[error.start]:02x} is none of it; {cure}"
+        raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {told}", param_hint="FILE") from error
+    except csv.Error as error:
         raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
 
 
@@ -218,17 +263,31 @@ def _read_wanted(file: Path) -> pd.DataFrame:
     import pandas as pd
 
     with file.open(newline="", encoding="utf-8-sig") as lines:
-        rows = csv.DictReader(lines)
+        head = lines.readline()
+        rows = csv.DictReader(chain([head], lines), delimiter=_delimiter(head))
         lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
         if lacking:
-            raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
+            found = f"its first line is '{visible_line(head.strip())[:_MOST_SHOWN]}'" if head.strip() else "it is empty"
+            told = f"{file.name} lacks the column {', '.join(sorted(lacking))}; {found}"
+            raise click.BadParameter(told, param_hint="FILE")
         wanted: list[tuple[str, str, str]] = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            if not (device or path or value):
+                # Spreadsheets leave such rows below the last one.
+                continue
             wanted.append((with_formula(device), path, with_formula(value)))
         return pd.DataFrame(wanted, columns=["device_id", "path", "text"], dtype=object)
+
+
+def _delimiter(head: str) -> str:
+    """What stands between the columns: a spreadsheet writes semicolons where numbers have a comma."""
+    try:
+        return csv.Sniffer().sniff(head, ",;\t").delimiter
+    except csv.Error:
+        return ","
 
 
 def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:
@@ -238,7 +297,7 @@ def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) ->
             rows.append(tuple(map(without_formula, (device, path, _to_be_read(value, path)))))
         except (ValueRefused, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
-    with file.open("w", newline="", encoding="utf-8") as lines:
+    with _in_place_of(file) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["device", "path", "value"])
         writer.writerows(rows)

@@ -45,11 +45,29 @@ _OF_THE_SHELL = [
         r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
         "give a longer --timeout, or take it up in Python with ",
     ),
+    (r"\bgive a longer timeout=", "give a longer --timeout in front of the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\blist_device_queries\(\) shows", "in Python list_device_queries() shows"),
-    (r"\blist_resources\(device_id\) shows", "'mirror get DEVICE' shows"),
+    (r"\blist_resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
+    (r"\b(client\.)?list_devices\(\) shows", "'mirror devices' shows"),
+    (r"\bif_match=(\d+) is no revision; .*", r"--if-match \1 is no revision; 'mirror get --json' shows it"),
+    (r"^0\.endpoint_name:", "--device:"),
+    (r"^0\.endpoint_type:", "--type:"),
+    (r"\bgive the client a larger max_snapshot_bytes \((--[a-z-]+)\)", r"give a larger \1"),
+    (r"\bclient\.record\(.*\) makes", "'mirror record FOLDER' makes"),
+    (r"\bget_presubscriptions\(\) has", "'mirror rules' shows"),
+    (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
+    (r"\badd_presubscriptions\(\), or mirror rules --add,", "'mirror rules --add'"),
+    (r"\bby Recording, and sealed by a recorder every few minutes, or by .*\(in a shell --seal\)", "with --seal"),
+    (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
+    (r"\bcanary=(?=\d)", "--canary "),
+    (r"\bapply\(\) sends", "--apply sends"),
+    (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
+    (r"\bapi_key is missing: give the argument api_key= or set", "there is no access key: set"),
+    (r"\bapi_key\b", "API_KEY"),
+    (r"\bbase_url\b", "API_HOST"),
 ]
 """What errors name for programs, and what it is here."""
 
@@ -95,11 +113,13 @@ def _told(error: Exception) -> click.ClickException | None:
     from mirror_sdk.lab.demo import DemoError
 
     if isinstance(error, WaitTimeout):
-        return _NoAnswer(_in_words_of_the_shell(f"{error}; {_WHERE_IT_WAITS}"))
+        return _NoAnswer(in_words_of_the_shell(f"{error}; {_WHERE_IT_WAITS}"))
     if isinstance(error, CallTimeout):
-        return _NoAnswer(str(error))
+        return _NoAnswer(in_words_of_the_shell(str(error)))
+    if isinstance(error, OSError) and error.filename and error.strerror and not isinstance(error, MirrorError):
+        return click.ClickException(f"{error.filename}: {error.strerror}")
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
-        return click.ClickException(_in_words_of_the_shell(str(error)))
+        return click.ClickException(in_words_of_the_shell(str(error)))
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         encoding = sys.getfilesystemencoding()
         cure = "write it in that" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
@@ -109,10 +129,11 @@ def _told(error: Exception) -> click.ClickException | None:
 
 def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning without the line of this program that it came from."""
-    click.echo(f"Warning: {_in_words_of_the_shell(str(message))}", err=True)
+    click.echo(f"Warning: {in_words_of_the_shell(str(message))}", err=True)
 
 
-def _in_words_of_the_shell(told: str) -> str:
+def in_words_of_the_shell(told: str) -> str:
+    """What is told to programs, as whoever sits at a shell may do it."""
     for of_programs, here in _OF_THE_SHELL:
         told = re.sub(of_programs, here, told)
     return told

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
-from mirror_sdk.cli.group import main
+from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, Row, form_options, show_line
 from mirror_sdk.events import Event
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _NOT_COMPLETE = 1
 _LOOK_SECONDS = 0.2
+_SILENT_SECONDS = 10
 
 
 @main.command()
@@ -38,6 +40,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     """Show events as they come, until Ctrl-C.
 
     Of values those come that a rule or a subscription of the key covers: see 'mirror rules' and 'mirror subscribe'.
+    They come when they change; where the clock of a demo is manual, that is when it is moved.
 
     Where the mirror cannot be reached any more, that is told on standard error, and it goes on when the mirror is back:
     what happened meanwhile is not left out.
@@ -52,9 +55,13 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
         only = [client.get_directory_device(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
         events = client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only)
-        with _absences_told(client):
+        silence = Silence(_what_brings_values(device, paths))
+        with _looked_after(client, silence):
             for event in events:
+                silence.end()
                 show_line(_event_row(event), form)
+        if told := silence.at_the_end():
+            click.echo(told, err=True)
 
 
 @main.command()
@@ -99,8 +106,11 @@ def record(
             recording.seal()
         audit = recording.audit()
     except FileNotFoundError as error:
-        raise click.BadParameter(str(error), param_hint="FOLDER") from error
-    click.echo(str(audit))
+        raise click.BadParameter(in_words_of_the_shell(str(error)), param_hint="FOLDER") from error
+    click.echo(in_words_of_the_shell(str(audit)))
+    if not (audit.events or subscribe or only_audit or only_seal):
+        told = "values come of what a rule or a subscription of this key covers; --subscribe has rules while it records"
+        click.echo(f"nothing has come; {told}", err=True)
     if not audit.complete:
         sys.exit(_NOT_COMPLETE)
 
@@ -113,13 +123,56 @@ def _begun(
         warnings.simplefilter("always")
         recorder = client.record(folder, devices=list(devices) or None, paths=list(paths) or None, subscribe=subscribe)
     for warning in caught:
-        click.echo(f"Warning: {warning.message}", err=True)
+        click.echo(f"Warning: {in_words_of_the_shell(str(warning.message))}", err=True)
     return recorder
 
 
+class Silence:
+    """What a watch says, once, where nothing at all has come of what it waits for.
+
+    Args:
+        cure: How it comes to come.
+        clock: Seconds.
+    """
+
+    def __init__(self, cure: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cure = cure
+        self._clock = clock
+        self._began_at = clock()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Something has come."""
+        self._is_over = True
+
+    def told(self) -> str | None:
+        """What is to be said now, where it has been silent for long enough."""
+        seconds = self._clock() - self._began_at
+        if seconds < _SILENT_SECONDS:
+            return None
+        return self._tell(f"nothing has come for {seconds:.0f} s, and watching goes on")
+
+    def at_the_end(self) -> str | None:
+        """What is to be said when the watch is over."""
+        return self._tell("nothing has come")
+
+    def _tell(self, what: str) -> str | None:
+        is_over, self._is_over = self._is_over, True
+        return None if is_over else f"{what}; {self._cure}"
+
+
+def _what_brings_values(device: str | None, paths: Sequence[str]) -> str:
+    chosen = [*(["--device", device] if device else []), *(word for path in paths for word in ("--path", path))]
+    add = shlex.join(["mirror", "rules", "--add", *(chosen or ["--device", "*"])])
+    return (
+        "values come when they change at a device, of what a rule or a subscription of this key covers;"
+        f" {add} adds such a rule, 'mirror rules' lists them, 'mirror subscribe DEVICE PATH' is for a single value"
+    )
+
+
 @contextmanager
-def _absences_told(client: MirrorClient) -> Iterator[None]:
-    """Say when the mirror is out of reach, which events wait out, and when it is back."""
+def _looked_after(client: MirrorClient, silence: Silence) -> Iterator[None]:
+    """Say when the mirror is out of reach, which events wait out, and when it is back; and what nothing comes of."""
     is_over = threading.Event()
 
     def look() -> None:
@@ -127,13 +180,15 @@ def _absences_told(client: MirrorClient) -> Iterator[None]:
         while not is_over.wait(_LOOK_SECONDS):
             status = client.status()
             is_away = status.failures > 0
+            if not is_away and (told := silence.told()):
+                click.echo(told, err=True)
             if is_away and not was_away:
                 click.echo(f"waiting for the mirror: {status.last_failure}", err=True)
             elif was_away and not is_away:
                 click.echo("the mirror is back", err=True)
             was_away = is_away
 
-    looking = threading.Thread(target=look, name="mirror-absences", daemon=True)
+    looking = threading.Thread(target=look, name="mirror-looking", daemon=True)
     looking.start()
     try:
         yield

@@ -36,8 +36,11 @@ def form_options(command: F) -> F:
     return command
 
 
-def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
-    """Print the rows, all with these columns."""
+def show(found: Iterable[Row], columns: Sequence[str], form: Form, nothing: str | None = None) -> None:
+    """Print the rows, all with these columns; where there are none, ``nothing`` says so on standard error."""
+    rows = list(found)
+    if not rows and nothing is not None:
+        click.echo(nothing, err=True)
     if form == "json":
         click.echo(json.dumps([{name: _plain(row[name]) for name in columns} for row in rows], indent=1))
     elif form == "csv":
@@ -46,7 +49,7 @@ def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
             _write_csv([without_formula(_shown(row[name])) for name in columns])
         # Here, where it is told quietly if nobody reads it any more.
         sys.stdout.flush()
-    else:
+    elif rows:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
             table.add_column(name.replace("_", " "), overflow="fold")

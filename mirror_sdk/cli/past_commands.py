@@ -97,7 +97,10 @@ def history(
 
     with connect() as client:
         if since is not None:
-            begin = client.get_device(device).created_at - since
+            try:
+                begin = client.get_device(device).created_at - since
+            except OverflowError:
+                raise click.BadParameter("that is longer ago than there are years", param_hint="--since") from None
         ask = partial(client.history, [device], list(path) or None, end=end, limit=limit)
         try:
             found = ask(begin=begin)
@@ -108,7 +111,8 @@ def history(
             # Who asks for the last week wants what there is of it.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}; this is from then on", err=True)
             found = ask(begin=oldest_at)
-    show(history_rows(found, form), HISTORY_COLUMNS, form)
+    nothing = f"nothing happened to {device} in that time; 'mirror get {device}' shows what it has"
+    show(history_rows(found, form), HISTORY_COLUMNS, form, nothing)
 
 
 @main.command()

@@ -14,6 +14,7 @@ from mirror_sdk.frames import value_column
 import pandas as pd
 
 from mirror_sdk._visible import shown_names, without_formula
+from mirror_sdk.cli.group import in_words_of_the_shell
 from mirror_sdk.cli.output import Form, Row
 from mirror_sdk.frames.requests import RequestStatus
 from mirror_sdk.frames.state import ValueOf
@@ -58,7 +59,7 @@ def plan_rows(frame: pd.DataFrame, form: Form) -> Iterator[Row]:
             "check": row["check"],
             "expiry_seconds": _plain(row["expiry_seconds"]),
             "undoable": _plain(row["undoable"]),
-            "reason": _plain(row["reason"]),
+            "reason": None if pd.isna(row["reason"]) else in_words_of_the_shell(row["reason"]),
         }
 
 

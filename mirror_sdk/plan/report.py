@@ -47,10 +47,10 @@ class PlanReport(JsonForm):
         return len(self._planned)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._summary()}>"
+        return f"<{type(self).__name__}: {self.summary_text()}>"
 
     def _repr_html_(self) -> str:
-        return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{to_html(self.frame)}"
+        return f"<p><b>{type(self).__name__}</b>: {escape(self.summary_text())}</p>{to_html(self.frame)}"
 
     @property
     def planned(self) -> Sequence[PlannedWrite]:
@@ -167,6 +167,27 @@ class PlanReport(JsonForm):
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
         return [entry.planned.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
 
+    def summary_text(self) -> str:
+        """How many writes there are of each decision, and what became of those that were sent.
+
+        >>> plan.summary_text()
+        '1 to write, 1 refused; nothing was sent, apply() sends'
+        """
+        counted = Counter(one.finding.decision for one in self.planned)
+        decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
+        parts = [", ".join(decisions) or "nothing is wanted"]
+        if self._is_unsent:
+            lost = sum(not one.undoable for one in self._to_write)
+            sends = ", apply() sends" if self._to_write else ""
+            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text(), f"nothing was sent{sends}"]
+        else:
+            sent = ((status, count) for status, count in self._ledger.count().items() if status != "queued")
+            parts.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
+            parts.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
+            asleep = self.asleep_text()
+            parts.append(f"{asleep}; apply() looks again" if asleep else "")
+        return "; ".join(filter(None, parts))
+
     def asleep_text(self, expiry_seconds: int | None = None) -> str:
         """Which devices sleep, and until when they take what is written to them; empty where nothing waits for one.
 
@@ -195,21 +216,6 @@ class PlanReport(JsonForm):
     @property
     def _is_unsent(self) -> bool:
         return all(entry.status is RequestStatus.QUEUED for entry in self._ledger.entries)
-
-    def _summary(self) -> str:
-        counted = Counter(one.finding.decision for one in self.planned)
-        decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
-        parts = [", ".join(decisions) or "nothing is wanted"]
-        if self._is_unsent:
-            lost = sum(not one.undoable for one in self._to_write)
-            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text(), "nothing was sent, apply() sends"]
-        else:
-            sent = ((status, count) for status, count in self._ledger.count().items() if status != "queued")
-            parts.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
-            parts.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
-            asleep = self.asleep_text()
-            parts.append(f"{asleep}; apply() looks again" if asleep else "")
-        return "; ".join(filter(None, parts))
 
 
 @contextmanager

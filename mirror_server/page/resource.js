@@ -6,7 +6,7 @@ const STATUSES = ["pending", "success", "failure"];
 // After these nobody knows whether the device acted.
 const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
 const WHY = {
-  REQUEST_EXPIRED: "the device did not connect in time",
+  REQUEST_EXPIRED: "not delivered in time: the device was away, or did not answer an earlier request",
   DEVICE_REMOVED_REGISTRATION: "the device deregistered; ask again after its next registration",
   RESOURCE_NOT_FOUND: "the device has no such resource",
   METHOD_NOT_ALLOWED: "the resource does not allow this",

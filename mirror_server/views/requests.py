@@ -77,8 +77,10 @@ def require_scope(held: frozenset[Scope], *scopes: Scope) -> None:
     """
     if held.isdisjoint(scopes):
         wanted = sorted(scopes)
-        message = f"this key lacks the scope {' or '.join(wanted)}; use a key that was created with --scope {wanted[0]}"
-        raise Refusal(403, message)
+        # With what it has besides: a key with the scope admin alone, say, could not read any more.
+        cure = " ".join(f"--scope {scope}" for scope in Scope if scope in {*held, wanted[0]})
+        lacking = f"this key lacks the scope {' or '.join(wanted)}"
+        raise Refusal(403, f"{lacking}; make one with 'mirror-server keys create NAME {cure}'")
 
 
 def check_query(known: Collection[str] | None) -> None:

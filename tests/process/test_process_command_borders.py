@@ -42,8 +42,9 @@ class Shell:
         return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
 
     @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-c", COMMANDS["mirror"], *words]
+    def running(self, *words: str, first: str = "pass") -> Iterator[subprocess.Popen[str]]:
+        """A command that runs; ``first`` is what its process does before."""
+        command = [sys.executable, "-c", f"{first}\n{COMMANDS['mirror']}", *words]
         environment = child_environment(**self.base)
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
@@ -136,6 +137,39 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     assert (watching.returncode, complaint) == (0, "")
 
 
+def test_a_watch_of_which_nothing_comes_says_once_beside_its_output_what_brings_values(
+    shell: Shell, application: Application, device: str
+) -> None:
+    # As if it had waited for long.
+    at_once = "import mirror_sdk.cli.log_commands as log; log._SILENT_SECONDS = 0"
+    with shell.running("watch", "--path", OFFSET, "--json", first=at_once) as watching:
+        assert watching.stderr is not None
+        assert f"mirror rules --add --path {OFFSET} adds such a rule" in watching.stderr.readline()
+        subscribe(application, device)
+        assert json.loads(first_line(watching, application, device).splitlines()[0])["path"] == OFFSET
+        watching.send_signal(signal.SIGINT)
+        _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert (watching.returncode, complaint) == (0, "")
+
+
+@pytest.mark.parametrize("file", ["state.csv", "state.parquet"])
+def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
+    shell: Shell, device: str, tmp_path: Path, file: str
+) -> None:
+    (tmp_path / file).write_text("before")
+    # What is imported is not to be written half, either.
+    no_room = """
+import resource, sys
+sys.dont_write_bytecode = True
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+"""
+    with shell.running("snapshot", str(tmp_path / file), first=no_room) as writing:
+        shown, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
+    assert (writing.returncode, shown) == (1, "")
+    assert complaint == f"Error: {tmp_path / file} cannot be written: File too large\n"
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: StartServer, how: signal.Signals) -> None:
     server = start_server("--simulate", "0", "--clock", "manual")
@@ -170,6 +204,23 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(
         watching.stdout.close()
         change_until(lambda: watching.poll() is not None, application, device)
         assert (watching.returncode, watching.stderr.read()) == (1, "")
+
+
+@pytest.mark.parametrize("words", [["read"], ["write", "5"], ["execute"]], ids=" ".join)
+def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
+    shell: Shell, application: Application, device: str, words: list[str]
+) -> None:
+    application.patch_device(id_of(application, device), online=False)
+    with shell.running(words[0], device, OFFSET, *words[1:]) as asking:
+        while not json.loads(shell.run("requests", "--json").stdout):
+            assert asking.poll() is None
+        asking.send_signal(signal.SIGINT)
+        shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
+    assert (asking.returncode, shown) == (1, "")
+    assert complaint.startswith(
+        "what was asked goes on, and the device may do it; 'mirror requests' shows what waits\n"
+    )
+    assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 
 
 @pytest.mark.parametrize(("command", "status"), [("watch", 0), ("lab", 0), ("record", 1)])

@@ -30,7 +30,7 @@ from mirror_sdk.wire.errors import ErrorBody
 
 pytestmark = pytest.mark.process
 
-LEVEL, TEMPERATURE, SWITCH = "/3311/0/5851", "/3303/0/5700", "/3311/0/5850"
+LEVEL, TEMPERATURE, SWITCH, SET_POINT = "/3311/0/5851", "/3303/0/5700", "/3311/0/5850", "/3308/0/5900"
 Run = Callable[..., Result]
 
 
@@ -170,8 +170,9 @@ def test_no_failure_of_a_device_names_what_the_shell_has_not(category: str, monk
 def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
-    assert "may still finish, and waits for the device until " in result.stderr
-    assert "(--expiry-seconds makes that less): give a longer --timeout, or take it up in Python with" in result.stderr
+    assert "may still finish: it waits until " in result.stderr
+    assert "(--expiry-seconds makes that less) for the device, or behind an earlier request" in result.stderr
+    assert "; give a longer --timeout, or take it up in Python with client.resume_request(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
@@ -469,7 +470,7 @@ def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, 
     wanted.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
     shown = json.loads(run("plan", str(wanted), "--json").stdout)
     assert [(row["current"], row["wanted"], row["decision"]) for row in shown] == [(10.0, 55.0, "write")]
-    assert "nothing was sent" in run("plan", str(wanted)).stderr
+    assert run("plan", str(wanted)).stderr == "1 to write; nothing was sent, --apply sends\n"
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
     ledger = json.loads(run("plan", str(wanted), "--apply", "--undo", str(before), "--json").stdout)
     assert [(row["device"], row["asked"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
@@ -480,6 +481,25 @@ def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, 
     assert before.read_text() == values_before
     run("plan", str(before), "--apply")
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
+    again = run("plan", str(before), "--apply", "--json")
+    assert (again.stdout, again.stderr) == ("[]\n", "1 to skip; nothing was sent\n")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_plan_may_come_from_a_spreadsheet_of_any_country(
+    run: Run, application: Application, light: str, tmp_path: Path, delimiter: str, encoding: str
+) -> None:
+    wanted = tmp_path / "wanted.csv"
+    rows = [("comment", "device", "path", "value"), ("a", light, LEVEL, "55"), ("b", light, SET_POINT, '"21,5"')]
+    rows.append(("", "", "", ""))
+    wanted.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding=encoding)
+    application.http.put(f"/sim/v1/devices/{light}/resources{SET_POINT}", json={"value": "1", "writable": True})
+    application.http.put(f"/sim/v1/devices/{light}/registration")
+    level, temperature = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
+    assert (level["wanted"], level["decision"]) == (55, "write")
+    assert (temperature["decision"], temperature["check"]) == ("refuse", "wrong_type")
+    assert "a comma is no decimal point; write it like 21.5" in temperature["reason"]
 
 
 def test_a_plan_with_something_refused_says_so_and_ends_with_1(
@@ -489,8 +509,11 @@ def test_a_plan_with_something_refused_says_so_and_ends_with_1(
     wanted.write_text(f"device,path,value\n{application.name},{LEVEL},bright\nnobody,{LEVEL},1\n")
     shown = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
     assert [row["check"] for row in shown] == ["wrong_type", "unknown_device"]
+    assert not any("client." in row["reason"] for row in shown)
     wanted.write_text("device,value\n")
-    assert "lacks the column path" in run("plan", str(wanted), status=2).stderr
+    assert "lacks the column path; its first line is 'device,value'" in run("plan", str(wanted), status=2).stderr
+    wanted.write_text("")
+    assert "lacks the column device, path, value; it is empty" in run("plan", str(wanted), status=2).stderr
 
 
 def test_what_is_refused_is_no_success_when_the_rest_is_applied(
@@ -507,7 +530,8 @@ def test_what_is_refused_is_no_success_when_the_rest_is_applied(
     ("content", "words"),
     [
         (b"device,path,value\nlight", "line 2 of wanted.csv is too short"),
-        (b"device,path,value\nlight,/3311/0/5851,\xff", "no CSV in UTF-8"),
+        ("device,path,value\nlight,/3/0/15,Käse".encode("cp1252"), "'iconv -f WINDOWS-1252 -t UTF-8 FILE'"),
+        ("device,path,value\nlight,/3/0/15,Käse".encode("utf-16"), "'iconv -f UTF-16 -t UTF-8 FILE'"),
         (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "no CSV in UTF-8"),
     ],
 )

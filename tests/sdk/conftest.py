@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import time
 import warnings
 import webbrowser
@@ -17,9 +18,12 @@ import pytest
 from blocking import LAST_TURNS, Blocking, Loop
 from changed_answers import LIGHT, TEMPERATURE, Between
 from changed_answers import RESOURCES as ALL_KINDS
+from click.testing import CliRunner, Result
 from databases import new_database_url
+from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
+from mirror_sdk.cli import main
 from mirror_server.config import Settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
@@ -151,6 +155,20 @@ def client_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 def new_client(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
     """Makes clients of either kind of the server, each with a key of its own."""
     return lambda *scopes: client_of(URL, mirror.new_key(*scopes), transport=mirror.either_transport)
+
+
+@pytest.fixture
+def shell(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """Runs the command ``mirror`` against the server, on a port, with a key of its own."""
+    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    yield lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+    server.shutdown()
+    thread.join(60)
+    server.server_close()
 
 
 @pytest.fixture

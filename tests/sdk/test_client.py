@@ -157,6 +157,15 @@ def test_a_request_expires_when_the_device_stays_away(client, bench, device_id):
         request.result()
 
 
+def test_a_request_expires_behind_one_that_a_connected_device_does_not_answer(client, bench, device_id):
+    bench.set_answer(device_id, "silent")
+    client.begin_read(device_id, TEMPERATURE)
+    request = client.begin_write(device_id, SWITCH, True, expiry_seconds=60)
+    bench.advance(61)
+    with pytest.raises(RequestExpired, match="not connected, or did not answer an earlier request"):
+        request.result()
+
+
 def test_a_request_fails_when_the_device_leaves(client, bench, device_id):
     bench.set_answer(device_id, "silent")
     request = client.begin_read(device_id, TEMPERATURE)

@@ -3,6 +3,7 @@
 import asyncio
 
 import httpcore
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -10,7 +11,7 @@ from mirror_sdk import AsyncMirrorClient, MirrorClient, example_app
 from mirror_sdk._service import environment
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
-from mirror_sdk.errors import ConfigError, ConnectionFailed
+from mirror_sdk.errors import AuthenticationError, ConfigError, ConnectionFailed
 from mirror_server.cli import main as server_commands
 
 KEY = "ak_0123_secret"
@@ -140,3 +141,18 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
 
 def test_settings_do_not_show_the_key():
     assert KEY not in repr(Settings.of("localhost", KEY))
+
+
+@pytest.mark.parametrize(
+    ("url", "may_be_a_demo"),
+    [("http://127.0.0.1:8080", True), ("localhost", True), ("https://mirror.example.com", False)],
+)
+def test_a_key_that_is_not_known_here_may_be_that_of_an_earlier_demo(client_of, url, may_be_a_demo):
+    body = {"object": "error", "code": 401, "type": "invalid_auth", "message": "unknown", "request_id": "0" * 32}
+    client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: httpx.Response(401, json=body)))
+    asking = [lambda: client.get_directory_device("0" * 32), client.snapshot]
+    for ask in asking:
+        with pytest.raises(AuthenticationError, match="unknown") as failure:
+            ask()
+        assert ("'mirror-server demo' makes a new key at each start" in str(failure.value)) == may_be_a_demo
+        assert failure.value.message == "unknown"

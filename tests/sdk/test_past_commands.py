@@ -3,16 +3,11 @@
 import csv
 import io
 import json
-import threading
 from datetime import timedelta
 
 import pandas as pd
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE
-from click.testing import CliRunner
-from werkzeug.serving import make_server
-
-from mirror_sdk.cli import main
 
 
 @pytest.fixture
@@ -21,17 +16,8 @@ def kept_seconds():
 
 
 @pytest.fixture
-def run(mirror, monkeypatch):
-    """Runs the command against the server, on a port."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("API_KEY", mirror.new_key())
-    yield lambda *words: CliRunner().invoke(main, [str(word) for word in words])
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
+def run(shell):
+    return shell
 
 
 @pytest.fixture

@@ -222,7 +222,7 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
         told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
     assert told.exit_code == 1
     assert "content type text/html" in told.stderr
-    assert "does base_url point elsewhere?" in told.stderr
+    assert "does API_HOST point elsewhere?" in told.stderr
     assert len(told.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mirror_server.cli.key_commands import create_key
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
@@ -173,6 +174,19 @@ def test_each_scope_opens_its_routes_alone(server, refused, route, scope):
         assert answer.status_code not in {401, 403}
     else:
         refused(answer, 403)
+
+
+@pytest.mark.parametrize("route", GUARDED)
+@pytest.mark.parametrize("held", [*([scope] for scope in Scope), list(access_keys.DEFAULT_SCOPES)], ids=" ".join)
+def test_a_key_made_as_the_refusal_says_may_do_that_and_all_it_did(server, route, held):
+    answer = server.call(server.key(*held), *split(route), query_string={"hold": 0} if route.endswith("/pull") else {})
+    if answer.status_code != 403:
+        assert not GUARDED[route].isdisjoint(held)
+        return
+    told = re.search(r"'mirror-server (keys create NAME .*)'$", answer.json["message"])
+    made = create_key.make_context("create", told[1].split()[2:]).params["scopes"]
+    assert set(held) < set(made)
+    assert not GUARDED[route].isdisjoint(made)
 
 
 @pytest.mark.parametrize("scope", Scope)

@@ -1,0 +1,180 @@
+"""What the command mirror says where nothing is found or comes, and that what it writes is whole."""
+
+import json
+import stat
+
+import pytest
+
+from mirror_sdk import MirrorClient
+from mirror_sdk.cli.fleet_commands import _in_place_of
+from mirror_sdk.cli.log_commands import Silence
+
+NOTHING = {
+    "devices": "'mirror-device' plays one",
+    "device-events": "no device has registered yet",
+    "devices --type nothing": "without options 'mirror devices' lists all",
+    "device-events --type expired": "without options 'mirror device-events' lists all there are",
+    "get empty": "empty has told of no resource yet",
+    "get sensor-1 --path /9/*": "'mirror get sensor-1' lists those it has",
+    "requests": "no request of this key waits for an answer",
+    "rules": "'mirror rules --add'",
+    "drift": "--unconfirmed",
+    "drift --unconfirmed": "no desired value differs",
+    "history sensor-1 --begin 2026-01-05T09:00Z": "nothing happened to sensor-1",
+    "watch --timeout 0": "mirror rules --add --device '*' adds such a rule",
+    "watch --timeout 0 --path /3303/*": "mirror rules --add --path '/3303/*' adds such a rule",
+    "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1 adds",
+}
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86400.0
+
+
+@pytest.mark.parametrize("form", ["", "--json", "--csv"])
+@pytest.mark.parametrize("words", NOTHING)
+def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, words, form):
+    if any(name in words for name in ("sensor-1", "empty")):
+        bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5"}])
+        bench.add_device("empty", [])
+        bench.advance(7200)
+    told = shell(*words.split(), *form.split())
+    assert told.exit_code == 0, told.output
+    (line,) = told.stderr.splitlines()
+    assert NOTHING[words] in line
+    if words.startswith("watch"):
+        assert told.stdout == ""
+    elif form == "--json":
+        assert json.loads(told.stdout) == []
+    else:
+        assert len(told.stdout.splitlines()) == (1 if form else 0)
+
+
+WRONG = {
+    ("get", ""): (2, "it is empty; give an id or an endpoint name"),
+    ("watch", "--device", ""): (2, "it is empty"),
+    ("device-events", "--device", ""): (2, "it is empty"),
+    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' takes all"),
+    ("rules", "--add", "--type", ""): (2, "--type: it is empty"),
+    ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
+    ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
+    ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
+    ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
+    ("history", "sensor-1", "--since", "999999999d"): (2, "longer ago than there are years"),
+    ("--timeout", "1e-9", "devices"): (3, "give a longer --timeout in front of the command"),
+    ("plan", "{folder}/nothing.csv"): (2, "does not exist"),
+    ("plan", "{folder}"): (2, "is a directory"),
+    ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
+    ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
+    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
+    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (
+        1,
+        "so large, give a larger --max-snapshot-bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path, words):
+    bench.add_device(
+        "sensor-1", [{"path": path, "value": "1", "writable": True} for path in ("/3303/0/5700", "/3311/0/5851")]
+    )
+    (tmp_path / "folder.csv").mkdir()
+    told = shell(*(word.format(folder=tmp_path) for word in words))
+    status, complaint = WRONG[words]
+    assert (told.exit_code, told.stdout) == (status, ""), told.output
+    assert complaint in told.stderr
+    assert len(told.stderr.splitlines()) == (4 if status == 2 else 1)
+
+
+def test_where_something_is_found_nothing_is_said_beside_it(shell, bench):
+    bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5"}])
+    for words in ("devices", "device-events", "get sensor-1", "history sensor-1", "rules --add --device *"):
+        told = shell(*words.split())
+        assert (told.exit_code, told.stderr) == (0, "")
+        assert len(told.stdout.splitlines()) > 1
+
+
+def test_the_rule_that_a_silent_watch_names_brings_events(shell, bench):
+    device_id = bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
+    (line,) = shell("watch", "--timeout", "0", "--path", "/3303/*").stderr.splitlines()
+    assert "mirror rules --add --path '/3303/*'" in line
+    assert shell("rules", "--add", "--path", "/3303/*").exit_code == 0
+    bench.set_value(device_id, "/3303/0/5700", 22.5)
+    with MirrorClient.from_env() as client:
+        assert [event.value.python for event in client.events(after=0, timeout=0, paths=["/3303/*"])] == [21.5, 22.5]
+
+
+def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
+    bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
+    told = shell("record", tmp_path / "nothing", "--seconds", "0")
+    assert told.exit_code == 0, told.output
+    assert told.stderr.splitlines()[-1].startswith("nothing has come; ")
+    assert "--subscribe" in told.stderr
+    assert "nothing has come" not in shell("record", tmp_path / "nothing", "--audit").stderr
+    told = shell("record", tmp_path / "something", "--seconds", "0", "--subscribe")
+    assert "nothing has come" not in told.stderr
+
+
+class TestSilence:
+    @pytest.fixture
+    def now(self):
+        return [100.0]
+
+    @pytest.fixture
+    def silence(self, now):
+        return Silence("the cure", lambda: now[0])
+
+    def test_it_is_told_once_and_after_a_while(self, silence, now):
+        now[0] += 9.9
+        assert silence.told() is None
+        now[0] += 0.2
+        assert silence.told() == "nothing has come for 10 s, and watching goes on; the cure"
+        now[0] += 1000
+        assert (silence.told(), silence.at_the_end()) == (None, None)
+
+    def test_it_is_never_told_where_something_came(self, silence, now):
+        silence.end()
+        now[0] += 1000
+        assert (silence.told(), silence.at_the_end()) == (None, None)
+
+    def test_it_is_told_at_the_end_of_a_short_watch(self, silence):
+        assert silence.at_the_end() == "nothing has come; the cure"
+
+
+class TestReplacedFile:
+    @pytest.fixture
+    def file(self, tmp_path):
+        found = tmp_path / "state.csv"
+        found.write_text("before")
+        found.chmod(0o640)
+        return found
+
+    @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, MemoryError])
+    def test_what_was_there_survives_an_interruption(self, file, interruption):
+        def write():
+            with _in_place_of(file) as unfinished:
+                unfinished.write_text("half")
+                raise interruption
+
+        with pytest.raises(interruption):
+            write()
+        assert [one.name for one in file.parent.iterdir()] == ["state.csv"]
+        assert file.read_text() == "before"
+
+    def test_it_is_replaced_as_a_whole_and_stays_as_private_as_it_was(self, file):
+        with _in_place_of(file) as unfinished:
+            unfinished.write_text("after")
+            assert file.read_text() == "before"
+        assert [one.name for one in file.parent.iterdir()] == ["state.csv"]
+        assert file.read_text() == "after"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+    def test_a_link_stays_one(self, file):
+        link = file.with_name("latest.csv")
+        link.symlink_to(file.name)
+        with _in_place_of(link) as unfinished:
+            unfinished.write_text("after")
+        assert link.is_symlink()
+        assert file.read_text() == "after"
