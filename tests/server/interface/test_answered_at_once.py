@@ -175,6 +175,24 @@ def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
     asyncio.run(check())
 
 
+def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge):
+    async def check():
+        poll = await Poll(bridge, key, CURSOR_POLL).begin()
+        # Its connection is gone, and its task has not run since.
+        poll.cycle.disconnected = True
+        await asyncio.to_thread(add, server, key, "a")
+        assert server.services.log.last_seq(key.split("_")[1]) == 1
+        for _ in range(20):
+            await asyncio.sleep(0)
+        poll.cycle.message_event.set()
+        await poll.end()
+
+    asyncio.run(check())
+    # A channel of the server begins behind what was read.
+    channel = server.call(key, "PUT", "/v2/notification/websocket")
+    assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
+
+
 def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
     async def check():
         polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
