@@ -365,8 +365,9 @@ class Bridge:
         finally:
             self._parked.discard(parked)
             timer.cancel()
-        if self._stopping.is_set() and not gone and not deferred.is_poll:
-            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+        if self._stopping.is_set() and not (gone or deferred.is_poll or deferred.is_optional):
+            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong. A device
+            # does not, and what it would tell may come later.
             await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         return gone
 
