@@ -297,7 +297,8 @@ class Bridge:
             await reader.send_chunk(chunk)
         ends = self._ends(receive)
         try:
-            while not (stream.is_over or any(end.done() for end in ends)):
+            # What is made for a client that is gone would count as read.
+            while not (stream.is_over or reader.is_gone or any(end.done() for end in ends)):
                 await reader.room()
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()

@@ -41,13 +41,13 @@ class Transport:
 class Poll:
     """A poll on a connection of uvicorn's whose other end is here."""
 
-    def __init__(self, bridge, key, query, *, keep_alive=True):
+    def __init__(self, bridge, key, query, *, keep_alive=True, path="/v2/notification/pull"):
         self.transport, self.responses = Transport(), 0
         self.flow = FlowControl(self.transport)
         scope = {
             "type": "http",
             "method": "GET",
-            "path": "/v2/notification/pull",
+            "path": path,
             "query_string": query,
             "http_version": "1.1",
             "scheme": "http",
@@ -175,17 +175,20 @@ def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
     asyncio.run(check())
 
 
-def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge):
+@pytest.mark.parametrize("path", ["/v2/notification/pull", "/v2/notification/events"])
+def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge, path):
     async def check():
-        poll = await Poll(bridge, key, CURSOR_POLL).begin()
-        # Its connection is gone, and its task has not run since.
+        poll = Poll(bridge, key, b"after=latest", path=path)
+        await until(lambda: server.services.log.open_polls == 1)
+        written = poll.transport.written
+        # Its connection is gone, and its task was not woken for that.
         poll.cycle.disconnected = True
         await asyncio.to_thread(add, server, key, "a")
-        assert server.services.log.last_seq(key.split("_")[1]) == 1
         for _ in range(20):
             await asyncio.sleep(0)
         poll.cycle.message_event.set()
         await poll.end()
+        assert poll.transport.written == written
 
     asyncio.run(check())
     # A channel of the server begins behind what was read.
