@@ -9,7 +9,7 @@ from __future__ import annotations
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 
-def is_gone(send: object) -> bool:
+def is_disconnected(send: object) -> bool:
     """Whether the client is known to have gone away; false where the server does not show it.
 
     Args:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.web.one_write import is_gone
+from mirror_server.web.one_write import is_disconnected
 from mirror_server.web.wsgi_call import Answer, Send, send_pieces, send_shared_at_once
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Reader:
     @property
     def is_gone(self) -> bool:
         """Whether it is known to have gone away, which its task hears of in a moment."""
-        return is_gone(self._send)
+        return is_disconnected(self._send)
 
     @property
     def must_wait(self) -> bool:

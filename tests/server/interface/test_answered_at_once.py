@@ -175,6 +175,25 @@ def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
     asyncio.run(check())
 
 
+def test_what_comes_before_there_is_room_for_it_is_for_the_next_plain_poll_of_a_client_that_leaves(server, key, bridge):
+    application = key.split("_")[1]
+
+    async def check():
+        poll = await Poll(bridge, key, PLAIN_POLL).begin()
+        bridge._unread.add(application, 1 << 40)
+        await asyncio.to_thread(add, server, key, "a")
+        await until(lambda: not bridge._parked)
+        poll.cycle.disconnected = True
+        bridge._unread.remove(application, 1 << 40)
+        await poll.end()
+        assert not poll.transport.written
+        after = Poll(bridge, key, PLAIN_POLL)
+        await after.end()
+        assert json.loads(after.body)["registrations"][0]["ep"] == "a"
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize("path", ["/v2/notification/pull", "/v2/notification/events"])
 def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge, path):
     async def check():
