@@ -92,9 +92,10 @@ is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout``
 a request that nobody waits for any more still waits for its device, two hours where no ``expiry_seconds`` is given, and
 20 may.
 ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
-it means the same twice; a write does, by its async-id. An answer may have 64 MiB after decompression, a refusal 1 MiB,
-a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service answers, which channel is used, what
-waits and what was odd.
+it means the same twice; a write does, by its async-id. What waits for its device with the request open is tried for as
+long as the call lasts, where it is lost on the way or a proxy tells so (``502``, ``504``). An answer may have 64 MiB
+after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service
+answers, which channel is used, what waits and what was odd.
 
 Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy
 that ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY`` names is used, except for what ``NO_PROXY`` lists (hosts,

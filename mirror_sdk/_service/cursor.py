@@ -25,6 +25,8 @@ from mirror_sdk.errors import (
 from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Gap
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
+_CUT_SECONDS = 2.0
+"""A poll that was held for longer before it failed was cut on the way."""
 
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
@@ -92,11 +94,17 @@ class LogCursor:
         self.seq = seq
         return True
 
-    def failed(self, error: MirrorError) -> tuple[Batch, float]:
+    def failed(self, error: MirrorError, lasted_seconds: float = 0) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.
 
         A log that is shorter than the position is a new one: its end is the new position, and that is a loss. A
-        channel that was deleted is only a position; the log behind it is still there.
+        channel that was deleted is only a position; the log behind it is still there. Where what is on the way ends
+        each poll that is held, the next ones are put off no longer each time: that would be for as long as nothing is
+        new, and what then comes would be late.
+
+        Args:
+            error: The failure.
+            lasted_seconds: How long the poll took to fail.
 
         Raises:
             MirrorError: The failure itself, when asking again would not help.
@@ -107,6 +115,8 @@ class LogCursor:
             # It was answered: a failure before it, such as that of a restart, is over.
             self.last_failure = None
             return Batch(gap=Gap(None, None)), self._backoff.failed()
+        if lasted_seconds > _CUT_SECONDS and _may_be_cut(error):
+            self._backoff.succeeded()
         if isinstance(error, LimitExceeded | ServerError):
             delay_seconds = self._backoff.failed(error.retry_after_seconds)
         elif isinstance(error, ConnectionFailed | ChannelGone):
@@ -115,3 +125,8 @@ class LogCursor:
             raise error
         self.last_failure = error
         return NOTHING, delay_seconds
+
+
+def _may_be_cut(error: MirrorError) -> bool:
+    """Whether it may come of a proxy that waits for less than a poll is held."""
+    return isinstance(error, ConnectionFailed) or (isinstance(error, ServerError) and error.status == 504)

@@ -111,10 +111,11 @@ class LogReader:
         if pause_seconds > 0:
             self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
+        asked_at = self._clock()
         try:
             poll = self._ask(hold_seconds, within_seconds)
         except MirrorError as error:
-            batch, delay_seconds = self._cursor.failed(error)
+            batch, delay_seconds = self._cursor.failed(error, self._clock() - asked_at)
             self._resume_at = self._clock() + delay_seconds
             return batch
         return self._cursor.answered(poll)

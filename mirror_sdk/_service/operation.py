@@ -72,8 +72,8 @@ class Operation(Generic[T]):
         within_seconds: How long all of it may take at most, where a client gives it more time.
         is_repeatable: Whether it means the same twice as once, whatever its method.
         max_retries: How often it may be sent again; ``None`` goes by the client.
-        outlasts_loss: Whether it is sent again until its time is over where the connection is lost under it: what is
-            held open is on its way for long, and whoever waits would go on waiting.
+        outlasts_loss: Whether it is sent again until its time is over where the connection is lost under it, here or
+            at a proxy: what is held open is on its way for long, and whoever waits would go on waiting.
         also_reads: Statuses from 300 on that are no error here.
     """
 

@@ -10,6 +10,8 @@ from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, MirrorErr
 
 _PASSING = frozenset({429, 502, 503, 504})
 """Refusals that mean this moment; others do where the service says when to come again."""
+_LOST_BY_PROXY = frozenset({502, 504})
+"""What a proxy answers that lost the connection under a request, or was tired of waiting: it may have arrived."""
 
 
 class Retries:
@@ -20,7 +22,8 @@ class Retries:
         longest_pause_seconds: For how long it may be put off at most, whatever is left of the call.
         deadline: When the call ends.
         backoff: How long the pauses are.
-        outlasts_loss: Whether there are as many as the call has time for, once a connection was lost under a request.
+        outlasts_loss: Whether there are as many as the call has time for, once a connection was lost under a request,
+            here or at a proxy.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class Retries:
         if not isinstance(error, APIError | ConnectionFailed):
             raise error
         error.attempts = self._attempts
-        if self._outlasts_loss and isinstance(error, ConnectionFailed) and error.was_sent:
+        if self._outlasts_loss and _was_lost(error):
             self._most_attempts = math.inf
         asked_seconds = error.retry_after_seconds if isinstance(error, APIError) else None
         if self._attempts >= self._most_attempts or not _may_pass(error, asked_seconds):
@@ -59,6 +62,11 @@ class Retries:
         if pause_seconds > min(self._longest_pause_seconds, self._deadline.longest_pause):
             raise error
         return pause_seconds
+
+
+def _was_lost(error: APIError | ConnectionFailed) -> bool:
+    """Whether the request may have arrived and its answer did not."""
+    return error.status in _LOST_BY_PROXY if isinstance(error, APIError) else error.was_sent
 
 
 def _may_pass(error: APIError | ConnectionFailed, asked_seconds: float | None) -> bool:

@@ -121,7 +121,7 @@ class Websockets:
         return ChannelSocket(self, app_id, is_admitted)
 
     def look_again(self, app_id: str) -> None:
-        """Another process may have changed this channel: end the connections that are not the one it has."""
+        """This channel may have been changed: end the connections that are not the one it has."""
         with self._lock:
             is_open_here = app_id in self._open
         if is_open_here:
@@ -157,8 +157,10 @@ class Websockets:
             return any(socket.token == row.connection for socket in self._open.get(app_id, ()))
 
     def _tell(self, session: Session, app_id: str) -> None:
-        """Have this process and the others act on what is stored of a channel now."""
-        session.after_commit(partial(self._apply, app_id, websockets.find(session, app_id)))
+        """Have this process and the others act on what is stored of a channel."""
+        # On what is stored when it is told: a connection that was passed over, since it had not begun, has by then, and
+        # may not be the newest any more.
+        session.after_commit(partial(self.look_again, app_id))
         session.notify(f"{SOCKET} {app_id}")
 
     def _apply(self, app_id: str, row: WebsocketRow | None) -> None:

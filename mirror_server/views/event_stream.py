@@ -29,6 +29,8 @@ _LONGEST_SECONDS = 55
 # Others wait while events are made.
 _MOST_AT_ONCE = 1000
 _BEGIN = b"retry: 2000\n\n"
+# nginx gathers an answer before it passes it on, if it is not told; where it compresses, a stream would not even begin.
+_PASSED_ON = {"X-Accel-Buffering": "no"}
 
 
 class EventStream(Response):
@@ -47,7 +49,7 @@ class EventStream(Response):
     def __init__(
         self, log: NotificationLog, app_id: str, after: int, is_admitted: Callable[[], bool] = lambda: True
     ) -> None:
-        super().__init__(self._blocking(), content_type="text/event-stream")
+        super().__init__(self._blocking(), headers=_PASSED_ON, content_type="text/event-stream")
         self._log = log
         self._app_id = app_id
         self._after = after

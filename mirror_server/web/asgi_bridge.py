@@ -297,7 +297,8 @@ class Bridge:
             await reader.send_chunk(chunk)
         ends = self._ends(receive)
         try:
-            while not (stream.is_over or any(end.done() for end in ends)):
+            # What is made for a client that is gone would count as read.
+            while not (stream.is_over or reader.is_gone or any(end.done() for end in ends)):
                 await reader.room()
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
@@ -365,8 +366,9 @@ class Bridge:
         finally:
             self._parked.discard(parked)
             timer.cancel()
-        if self._stopping.is_set() and not gone and not deferred.is_poll:
-            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+        if self._stopping.is_set() and not (gone or deferred.is_poll or deferred.is_optional):
+            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong. A device
+            # does not, and what it would tell may come later.
             await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         return gone
 

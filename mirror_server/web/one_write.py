@@ -9,6 +9,16 @@ from __future__ import annotations
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 
+def is_disconnected(send: object) -> bool:
+    """Whether the client is known to have gone away; false where the server does not show it.
+
+    Args:
+        send: What ASGI gives to send with.
+    """
+    cycle = getattr(send, "__self__", None)
+    return isinstance(cycle, RequestResponseCycle) and cycle.disconnected
+
+
 def send_at_once(send: object, status: int, lines: bytes, body: bytes) -> bool:
     """Send an answer, which is whole; false where the server has to do that itself, and nothing was sent.
 

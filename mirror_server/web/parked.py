@@ -60,6 +60,9 @@ class Parked:
 
     def arrived(self) -> None:
         """What it waits for is there. Raises nothing."""
+        if self._reader.is_gone:
+            # The task is about to hear of it. An answer would count as read, and nobody could read it.
+            return
         # Whatever goes wrong before it is sent goes wrong in the task once more, which knows what to do about it.
         with suppress(Exception):
             if self._is_waiting and self._send():

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mirror_server.views.answers import SharedAnswer
+from mirror_server.web.one_write import is_disconnected
 from mirror_server.web.wsgi_call import Answer, Send, send_pieces, send_shared_at_once
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Reader:
         self._unread = unread
         self._app_id = app_id
         self._send = send
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have gone away, which its task hears of in a moment."""
+        return is_disconnected(self._send)
 
     @property
     def must_wait(self) -> bool:

@@ -88,7 +88,12 @@ def test_socket_at_another_process_takes_the_place_of_one(
     first, _ = applications
     register(first)
     device_id = device(first, "d")
-    opened = [sockets.open(server, first.key) for server in (*pair, *pair)]
+    opened = []
+    for number, server in enumerate((*pair, *pair)):
+        opened.append(sockets.open(server, first.key))
+        first.write(device_id, SWITCH, f"{number}", f"to-{number}")
+        # Open it is before it has the place, which the next one could take first.
+        assert f"to-{number}" in responses(opened[-1], f"to-{number}")
 
     assert [closed(socket) for socket in opened[:3]] == [(1001, "another connection of this channel was opened")] * 3
     first.write(device_id, SWITCH, "1", "to-the-last")

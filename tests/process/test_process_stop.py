@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import httpx
 import pytest
 from process_receiver import CallbackServer, Message
-from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, wait_until
+from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, encoded, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -90,6 +91,37 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     server.start()
     assert application.response("under-way")["status"] == 200
     assert decoded(application.resource(device_id, LEVEL)["desired"]["value"]) == "7"
+
+
+def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_the_next_start(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    switch = {"path": LEVEL, "value": "1", "writable": True, "observable": True}
+    devices = [application.add_device(f"d{number}", switch) for number in range(5)]
+    for device_id in devices:
+        application.patch_device(device_id, answer="silent")
+    held = {f"{number}-{device_id}": device_id for device_id in devices for number in range(20)}
+
+    def write(async_id: str) -> httpx.Response:
+        body = {"method": "PUT", "uri": LEVEL, "payload-b64": encoded("7")}
+        path = f"/v2/device-requests/{held[async_id]}?async-id={async_id}"
+        return application.http.post(path, json=body, headers={"Prefer": "wait=10"})
+
+    def waiting() -> set[str]:
+        listed = application.json("GET", "/v2/device-requests", params={"limit": 1000})["data"]
+        return {each["async_response_id"] for each in listed}
+
+    with ThreadPoolExecutor(len(held)) as pool:
+        answers = [pool.submit(write, async_id) for async_id in held]
+        wait_until(lambda: waiting() == set(held), "all to be accepted")
+        assert server.stop() == 0
+        for answer in answers:
+            found = answer.result(SOON_SECONDS)
+            assert (found.status_code, "async-response" in found.json()) == (202, False)
+    assert "Traceback" not in server.stderr
+    server.child.close()
+    server.start()
+    assert waiting() == set(held)
 
 
 def test_a_second_interrupt_ends_it_at_once(start_server) -> None:

@@ -13,7 +13,7 @@ from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
@@ -276,6 +276,30 @@ def test_a_server_that_goes_away_while_it_is_held_is_waited_for(over, mirror, de
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert len(away) == 8
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_proxy_that_loses_it_while_it_is_held_is_asked_again(over, mirror, bench, device_id, status):
+    """The server was killed behind it, or it waits for less than the request is held."""
+    lost = []
+
+    def lose(request, answer):
+        if "Prefer" in request.headers and len(lost) < 5:
+            lost.append(1)
+            return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
+        return answer
+
+    client, _ = over(after=lose)
+    pause_in_no_time(client)
+    client.write_value(device_id, SWITCH, True)
+    assert len(lost) == 5
+    assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
+    # What is not held is refused as it was.
+    client, _ = over(after=lambda request, answer: httpx.Response(status) if request.method == "POST" else answer)
+    pause_in_no_time(client)
+    with pytest.raises(ServerError) as told:
+        client.begin_write(device_id, SWITCH, True)
+    assert told.value.attempts == 3
 
 
 def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):

@@ -17,7 +17,14 @@ from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
+from mirror_sdk.errors import (
+    AuthenticationError,
+    CompatibilityWarning,
+    ConnectionFailed,
+    GapWarning,
+    MirrorError,
+    ServerError,
+)
 from mirror_sdk.events import Event, EventKind
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -135,6 +142,32 @@ def test_a_lost_answer_is_read_again_from_the_same_position(log):
     assert [event.device_id for event in events_of(log, timeout_seconds=10)] == ["d1"]
     assert [poll["after"] for poll in log.polls] == ["0", "0", "1"]
     assert log.time.slept == [0.5]
+
+
+@pytest.mark.parametrize("failure", [lambda: refusal(504), lost])
+def test_polls_that_are_cut_on_the_way_are_put_off_no_longer_each_time(log, failure):
+    def cut_before_the_tenth(number: int) -> httpx.Response | None:
+        if number >= 10:
+            return None
+        log.time.seconds += 10
+        return failure()
+
+    log.add("de-registrations", "d1")
+    log.before_poll = cut_before_the_tenth
+    assert next(events_of(log, timeout_seconds=200)).device_id == "d1"
+    assert log.time.slept == [0.5] * 9
+
+
+@pytest.mark.parametrize("failure", [lambda: refusal(503), lambda: refusal(429)])
+def test_who_is_slow_to_refuse_is_asked_less_and_less(log, failure):
+    def refuse(number: int) -> httpx.Response:
+        log.time.seconds += 10
+        return failure()
+
+    log.before_poll = refuse
+    with pytest.raises(MirrorError):
+        next(events_of(log, timeout_seconds=60))
+    assert log.time.slept[:4] == [0.5, 1.0, 2.0, 4.0]
 
 
 def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile(log):

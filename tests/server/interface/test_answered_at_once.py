@@ -41,13 +41,13 @@ class Transport:
 class Poll:
     """A poll on a connection of uvicorn's whose other end is here."""
 
-    def __init__(self, bridge, key, query, *, keep_alive=True):
+    def __init__(self, bridge, key, query, *, keep_alive=True, path="/v2/notification/pull"):
         self.transport, self.responses = Transport(), 0
         self.flow = FlowControl(self.transport)
         scope = {
             "type": "http",
             "method": "GET",
-            "path": "/v2/notification/pull",
+            "path": path,
             "query_string": query,
             "http_version": "1.1",
             "scheme": "http",
@@ -173,6 +173,46 @@ def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
         assert not poll.transport.written
 
     asyncio.run(check())
+
+
+def test_what_comes_before_there_is_room_for_it_is_for_the_next_plain_poll_of_a_client_that_leaves(server, key, bridge):
+    application = key.split("_")[1]
+
+    async def check():
+        poll = await Poll(bridge, key, PLAIN_POLL).begin()
+        bridge._unread.add(application, 1 << 40)
+        await asyncio.to_thread(add, server, key, "a")
+        await until(lambda: not bridge._parked)
+        poll.cycle.disconnected = True
+        bridge._unread.remove(application, 1 << 40)
+        await poll.end()
+        assert not poll.transport.written
+        after = Poll(bridge, key, PLAIN_POLL)
+        await after.end()
+        assert json.loads(after.body)["registrations"][0]["ep"] == "a"
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("path", ["/v2/notification/pull", "/v2/notification/events"])
+def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge, path):
+    async def check():
+        poll = Poll(bridge, key, b"after=latest", path=path)
+        await until(lambda: server.services.log.open_polls == 1)
+        written = poll.transport.written
+        # Its connection is gone, and its task was not woken for that.
+        poll.cycle.disconnected = True
+        await asyncio.to_thread(add, server, key, "a")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        poll.cycle.message_event.set()
+        await poll.end()
+        assert poll.transport.written == written
+
+    asyncio.run(check())
+    # A channel of the server begins behind what was read.
+    channel = server.call(key, "PUT", "/v2/notification/websocket")
+    assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
 
 
 def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):

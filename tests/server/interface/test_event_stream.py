@@ -25,6 +25,7 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
     server.add_device(key, "sensor-1")
     answer = server.call(key, "GET", "/v2/notification/events?after=0")
     assert answer.mimetype == "text/event-stream"
+    assert answer.headers["X-Accel-Buffering"] == "no", "nginx would gather it"
     text = answer.get_data(as_text=True)
     assert text.startswith("retry: 2000\n\nid: 1\nevent: registrations\ndata: {")
     assert text.endswith(": still here\n\n")

@@ -233,7 +233,9 @@ class TestADeviceThatDoesNotAnswer:
     def run(self, scene):
         asyncio.run(asyncio.wait_for(scene(), 60))
 
-    def test_a_server_that_stops_sends_its_202(self, server, bridge, key, silent):
+    def test_a_server_that_stops_sends_its_202_at_once(self, server, bridge, key, silent, monkeypatch):
+        monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
+
         async def scene():
             asked = Asked(bridge, key, silent, READ)
             await asked.parked()
@@ -245,6 +247,28 @@ class TestADeviceThatDoesNotAnswer:
         self.run(scene)
         assert server.responses(key) == {}
         assert not server.services.log.awaited._waiting
+
+    def test_a_server_that_stops_sends_no_202_before_it_is_on_disk(self, server, bridge, key, silent, monkeypatch):
+        monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
+        is_let_on, begun = threading.Event(), threading.Event()
+
+        def hold_up(_session):
+            begun.set()
+            assert is_let_on.wait(60)
+
+        async def scene():
+            server.services.database.submit(hold_up)
+            assert await asyncio.to_thread(begun.wait, 60)
+            asked = Asked(bridge, key, silent, READ)
+            await asked.parked()
+            bridge.stop_waiting()
+            await asked.parked()
+            is_let_on.set()
+            await asked.done
+            assert accepted(asked) is None
+
+        self.run(scene)
+        assert server.responses(key) == {}
 
     def test_the_202_comes_without_an_answer_when_the_time_is_over(self, server, key, silent, monkeypatch):
         async def scene():
