@@ -277,7 +277,8 @@ class CommandService:
         under_way = self._under_way()
         for command in commands.expired(session, now):
             if command.command_id not in under_way:
-                self._fail(session, command, Failure.EXPIRED)
+                # A device that was asked before, and did not answer, may have acted all the same.
+                self._fail(session, command, Failure.TIMEOUT if command.attempts else Failure.EXPIRED)
 
     def cancel_all(self, session: Session, device_id: str) -> None:
         """End all commands that wait for a device that left."""

@@ -200,6 +200,17 @@ def test_a_retry_may_succeed(server, key, light):
     assert server.responses(key) == {"w": (200, None)}
 
 
+def test_what_expires_behind_an_attempt_may_have_been_done(server, key, light):
+    """Who takes back what was done is not to be told that the device never saw it."""
+    server.patch(key, light, answer="silent")
+    post(server, key, light, WRITE | {"expiry_seconds": 200}, "?retry=1&async-id=w")
+    server.advance(key, 119)
+    server.patch(key, light, online=False)
+    server.place(key, light, "never", "PUT", SWITCH, value="0", expiry_seconds=60)
+    server.advance(key, 81)
+    assert server.responses(key) == {"w": (504, "TIMEOUT"), "never": (429, "REQUEST_EXPIRED")}
+
+
 def test_a_connection_lost_in_an_attempt_fails_it(server, key, light):
     server.patch(key, light, latency_seconds=10)
     server.place(key, light, "w", "PUT", SWITCH, value="1")
