@@ -91,7 +91,7 @@ class Webhooks:
     def backlog(self, app_id: str) -> int:
         """How many entries wait to be delivered."""
         state = self._database.look(lambda session: logs.state(session, app_id))
-        return state.last_seq - state.position if state else 0
+        return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
         """Probe the URL, then store the webhook and begin to deliver.
