@@ -217,7 +217,7 @@ class Webhooks:
 
     def _note_failure(self, session: Session, app_id: str, row: CallbackRow) -> None:
         now = self._clock.now()
-        if row.failing_since is not None and is_given_up(row.failing_since, now):
+        if row.failing_since is not None and is_given_up(row.failing_since, self._clock.sure_now()):
             callbacks.delete(session, app_id)
             session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_server.core.instants import Instant
 from mirror_server.store import logs
 from mirror_server.store.session import Session
 
@@ -60,6 +61,19 @@ def measure(session: Session) -> Statistics:
         webhook_failures=failures,
         webhook_backlog=backlog,
     )
+
+
+def newest_instant(session: Session) -> Instant | None:
+    """The latest instant at which anything is stored to have happened; ``None`` where nothing is."""
+    instant: Instant | None = session.scalar(
+        "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
+        " UNION ALL SELECT max(at) FROM device_events"
+        " UNION ALL SELECT alive_at FROM history_state"
+        " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"
+        " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
+        " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
+    )
+    return instant
 
 
 @dataclass(frozen=True, slots=True)

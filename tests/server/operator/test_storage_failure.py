@@ -160,6 +160,12 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
     assert server.call(key, "GET", "/v2/subscriptions").json == []
 
 
+def read_beside_each_other(server, readers):
+    """As many as there is a connection for, and one more."""
+    while True:
+        readers.enter_context(server.services.database.read())
+
+
 @pytest.mark.sqlite
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["removed", "replaced"])
 def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device, tmp_path, is_replaced):
@@ -178,8 +184,7 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
     assert str(path) not in answer.json["message"]
     # Those who read meanwhile see one database, and make none.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
-        while True:
-            readers.enter_context(server.services.database.read())
+        read_beside_each_other(server, readers)
     assert path.exists() == is_replaced
     elsewhere.rename(path)
     server.place(key, device, "w", "PUT", LEVEL, value="7")
