@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_server.clock import Clock, ManualClock, SystemClock
+from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
@@ -41,7 +41,7 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, statistics
+from mirror_server.store import logs, processes, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
@@ -152,6 +152,8 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        # A manual clock begins at the same instant in each new database.
+        self.database.insist(partial(revisions.begin, at=wall_time()))
         self.happenings.start()
         if self._keeper is not None:
             self._keeper.start()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import databases
@@ -434,6 +434,24 @@ def test_a_database_that_is_served_is_not_told_that_it_went_back(services, app_i
     assert refused.exit_code == 1
     assert "stop it first" in refused.stderr
     assert services.log.last_seq(app_id) < 1000
+
+
+def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
+    """Its devices may be the same: what was taken of the lost one would show as unchanged what is another one here."""
+    folders = [tmp_path / name for name in ("lost", "new")]
+    for folder in folders:
+        folder.mkdir()
+    urls = list(map(databases.new_database_url, folders))
+    with served(urls[0]) as lost:
+        happen(lost, 10)
+        taken = lost.snapshots.open("a", Selection())
+        taken.close()
+    with served(urls[1]) as new, ExitStack() as closing:
+        since = new.snapshots.open("a", Selection(changed_after=taken.revision))
+        closing.callback(since.close)
+        pages = list(since.pages())
+        assert sum(map(since.is_changed, since.devices(pages[0]))) == since.device_count == taken.device_count
+        assert taken.revision < since.revision < 2**53
 
 
 @pytest.mark.process
