@@ -201,7 +201,7 @@ def _is_ahead(session: Session, now: Instant) -> bool:
 def _begin_anew(session: Session, now: Instant) -> None:
     """Have the history begin with the mirror as it is: what led to that was trimmed, or is told by none of the states.
 
-    Nobody could ask for the present else, and what has not changed since would be in no answer.
+    Else each question about the present is refused.
     """
     if not _is_ahead(session, now):
         return

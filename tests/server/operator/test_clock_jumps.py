@@ -329,7 +329,7 @@ def as_of(server: Any, key: str, instant: int) -> dict[str, str]:
 def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(
     new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch, ahead_days: int
 ) -> None:
-    """What had not changed since was in no answer, as if there were no such device."""
+    """All that was known of states was yet to come, and each question about the present was refused."""
     monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
     server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
     keeper = server.services._keeper
