@@ -83,11 +83,19 @@ after the device's last connection.
 
 Values may be personal data of the people who use the devices: the database file and its backups need the same care as
 those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Keys of real devices
-stand there as they are. Files are made readable by their owner alone. Three commands look after them::
+stand there as they are. Files are made readable by their owner alone. These commands look after them::
 
     mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
+    mirror-server went-back          where it was put back by other means than 'restore'
     mirror-server check              damaged tables, and the invariants of the database
     mirror-server erase DEVICE_ID    all that is stored of a device, rules that name it too; a receipt
+
+After ``restore`` programs are told that something is lost: a reader of notifications gets a gap (``Mirror-Gap``, which
+names numbers that were never given, too), and what was taken of the mirror before is taken anew. A database that is
+back at an earlier state by other means (``pg_restore``, a copied file, an earlier state of the disk or of a virtual
+machine) gives numbers of what was lost once more, and who read the former ones passes over the new ones without a word:
+``mirror-server went-back``, before a server runs on it, does for it what ``restore`` does. A file that is removed or
+replaced while it is served takes nothing more: ``503`` until it is back under its name.
 
 ``backup`` and ``restore`` are for files; a PostgreSQL database is backed up with ``pg_dump``. A newer version brings a
 database to its schema when it starts, or with any of its commands but ``backup``; stop the older server first. A schema
@@ -98,6 +106,25 @@ A damaged file is refused by everything but ``check``, which names the tables an
 backup. To find that out, opening reads the file once, about five seconds a GB. A file has one server, by whatever path,
 symbolic or hard link; commands use the name that is served. The thread that writes keeps up to 32 MB of a SQLite
 database in memory; the ``-wal`` file beside the database grows to about 50 MB under load.
+
+A clock that jumps
+------------------
+
+Times are those of the clock of the system, which is best kept right by NTP. Where it is set by a minute or more, or the
+machine slept, the log says so, and at the start if things are stored that are yet to come. What a program waits for
+goes on by a clock that is not set, and so do time-outs of devices and pauses of webhooks.
+
+- Ahead, or after a sleep: what is due by then is due at once. Requests end with ``REQUEST_EXPIRED``, registrations that
+  were not updated end, and devices that come back register again. What is deleted for its age (notifications, device
+  events, history, devices that were not connected for six months, webhooks that failed for a day) goes after an hour,
+  not at once, so that a clock that was set wrong can be set right before; so it is too after a start that is much later
+  than the last end. A clock that is wrong for longer deletes what is old by it.
+- Back: requests, registrations and what is kept end at the instants that were told, so that much later. What came later
+  has the larger ``seq`` and ``revision`` all the same; a time alone does not tell. A stretch in which no server ran is
+  no gap in the history if the clock says that it did not last.
+- The history has what happened while the clock was ahead at those times: it is in no answer of the present, and in
+  those of that time when it comes. If all of it was begun or trimmed by then, it begins anew with what the mirror has.
+- ``--clock manual`` begins behind all that is stored; the clock of the system behind a manual one goes back.
 
 Watching it
 -----------

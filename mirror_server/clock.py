@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Protocol
 
 from mirror_server.core.instants import Instant
@@ -53,6 +54,14 @@ class Clock(Protocol):
         """The present instant."""
         ...
 
+    def sure_now(self) -> Instant:
+        """The present without what the clock jumped ahead within the last hour.
+
+        What is deleted for its age, and cannot be had back, is deleted by this: a clock that was set wrong may be set
+        right until then, and who comes back after a long sleep of the machine has the time to.
+        """
+        ...
+
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
         """Call ``action`` once when ``due_at`` is reached, on a thread of the clock; it must not block."""
         ...
@@ -86,6 +95,11 @@ _LOOK_SECONDS = 1
 """How long it may go unnoticed that the clock of the system was set."""
 
 
+_JUMP_MILLISECONDS = 60_000
+"""What is less is no jump: clocks are kept right in small steps."""
+_DOUBT_MILLISECONDS = 3_600_000
+
+
 def _clocks() -> tuple[Instant, int]:
     return wall_time(), time.monotonic_ns() // 1_000_000
 
@@ -98,10 +112,20 @@ class SystemClock:
 
     Args:
         clocks: Reads the clock of the system, and one that runs on whatever is done to that; both in milliseconds.
+        last_known_at: The latest instant that is known from before; it jumped from there if it is later than that.
     """
 
-    def __init__(self, clocks: Callable[[], tuple[Instant, int]] = _clocks) -> None:
+    def __init__(
+        self, clocks: Callable[[], tuple[Instant, int]] = _clocks, *, last_known_at: Instant | None = None
+    ) -> None:
         self._clocks = clocks
+        wall, steady = clocks()
+        # How far it is ahead of the one that runs steadily, and each jump ahead with the time until which it is
+        # doubted, by that one.
+        self._ahead = wall - steady
+        self._doubts: list[tuple[int, int]] = []
+        if last_known_at is not None:
+            self._doubt(wall - last_known_at, steady)
         # Each timer is in both, and is called by the clock that comes to its end first.
         self._by_wall = _Agenda()
         self._by_steady = _Agenda()
@@ -113,6 +137,13 @@ class SystemClock:
     def now(self) -> Instant:
         """Wall time in milliseconds."""
         return self._clocks()[0]
+
+    def sure_now(self) -> Instant:
+        """See :class:`Clock`."""
+        with self._changed:
+            wall, steady = self._clocks()
+            self._look(wall, steady)
+            return wall - sum(jump for jump, _ in self._doubts)
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
         """See :class:`Clock`."""
@@ -140,11 +171,34 @@ class SystemClock:
                 if self._closed:
                     return
                 wall, steady = self._clocks()
+                self._look(wall, steady)
                 due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
                     self._changed.wait(self._wait_seconds(wall, steady))
             for timer in due:
                 timer.fire()
+
+    def _look(self, wall: Instant, steady: int) -> None:
+        """Note a jump, and tell the operator of it."""
+        jump = wall - steady - self._ahead
+        self._ahead += jump
+        self._doubts = [(ahead, until) for ahead, until in self._doubts if until > steady]
+        if abs(jump) < _JUMP_MILLISECONDS:
+            return
+        where = "ahead (or the machine slept)" if jump > 0 else "back"
+        _log.warning("the clock of the system was set %s by %s", where, timedelta(seconds=abs(jump) // 1000))
+        if jump > 0:
+            self._doubt(jump, steady)
+        while jump < 0 and self._doubts:
+            # It is right again, or less wrong.
+            ahead, until = self._doubts.pop()
+            jump += ahead
+            if jump > 0:
+                self._doubts.append((jump, until))
+
+    def _doubt(self, jump: int, steady: int) -> None:
+        if jump >= _JUMP_MILLISECONDS:
+            self._doubts.append((jump, steady + _DOUBT_MILLISECONDS))
 
     def _wait_seconds(self, wall: Instant, steady: int) -> float | None:
         """How long nothing will be due; for ever where nothing waits."""
@@ -165,6 +219,10 @@ class ManualClock:
 
     def now(self) -> Instant:
         """The instant the clock was set or advanced to."""
+        return self._now
+
+    def sure_now(self) -> Instant:
+        """The same: it moves when it is told to."""
         return self._now
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_server.clock import Clock, ManualClock, SystemClock
+from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
-from mirror_server.core.instants import Instant
+from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
@@ -40,8 +41,7 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import devices as stored_devices
-from mirror_server.store import logs, processes
+from mirror_server.store import logs, processes, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from mirror_server.history.keeper import Keeper
     from mirror_server.history.service import HistoryService
 
+_log = logging.getLogger(__name__)
+
+_CLOCKS_DIFFER_SECONDS = 60
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
 
@@ -149,6 +152,8 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        # A manual clock begins at the same instant in each new database.
+        self.database.insist(partial(revisions.begin, at=wall_time()))
         self.happenings.start()
         if self._keeper is not None:
             self._keeper.start()
@@ -448,11 +453,23 @@ def _leadership(settings: Settings, database: Database) -> Leadership | None:
     )
 
 
+def _warn_of_later(newest: Instant | None, now: Instant) -> None:
+    """Tell the operator that what is stored is later than the present."""
+    if newest is not None and newest > after_seconds(now, _CLOCKS_DIFFER_SECONDS):
+        _log.warning(
+            "the database has things that happened at %s, which is yet to come: the clock of the system is behind, or"
+            " it or a manual one was ahead; 'mirror-server help operate' tells what that means",
+            to_datetime(newest).isoformat(timespec="seconds"),
+        )
+
+
 def _clock(settings: Settings, database: Database) -> Clock:
-    if not settings.manual_clock:
-        return SystemClock()
     with database.read() as session:
         stored = stored_settings.get(session, CLOCK_SETTING)
-        newest = stored_devices.newest_contact(session)
+        newest = statistics.newest_instant(session)
+    if not settings.manual_clock:
+        clock = SystemClock(last_known_at=newest)
+        _warn_of_later(newest, clock.now())
+        return clock
     # The database may have been served by the wall clock before: time never goes back.
     return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))

@@ -10,7 +10,7 @@ from mirror_sdk._lazy_group import LazyGroup
 from mirror_server.store.failures import DatabaseError
 
 _MODULES = {
-    "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore"],
+    "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],
     "mirror_server.cli.device_commands": ["devices"],
     "mirror_server.cli.help_command": ["help"],
     "mirror_server.cli.key_commands": ["keys"],

@@ -1,4 +1,4 @@
-"""The commands for a whole database: ``erase``, ``check``, ``backup`` and ``restore``."""
+"""The commands for a whole database: ``erase``, ``check``, ``backup``, ``restore`` and ``went-back``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import click
 from mirror_server.cli import main
 from mirror_server.cli.put_away import PutAway, alone
 from mirror_server.options import archive_option, database_option
-from mirror_server.store import history, maintenance, revisions
+from mirror_server.store import history, maintenance, processes
 from mirror_server.store.database import Database, damage
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
 from mirror_server.store.statistics import measure_history
-from mirror_server.store.url import path_of
+from mirror_server.store.url import is_postgresql, path_of, shown
 
 
 @main.command()
@@ -120,5 +120,27 @@ def restore(file: Path, database_url: str) -> None:
     # The backup itself stays as it is, of whatever version.
     copy(file, path_of(database_url))
     with closing(Database(database_url)) as restored:
-        restored.write(revisions.leave_behind)
+        restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")
+
+
+def _is_served(database: Database) -> bool:
+    """Whether a process serves a PostgreSQL database."""
+    with database.read() as session:
+        return processes.any_alive(session)
+
+
+@main.command()
+@database_option
+def went_back(database_url: str) -> None:
+    """Note that the database is back at an earlier state by other means than 'restore'; before a server runs on it.
+
+    Such are pg_restore, a copied file, an earlier state of the disk or of a virtual machine. Without this, numbers of
+    what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
+    notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
+    """
+    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+        if not is_alone and (not is_postgresql(database_url) or _is_served(database)):
+            raise click.ClickException("a server runs on this database; stop it first, and run this again")
+        database.write(maintenance.leave_behind)
+    click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")

@@ -163,10 +163,7 @@ class Trimming:
         """
         base_at = self.base_at(now)
         begun_at = segments.oldest_state_at(reading.session)
-        if begun_at is None:
-            return None
-        # Where the clock was ahead when the history was begun, rows are not kept until it is that late.
-        if begun_at <= now and base_at < begun_at + self._step:
+        if begun_at is None or base_at < begun_at + self._step:
             return None
         runs = runs_by_segment(segments.blocks(reading.session, ROWS))
         files = segments.files(reading.session)

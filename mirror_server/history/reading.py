@@ -135,10 +135,21 @@ class Reading:
         )
         yield in_order(together([wanted.apply(in_order(of_tail(some))) for some in rows]))
 
+    def check_places(self, span: Span) -> None:
+        """See that all rows there are in it can be read.
+
+        Raises:
+            StorageFailed: There are files, and no archive is open.
+        """
+        if self._archive is None and (files := segments.files(self.session, span)):
+            raise StorageFailed(
+                f"cannot read its history: {len(files)} files of it are in an archive; its operator has to start it"
+                " with --history-archive"
+            )
+
     def _files(self, span: Span) -> Iterator[Run]:
+        self.check_places(span)
         files = segments.files(self.session, span)
-        if files and self._archive is None:
-            raise StorageFailed(f"{len(files)} files of its history are in an archive; start it with --history-archive")
         if self._archive is not None:
             for _, run in groupby(files, key=lambda file: run_of(file.file_name)):
                 yield [file_piece(self._archive, self._database, file) for file in run]

@@ -20,9 +20,9 @@ from mirror_server.history.columns import in_order, numbers, of_tail, together, 
 from mirror_server.history.merging import merged
 from mirror_server.history.reading import Everything, Reading, runs_of, sources
 from mirror_server.history.writing import joined, store_segment
-from mirror_server.store import history, segments
+from mirror_server.store import history, revisions, segments
 from mirror_server.store.database import Database
-from mirror_server.store.segments import ROWS, Block
+from mirror_server.store.segments import ROWS, STATE, Block
 from mirror_server.store.session import Session
 
 DAY = 86_400_000
@@ -50,12 +50,19 @@ class Sealing:
         self._seen = (0, 0)
 
     def begin(self, now: Instant) -> bool:
-        """Make the first checkpoint of a history that was begun; false where there is one."""
+        """Make the first checkpoint of a history that was begun; false where there is one.
+
+        One that is yet to come was made by a clock that was ahead: the history begins anew.
+        """
         with self._database.read() as session:
             is_begun = history.state(session).is_kept
         if not is_begun:
             # What begins it is on its way to the disk, and done when this is.
             self._database.insist(lambda _: None).result()
+        with self._database.read() as session:
+            is_ahead = history.state(session).is_kept and _is_ahead(session, now)
+        if is_ahead:
+            self._database.insist(partial(_begin_anew, now=now)).result()
         with self._database.read() as session:
             if not is_needed(session):
                 return False
@@ -183,6 +190,26 @@ class Sealing:
             return True
 
         return self._database.insist(work).result()
+
+
+def _is_ahead(session: Session, now: Instant) -> bool:
+    """Whether all that is known of states is yet to come, since the clock was ahead when they were made."""
+    oldest_at = segments.oldest_state_at(session)
+    return oldest_at is not None and oldest_at > now
+
+
+def _begin_anew(session: Session, now: Instant) -> None:
+    """Have the history begin with the mirror as it is: what led to that was trimmed, or is told by none of the states.
+
+    Else each question about the present is refused.
+    """
+    if not _is_ahead(session, now):
+        return
+    segments.forget(session, {block.segment_id for block in segments.blocks(session, STATE)})
+    base_at = segments.base_at(session)
+    if base_at is not None and base_at > now:
+        segments.put_base(session, now)
+    history.begin(session, revisions.last(session))
 
 
 def runs_by_segment(blocks: Iterable[Block]) -> list[list[Block]]:

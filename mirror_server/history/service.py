@@ -42,6 +42,14 @@ class OpenPast(ABC):
         self._selection = selection
         self._held = ExitStack()
 
+    def check_places(self) -> None:
+        """See that what is asked for is in no place that is not open.
+
+        Raises:
+            StorageFailed: Some of it is in an archive, and it is not said where.
+        """
+        self._reading.check_places(self._filter(self._reading.base_at).span)
+
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What is read of it, in order."""
@@ -165,5 +173,7 @@ class HistoryService:
             opened = make(stack.enter_context(self.reading()), taken_at)
             if begin is not None and begin < opened.oldest_at:
                 raise TooOld(opened.oldest_at)
+            # Told before the answer begins: after that it could only be cut off.
+            opened.check_places()
             opened.on_close(stack.pop_all())
         return opened

@@ -91,7 +91,7 @@ class Webhooks:
     def backlog(self, app_id: str) -> int:
         """How many entries wait to be delivered."""
         state = self._database.look(lambda session: logs.state(session, app_id))
-        return state.last_seq - state.position if state else 0
+        return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
         """Probe the URL, then store the webhook and begin to deliver.
@@ -217,7 +217,7 @@ class Webhooks:
 
     def _note_failure(self, session: Session, app_id: str, row: CallbackRow) -> None:
         now = self._clock.now()
-        if row.failing_since is not None and is_given_up(row.failing_since, now):
+        if row.failing_since is not None and is_given_up(row.failing_since, self._clock.sure_now()):
             callbacks.delete(session, app_id)
             session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return

@@ -77,7 +77,7 @@ class Websockets:
             log = logs.state(session, app_id)
         if row is None:
             return None
-        return ChannelState(self._is_connected(app_id, row), log.last_seq - log.position if log else 0)
+        return ChannelState(self._is_connected(app_id, row), log.waiting if log else 0)
 
     def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
         """Register a channel, or change the one there is; gives whether it is new.

@@ -124,7 +124,7 @@ class Housekeeping:
         self._database.insist(work)
 
     def _round(self) -> None:
-        now = self._clock.now()
+        now = self._clock.sure_now()
         kept_since = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:
@@ -136,7 +136,7 @@ class Housekeeping:
 
         self._database.insist(work)
         self._drop_device_events(after_seconds(now, -self._keep_device_events_seconds))
-        self._next_round = self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)
+        self._next_round = self._clock.call_at(after_seconds(self._clock.now(), _ROUND_SECONDS), self._round)
 
     def _drop_device_events(self, before: Instant) -> None:
         """A part at a time: one piece of work holds up all others."""

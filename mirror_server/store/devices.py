@@ -36,12 +36,6 @@ class DeviceRow:
     revision: int = 0
 
 
-def newest_contact(session: Session) -> Instant | None:
-    """When a device made contact last; ``None`` without devices."""
-    instant: Instant | None = session.scalar("SELECT MAX(last_contact_at) FROM devices")
-    return instant
-
-
 def find(session: Session, device_id: str) -> DeviceRow | None:
     """The device with this id."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)

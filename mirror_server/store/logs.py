@@ -15,6 +15,12 @@ EVERY = "logs"
 
 _ROWS_AT_A_TIME = 50
 
+LOST_AT_MOST = 2**40
+"""More entries than a log ever had: those between two numbers are counted without what was left out of these at once.
+
+It may be left out 8000 times until a number is none that every JSON has.
+"""
+
 _COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
     " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
@@ -40,6 +46,11 @@ class LogState:
     position: int
     polled: int
 
+    @property
+    def waiting(self) -> int:
+        """How many entries follow the position."""
+        return (self.last_seq - self.position) % LOST_AT_MOST
+
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
@@ -61,10 +72,10 @@ def state(session: Session, app_id: str) -> LogState | None:
 
 
 def count(session: Session, app_id: str) -> int:
-    """How many entries of an application's log are kept: their numbers have no gaps."""
+    """How many entries of an application's log are kept: their numbers have no gaps but those of a restore."""
     found = state(session, app_id)
     first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
-    return 0 if found is None or first_seq is None else found.last_seq - int(first_seq) + 1
+    return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % LOST_AT_MOST
 
 
 def applications(session: Session) -> list[str]:
@@ -207,6 +218,20 @@ def pass_over_read(session: Session, app_id: str) -> None:
     session.run(
         "UPDATE logs SET position = read_seq WHERE app_id = :app_id AND position < read_seq",
         app_id=app_id,
+    )
+
+
+def leave_behind(session: Session) -> None:
+    """Count on from beyond every number anyone may know: of a database that went back.
+
+    Who had read further than the backup would pass over what has those numbers now; so all who were not at an earlier
+    end are told of a gap. The server's own channels, which were at the end, are there again.
+    """
+    session.run(
+        "UPDATE logs SET last_seq = last_seq + :lost,"
+        " position = CASE WHEN position = last_seq THEN last_seq + :lost ELSE position END,"
+        " read_seq = CASE WHEN read_seq = last_seq THEN last_seq + :lost ELSE read_seq END",
+        lost=LOST_AT_MOST,
     )
 
 

@@ -16,6 +16,7 @@ from mirror_server.store import (
     device_keys,
     device_queries,
     history,
+    logs,
     revisions,
     subscriptions,
 )
@@ -122,6 +123,15 @@ def _erase_queries(session: Session, device_id: str) -> int:
 
 def _without(value: str, names: Collection[str | None]) -> str:
     return "" if value in names else ",".join(each for each in value.split(",") if each not in names)
+
+
+def leave_behind(session: Session) -> None:
+    """Count on from beyond all that anyone may know, in a database that went back to an earlier state.
+
+    Whoever knows more than it does is told so, and takes nothing that is new for what it has read already.
+    """
+    revisions.leave_behind(session)
+    logs.leave_behind(session)
 
 
 def end_application(session: Session, app_id: str) -> None:

@@ -49,6 +49,11 @@ def is_alive(session: Session, process_id: str) -> bool:
     )
 
 
+def any_alive(session: Session) -> bool:
+    """Whether a process is connected to the database that stored anything lately, as those that serve it do."""
+    return any(is_alive(session, process_id) for (process_id,) in session.rows("SELECT process_id FROM processes"))
+
+
 def forget_before(session: Session, instant: Instant) -> None:
     """Forget the processes that stored nothing since the instant, and the calls from before."""
     session.run("DELETE FROM processes WHERE stored_at < :instant", instant=instant)

@@ -34,6 +34,10 @@ _COUNT_AND_NOTE = (
 """All of these at once, as PostgreSQL takes it."""
 _NOTE_ALONE = _COUNT_AND_NOTE.format("", "")
 _NOTE_WITH = _COUNT_AND_NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) FROM changed)")
+_COUNTED_SINCE: Instant = 1_767_225_600_000
+"""2026-01-01; numbers that begin there are whole ones in every JSON for 4000 years."""
+_MOST_IN_A_MILLISECOND = 64
+"""More changes than any mirror stores."""
 _LOST_AT_MOST = 2**32
 """More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
 
@@ -97,6 +101,16 @@ def note_change_with(
     ((revision, changed),) = session.rows(_NOTE_WITH.format(change), **about, **parameters)
     session.after_commit(partial(session.changes.note, revision, known, count))
     return revision, changed
+
+
+def begin(session: Session, at: Instant) -> None:
+    """Begin to count in a new database, beyond the numbers of all that were begun before this instant.
+
+    So a table that was taken of another mirror, with the same address and devices of the same names, is taken anew, as
+    nothing here is as old: what a lost database had counted says nothing of this one.
+    """
+    first = max(at - _COUNTED_SINCE, 0) * _MOST_IN_A_MILLISECOND
+    session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
 
 
 def leave_behind(session: Session) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from mirror_server.core.instants import Instant
+from mirror_server.store import logs
 from mirror_server.store.session import Session
 
 
@@ -35,14 +38,16 @@ def measure(session: Session) -> Statistics:
     )
     entries, stored_bytes = _row(
         session,
-        "SELECT coalesce(sum(last_seq + 1 - coalesce("
-        "(SELECT min(seq) FROM notifications WHERE notifications.app_id = logs.app_id), last_seq + 1)), 0),"
+        "SELECT coalesce(sum((last_seq + 1 - coalesce("
+        "(SELECT min(seq) FROM notifications WHERE notifications.app_id = logs.app_id), last_seq + 1)) % :lost), 0),"
         " coalesce(sum(stored_bytes), 0) FROM logs",
+        lost=logs.LOST_AT_MOST,
     )
     webhooks, failing, failures, backlog = _row(
         session,
         "SELECT count(*), count(*) FILTER (WHERE failures > 0), coalesce(sum(failures), 0),"
-        " coalesce(sum(last_seq - position), 0) FROM callbacks JOIN logs ON logs.app_id = callbacks.app_id",
+        " coalesce(sum((last_seq - position) % :lost), 0) FROM callbacks JOIN logs ON logs.app_id = callbacks.app_id",
+        lost=logs.LOST_AT_MOST,
     )
     return Statistics(
         registered_devices=registered,
@@ -56,6 +61,19 @@ def measure(session: Session) -> Statistics:
         webhook_failures=failures,
         webhook_backlog=backlog,
     )
+
+
+def newest_instant(session: Session) -> Instant | None:
+    """The latest instant at which anything is stored to have happened; ``None`` where nothing is."""
+    instant: Instant | None = session.scalar(
+        "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
+        " UNION ALL SELECT max(at) FROM device_events"
+        " UNION ALL SELECT alive_at FROM history_state"
+        " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"
+        " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
+        " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
+    )
+    return instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,7 @@ def measure_history(session: Session) -> HistorySize:
     return HistorySize(tail, segments, segment_bytes, archived, archive_bytes)
 
 
-def _row(session: Session, statement: str) -> list[int]:
-    row = session.row(statement)
+def _row(session: Session, statement: str, **parameters: Any) -> list[int]:
+    row = session.row(statement, **parameters)
     assert row is not None  # noqa: S101 - an aggregate always has a row
     return [int(value) for value in row]

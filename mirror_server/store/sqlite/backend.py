@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror_server.store import schema
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints
@@ -110,6 +110,7 @@ class SqliteBackend:
 
     def __init__(self, path: Path, *, must_exist: bool = False, as_it_is: bool = False) -> None:
         self._path = path
+        self._file: tuple[int, int] | None = None
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
         if must_exist and not path.stat().st_size:
@@ -121,6 +122,7 @@ class SqliteBackend:
             _bring_to_newest_schema(path, as_it_is=as_it_is)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
+            self._file = _identity(path)
         except (sqlite3.Error, OSError) as error:
             raise _unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
@@ -151,6 +153,7 @@ class SqliteBackend:
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
+        self._refuse_other_file()
         self._connection.execute("COMMIT")
         self._checkpoints.look()
 
@@ -165,7 +168,7 @@ class SqliteBackend:
 
     def is_of_storage(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        return _code(error) in _STORAGE_CODES
+        return _code(error) in _STORAGE_CODES or isinstance(error, StorageFailed)
 
     @contextmanager
     def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
@@ -234,7 +237,22 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
+    def _refuse_other_file(self) -> None:
+        """Refuse to go on with a file that has lost its name: what is written there is gone when it is closed.
+
+        Raises:
+            StorageFailed: It was removed, or another one is in its place.
+        """
+        if self._file is not None and self._file != (found := _identity(self._path)):
+            happened = "removed" if found is None else "replaced by another one"
+            # Applications are told too, and are not to know where it is.
+            raise StorageFailed(
+                f"cannot use its database, whose file was {happened} while it is served; its operator has to put the"
+                " file back under its name, or to stop the server and restore a backup"
+            )
+
     def _connect(self) -> sqlite3.Connection:
+        self._refuse_other_file()
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
         )
@@ -415,6 +433,15 @@ def exposed_files(path: Path) -> list[Path]:
     # The files beside it have the rights that the database had when they were made.
     found = (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
     return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tells a file from all others, whatever its name; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_private(path: Path) -> None:

@@ -122,7 +122,7 @@ def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, 
 
 def test_a_refusal_of_what_was_found_is_told(server, bridge, key, device):
     async def check():
-        asked = await Request(bridge, key, SNAPSHOT, b"name=lamp&changed_after=99999").begin()
+        asked = await Request(bridge, key, SNAPSHOT, b"name=lamp&changed_after=9007199254740991").begin()
         await until(asked.task.done)
         assert (asked.status, json.loads(body_of(asked))["reason"]) == (400, "REVISION_BEYOND_MIRROR")
         await until(lambda: is_idle(server))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
+from mirror_server.services import _clock
 from mirror_server.store import callbacks
 
 PATIENCE_SECONDS = 60
@@ -39,8 +41,8 @@ class Machine:
         wall_at, steady_at = self.clocks
         self.clocks = (wall_at + round(seconds * 1000), steady_at + round(seconds * 1000))
 
-    def clock(self) -> SystemClock:
-        return SystemClock(lambda: self.clocks)
+    def clock(self, *, last_known_at: int | None = None) -> SystemClock:
+        return SystemClock(lambda: self.clocks, last_known_at=last_known_at)
 
 
 @pytest.fixture
@@ -148,6 +150,47 @@ def test_nothing_is_called_early_by_the_clock_that_runs_steadily(clock, machine)
     assert event.wait(PATIENCE_SECONDS)
 
 
+def test_nothing_is_as_old_as_a_clock_that_jumped_says_for_an_hour(clock, machine):
+    machine.set_clock(3 * DAY_SECONDS)
+    machine.run(60)
+    assert clock.sure_now() == BEGIN + 60_000
+    machine.run(HOUR_SECONDS - 120)
+    assert clock.sure_now() == BEGIN + (HOUR_SECONDS - 60) * 1000
+    machine.run(120)
+    assert clock.sure_now() == clock.now() == BEGIN + (3 * DAY_SECONDS + HOUR_SECONDS + 60) * 1000
+
+
+def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machine, caplog):
+    for jumps in ([DAY_SECONDS, -DAY_SECONDS], [3 * DAY_SECONDS, -DAY_SECONDS, -2 * DAY_SECONDS]):
+        for jump in jumps:
+            machine.set_clock(jump)
+            assert clock.sure_now() == BEGIN
+    machine.run(2 * HOUR_SECONDS)
+    assert clock.sure_now() == clock.now() == BEGIN + 2 * HOUR_SECONDS * 1000
+    told = [record.message for record in caplog.records]
+    assert told[:2] == [
+        "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00",
+        "the clock of the system was set back by 1 day, 0:00:00",
+    ]
+
+
+def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
+    for step in (2, -3, 5):
+        machine.set_clock(step)
+        assert clock.sure_now() == clock.now()
+    assert not caplog.records
+
+
+def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(machine):
+    clock = machine.clock(last_known_at=BEGIN - 400 * DAY_SECONDS * 1000)
+    try:
+        assert clock.sure_now() == BEGIN - 400 * DAY_SECONDS * 1000
+        machine.run(HOUR_SECONDS)
+        assert clock.sure_now() == machine.clocks[0]
+    finally:
+        clock.close()
+
+
 @pytest.fixture
 def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A server by the clock of this machine."""
@@ -187,12 +230,25 @@ def test_a_request_never_ends_before_it_began(running, machine):
     assert ended["timestamp"] >= requested_at.timestamp() * 1000
 
 
-def test_what_was_kept_long_enough_goes(running, machine):
+def looked_after(server: Any) -> None:
+    """The round of the housekeeping that is due was done."""
+    server.services._housekeeping._round()
+    assert server.services.database.settle(60)
+
+
+def test_what_was_kept_long_enough_goes_an_hour_after_the_clock_jumped(running, machine):
+    """It cannot be had back, and the clock may have been set wrong."""
     key = running.key()
     device_id = running.add_device(key, "sensor-1")
     running.patch(key, device_id, online=False)
     assert running.log(key)
     machine.set_clock(200 * DAY_SECONDS)
+    looked_after(running)
+    machine.run(HOUR_SECONDS - 1)
+    looked_after(running)
+    assert running.call(key, "GET", f"/v3/devices/{device_id}").status_code == 200
+    assert "registrations" in dict(running.log(key))
+    machine.run(HOUR_SECONDS)
     wait_until(lambda: running.call(key, "GET", f"/v3/devices/{device_id}").status_code == 404)
     wait_until(lambda: "registrations" not in dict(running.log(key)))
 
@@ -251,3 +307,93 @@ def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_
     webhook.restart_after(1, 365 * DAY_SECONDS)
     machine.run(2)
     assert webhook.was_called()
+
+
+def as_of(server: Any, key: str, instant: int) -> dict[str, str]:
+    """The values that the history says devices had reported at an instant, by their paths."""
+    at = datetime.fromtimestamp(instant / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    answer = server.call(
+        key, "GET", "/v3/device-echo", query_string={"as_of": at}, headers={"Accept": "application/x-ndjson"}
+    )
+    assert answer.status_code == 200, answer.get_data()
+    objects = [orjson.loads(line) for line in answer.get_data().splitlines()][:-1]
+    return {
+        resource["resource_path"]: resource["reported"]["value"]
+        for each in objects
+        for resource in each["resources"]
+        if resource.get("reported")
+    }
+
+
+@pytest.mark.parametrize("ahead_days", [1, 40])
+def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(
+    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch, ahead_days: int
+) -> None:
+    """All that was known of states was yet to come, and each question about the present was refused."""
+    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
+    keeper = server.services._keeper
+    key = server.key()
+    temperature, humidity = "/3303/0/5700", "/3304/0/5700"
+    device_id = server.add_device(
+        key, "sensor-1", {"path": temperature, "value": "21"}, {"path": humidity, "value": "40"}
+    )
+    for path in (temperature, humidity):
+        server.place(key, device_id, f"r{path[4]}", "GET", path)
+    keeper.round()
+    machine.set_clock(ahead_days * DAY_SECONDS)
+    machine.run(2 * HOUR_SECONDS)
+    keeper.round()
+    machine.set_clock(-ahead_days * DAY_SECONDS)
+    machine.run(1)
+    server.place(key, device_id, "later", "GET", temperature)
+    keeper.round()
+    machine.run(1)
+    now = machine.clocks[0]
+    assert as_of(server, key, now) == {temperature: "MjE=", humidity: "NDA="}
+    machine.run(HOUR_SECONDS)
+    keeper.round()
+    assert as_of(server, key, machine.clocks[0]) == {temperature: "MjE=", humidity: "NDA="}
+
+
+def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(
+    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
+    keeper = server.services._keeper
+    key = server.key()
+    path = "/3303/0/5700"
+    device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"})
+    server.place(key, device_id, "r", "GET", path)
+    then = machine.clocks[0]
+    machine.run(DAY_SECONDS)
+    keeper.round()
+    machine.set_clock(400 * DAY_SECONDS)
+    keeper.round()
+    machine.run(HOUR_SECONDS - 1)
+    keeper.round()
+    machine.set_clock(-400 * DAY_SECONDS)
+    keeper.round()
+    assert as_of(server, key, then) == {path: "MjE="}
+
+
+def test_a_database_that_knows_of_later_times_is_told_of_at_the_start(running, machine, caplog):
+    running.add_device(running.key(), "sensor-1")
+    machine.set_clock(-DAY_SECONDS)
+    running.restart()
+    assert [record.levelname for record in caplog.records if "which is yet to come" in record.message] == ["WARNING"]
+    caplog.clear()
+    machine.set_clock(DAY_SECONDS)
+    running.restart()
+    assert "which is yet to come" not in caplog.text
+
+
+def test_a_manual_clock_begins_behind_all_that_happened_by_that_of_the_system(running, machine):
+    key = running.key()
+    device_id = running.add_device(key, "sensor-1")
+    running.patch(key, device_id, online=False)
+    machine.run(DAY_SECONDS)
+    running.place(key, device_id, "r", "GET", "/3303/0/5700")
+    clock = _clock(replace(running.settings, manual_clock=True), running.services.database)
+    assert clock.now() == machine.clocks[0]

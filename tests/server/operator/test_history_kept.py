@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mirror_server.service.happenings import Happenings
 from mirror_server.services import Services
 from mirror_server.store import history, revisions
 from mirror_server.store.database import Database
-from mirror_server.store.failures import CannotKeepHistory
+from mirror_server.store.failures import CannotKeepHistory, StorageFailed
 from mirror_server.store.history import HistoryRow
 
 PATH = "/3303/0/5700"
@@ -340,6 +341,18 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased(
     assert told_by(services) == {"first", "second"}
 
 
+def test_a_history_in_an_archive_that_is_not_named_is_no_answer_that_is_cut_off(life: Life, tmp_path: Path) -> None:
+    services, _, _ = put_away(life, tmp_path / "archive")
+    now = services.clock.now()
+    services = life.start()
+    assert services.history is not None
+    for ask in (services.history.open, partial(services.history.open_as_of, instant=now)):
+        with pytest.raises(StorageFailed, match="with --history-archive"):
+            ask(HistorySelection())
+    # What reaches into none of it is told as ever.
+    services.history.open(HistorySelection(begin=now + DAY_SECONDS * 1000)).close()
+
+
 def test_what_no_server_deletes_is_told_no_more_and_said(url: str, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     services, first, _ = put_away(life)
     keeper = without_keeper(services)
@@ -433,7 +446,7 @@ def test_the_tail_is_asked_for_a_device_a_resource_and_an_end(life: Life) -> Non
         ("UPDATE history SET device_number = 77", "of no device that is known"),
         ("UPDATE history SET kind = 77", "of no known kind"),
         ("UPDATE revisions SET last_revision = 1", "later than the last change"),
-        ("UPDATE history_state SET sealed_revision = 999999", "sealed beyond the last change"),
+        ("UPDATE history_state SET sealed_revision = 9999999999999999", "sealed beyond the last change"),
         ("DELETE FROM history", "a value was reported, and is not in the history"),
         ("UPDATE resources SET reported_revision = reported_revision - 1", "in the history differ"),
         (

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import databases
@@ -21,8 +22,9 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
+from mirror_server.service.snapshots import Selection
 from mirror_server.services import Services
-from mirror_server.store import callbacks
+from mirror_server.store import callbacks, logs, statistics
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
 from mirror_server.store.device_events import DeviceEventRow
@@ -85,6 +87,11 @@ def device_ids(services: Services, app_id: str) -> list[str]:
         told = Description(f"{said}-name", f"{said}-description", {"of": said})
         services.devices.describe(device_id, lambda _, told=told: told).result(60)
     return device_ids
+
+
+def measure(database: Database) -> statistics.Statistics:
+    with database.read() as session:
+        return statistics.measure(session)
 
 
 def events_of(services: Services) -> list[DeviceEventRow]:
@@ -327,6 +334,124 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
     ((later, of_device),) = databases.query(again, numbers)
     assert last < later == of_device < 2**53
     assert mirror_server("check", "--database", again).output == "all is well\n"
+
+
+@contextmanager
+def served(url: str) -> Iterator[Services]:
+    """A server with two simulated devices, which was not there before or is there again."""
+    running = Services(Settings(database_url=url, simulate=2, manual_clock=True))
+    running.start()
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def happen(services: Services, times: int) -> None:
+    """Something that all applications are told."""
+    assert services.bench is not None
+    simulator = services.bench.simulator
+    for _ in range(times):
+        simulator.update(simulator.list_states()[0].id)
+    assert services.database.settle(60)
+
+
+def new_log(services: Services) -> str:
+    """The application of a new key, whose log has something in it."""
+    app_id = keys.create(services.database, "test", tuple(Scope), services.clock.now()).split("_")[1]
+    services.log.keep_for(app_id)
+    happen(services, 3)
+    return app_id
+
+
+def check_lost_is_told(services: Services, app_id: str, read_up_to: int) -> None:
+    """Whoever has read more than there is now misses nothing that is new, and hears of what is lost."""
+    kept = services.log.count(app_id)
+    end = services.log.last_seq(app_id)
+    missed = services.log.read(app_id, read_up_to)
+    assert (missed.gap, missed.entries, missed.cursor) == ((read_up_to + 1, end), [], end)
+    happen(services, 4)
+    told = services.log.read(app_id, read_up_to)
+    assert [entry.seq for entry in told.entries] == [end + 1, end + 2, end + 3, end + 4]
+    assert services.log.count(app_id) == kept + 4
+
+
+@pytest.mark.sqlite
+def test_who_read_further_than_a_backup_is_told_so_when_it_is_restored(tmp_path):
+    """Else what happens next has the numbers of what was lost, and whoever had read these would pass over it."""
+    url, target, backup = f"sqlite:///{tmp_path}/one.db", f"sqlite:///{tmp_path}/two.db", tmp_path / "copy.db"
+    with served(url) as services:
+        app_id = new_log(services)
+        assert mirror_server("backup", backup, "--database", url).exit_code == 0
+        happen(services, 2)
+        read_up_to = services.log.last_seq(app_id)
+    assert mirror_server("restore", backup, "--database", target).exit_code == 0
+    with served(target) as services:
+        check_lost_is_told(services, app_id, read_up_to)
+
+
+def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
+    with served(url) as services:
+        app_id = new_log(services)
+        read_up_to = services.log.last_seq(app_id) + 2
+        revision = services.snapshots.open(app_id, Selection())
+        revision.close()
+        services.database.write(
+            lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', services.clock.now())
+        )
+        before = services.webhooks.backlog(app_id), measure(services.database)
+        assert before[0] > 0
+    assert mirror_server("went-back", "--database", url).exit_code == 0
+    running = Services(Settings(database_url=url, manual_clock=True))
+    try:
+        assert (running.webhooks.backlog(app_id), measure(running.database)) == before
+        assert running.snapshots.open(app_id, Selection()).revision > revision.revision + 1_000_000
+        check = mirror_server("check", "--database", url)
+        assert check.output == "all is well\n"
+    finally:
+        running.close()
+    with served(url) as services:
+        check_lost_is_told(services, app_id, read_up_to)
+
+
+def test_channels_that_had_nothing_waiting_have_nothing_when_a_database_went_back(url):
+    with served(url) as services:
+        app_id = new_log(services)
+        end = services.log.last_seq(app_id)
+        services.database.write(lambda session: logs.set_position(session, app_id, end))
+        services.log.note_read(app_id, end)
+    assert mirror_server("went-back", "--database", url).exit_code == 0
+    running = Services(Settings(database_url=url, manual_clock=True))
+    try:
+        assert running.webhooks.backlog(app_id) == 0
+        assert not running.polls.anything(app_id)
+    finally:
+        running.close()
+
+
+def test_a_database_that_is_served_is_not_told_that_it_went_back(services, app_id, device_ids, url):
+    refused = mirror_server("went-back", "--database", url)
+    assert refused.exit_code == 1
+    assert "stop it first" in refused.stderr
+    assert services.log.last_seq(app_id) < 1000
+
+
+def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
+    """Its devices may be the same: what was taken of the lost one would show as unchanged what is another one here."""
+    folders = [tmp_path / name for name in ("lost", "new")]
+    for folder in folders:
+        folder.mkdir()
+    urls = list(map(databases.new_database_url, folders))
+    with served(urls[0]) as lost:
+        happen(lost, 10)
+        taken = lost.snapshots.open("a", Selection())
+        taken.close()
+    with served(urls[1]) as new, ExitStack() as closing:
+        since = new.snapshots.open("a", Selection(changed_after=taken.revision))
+        closing.callback(since.close)
+        pages = list(since.pages())
+        assert sum(map(since.is_changed, since.devices(pages[0]))) == since.device_count == taken.device_count
+        assert taken.revision < since.revision < 2**53
 
 
 @pytest.mark.process

@@ -2,6 +2,7 @@
 
 import base64
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,6 +11,7 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.store.maintenance import violations
+from mirror_server.store.url import path_of
 from mirror_server.store.writer import MOST_WAITING
 
 LEVEL = "/3311/0/5851"
@@ -156,6 +158,37 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
     assert int(answer.headers["Retry-After"]) > 0
     assert database.settle(60)
     assert server.call(key, "GET", "/v2/subscriptions").json == []
+
+
+def read_beside_each_other(server, readers):
+    """As many as there is a connection for, and one more."""
+    while True:
+        readers.enter_context(server.services.database.read())
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["removed", "replaced"])
+def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device, tmp_path, is_replaced):
+    """It is gone when the server ends, and all that was accepted meanwhile with it."""
+    path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
+    server.services.database.backup(tmp_path / "other.db")
+    path.rename(elsewhere)
+    if is_replaced:
+        (tmp_path / "other.db").rename(path)
+    ready = server.call(None, "GET", "/readyz")
+    assert (ready.status_code, server.call(None, "GET", "/healthz").status_code) == (503, 200)
+    request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
+    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
+    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
+    assert ("replaced" if is_replaced else "removed") in answer.json["message"]
+    assert str(path) not in answer.json["message"]
+    # Those who read meanwhile see one database, and make none.
+    with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
+        read_beside_each_other(server, readers)
+    assert path.exists() == is_replaced
+    elsewhere.rename(path)
+    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    assert server.responses(key) == {"w": (200, None)}
 
 
 def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_goes_on(server, key, device, disk):
