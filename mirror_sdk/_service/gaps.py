@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from mirror_sdk._caller import Line, warn
 from mirror_sdk.errors import CompatibilityWarning, GapWarning
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.entries import Gap, count_missing
 
 
 def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: Line | None = None) -> None:
@@ -19,6 +19,8 @@ def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: Line
     """
     if gap is not None:
         missing = "all before this moment" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"
+        if gap.first_seq is not None and count_missing(gap.first_seq, gap.last_seq) is None:
+            missing = f"those from {gap.first_seq} on: the service went back to an earlier state"
         warn(
             f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
             GapWarning,

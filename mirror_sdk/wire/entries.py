@@ -120,12 +120,27 @@ def _is_number(seq: object) -> bool:
     return isinstance(seq, int) and not isinstance(seq, bool) and abs(seq) < 10**MAX_SEQ_DIGITS
 
 
+NUMBERS_LEFT_OUT = 2**40
+"""How many numbers a log that went back to an earlier state leaves out at once: more than a log ever had entries.
+
+It may do so 8000 times until a number is none that every JSON has.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Entries of the notification log that are gone; numbers are ``None`` where nobody knows them any more."""
 
     first_seq: int | None
     last_seq: int | None
+
+
+def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
+    """How many entries are gone from one number to another; ``None`` where the numbers do not tell."""
+    if first_seq is None or last_seq is None:
+        return None
+    count = last_seq - first_seq + 1
+    return count if count < NUMBERS_LEFT_OUT // 2 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.store.session import Row, Session
@@ -14,12 +15,6 @@ EVERY = "logs"
 """What work touches that appends to a log or changes where it stands; which logs is known only when it is run."""
 
 _ROWS_AT_A_TIME = 50
-
-LOST_AT_MOST = 2**40
-"""More entries than a log ever had: those between two numbers are counted without what was left out of these at once.
-
-It may be left out 8000 times until a number is none that every JSON has.
-"""
 
 _COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
@@ -49,7 +44,7 @@ class LogState:
     @property
     def waiting(self) -> int:
         """How many entries follow the position."""
-        return (self.last_seq - self.position) % LOST_AT_MOST
+        return (self.last_seq - self.position) % NUMBERS_LEFT_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ def count(session: Session, app_id: str) -> int:
     """How many entries of an application's log are kept: their numbers have no gaps but those of a restore."""
     found = state(session, app_id)
     first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
-    return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % LOST_AT_MOST
+    return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT
 
 
 def applications(session: Session) -> list[str]:
@@ -231,7 +226,7 @@ def leave_behind(session: Session) -> None:
         "UPDATE logs SET last_seq = last_seq + :lost,"
         " position = CASE WHEN position = last_seq THEN last_seq + :lost ELSE position END,"
         " read_seq = CASE WHEN read_seq = last_seq THEN last_seq + :lost ELSE read_seq END",
-        lost=LOST_AT_MOST,
+        lost=NUMBERS_LEFT_OUT,
     )
 
 

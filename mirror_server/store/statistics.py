@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.instants import Instant
-from mirror_server.store import logs
 from mirror_server.store.session import Session
 
 
@@ -41,13 +41,13 @@ def measure(session: Session) -> Statistics:
         "SELECT coalesce(sum((last_seq + 1 - coalesce("
         "(SELECT min(seq) FROM notifications WHERE notifications.app_id = logs.app_id), last_seq + 1)) % :lost), 0),"
         " coalesce(sum(stored_bytes), 0) FROM logs",
-        lost=logs.LOST_AT_MOST,
+        lost=NUMBERS_LEFT_OUT,
     )
     webhooks, failing, failures, backlog = _row(
         session,
         "SELECT count(*), count(*) FILTER (WHERE failures > 0), coalesce(sum(failures), 0),"
         " coalesce(sum((last_seq - position) % :lost), 0) FROM callbacks JOIN logs ON logs.app_id = callbacks.app_id",
-        lost=logs.LOST_AT_MOST,
+        lost=NUMBERS_LEFT_OUT,
     )
     return Statistics(
         registered_devices=registered,

@@ -12,7 +12,9 @@ from changed_answers import Between, without_snapshots
 
 from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, SnapshotWarning, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
+from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.recording import Recording
+from mirror_sdk.wire.entries import Gap
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
@@ -67,6 +69,19 @@ def test_a_lost_answer_is_told_once_where_it_is_waited_for(plain, lost_answer):
         request.result(timeout=0)  # waited for
     with pointing_at("waited for"), pytest.raises(WaitTimeout):
         request.result(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"),
+    [
+        (Gap(None, None), r"\(all before this moment\)"),
+        (Gap(5, 9), r"\(5-9\)"),
+        (Gap(101, 2**40 + 50), r"\(those from 101 on: the service went back to an earlier state\)"),
+    ],
+)
+def test_what_is_lost_is_told_as_far_as_it_is_known(gap, told):
+    with pytest.warns(GapWarning, match=told):
+        warn_of(gap)
 
 
 def test_a_lost_answer_is_told_where_it_is_looked_for(plain, lost_answer):

@@ -27,6 +27,7 @@ from mirror_sdk.widgets.models.past import Past, read_past
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Stretch, TimeWindow
 from mirror_sdk.widgets.models.wording import count_text, value_text
+from mirror_sdk.wire.entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:
@@ -555,10 +556,11 @@ class WatcherModel:
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1
-        if gap.seq is None or gap.first_seq is None:
+        missing = count_missing(gap.first_seq, gap.seq)
+        if missing is None:
             self._lost_is_known = False
         else:
-            self.lost += gap.seq - gap.first_seq + 1
+            self.lost += missing
 
     @property
     def _lost_text(self) -> str:
@@ -624,7 +626,7 @@ def _number(event: Event) -> float | None:
 def _told(event: Event, unit: str) -> str:
     """What an event says, in one text."""
     if event.kind is EventKind.GAP:
-        known = event.first_seq is not None and event.seq is not None
+        known = count_missing(event.first_seq, event.seq) is not None
         return f"lost: {event.first_seq} to {event.seq}" if known else "lost: an unknown number"
     value = value_text(event.value, unit) if event.value and event.value.kind is not ValueKind.NONE else ""
     if event.kind is not EventKind.ASYNC_RESPONSE:

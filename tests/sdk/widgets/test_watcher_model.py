@@ -101,6 +101,14 @@ def test_losses_are_counted_and_told():
     assert "7 came too fast and are missing here" in model.counts_text
 
 
+def test_how_much_was_lost_where_a_log_went_back_is_not_known():
+    """It leaves out more numbers than anybody has read."""
+    model = watcher()
+    model.take([gap(5, 9), gap(101, 2**40 + 50), observation(10)])
+    assert "2 gaps, at least 5 lost" in model.counts_text
+    assert values(model) == ["10.0", "lost: an unknown number", "lost: 5 to 9"]
+
+
 def test_pausing_holds_still_and_loses_nothing():
     model = watcher()
     model.take([observation(1)])
