@@ -187,7 +187,9 @@ def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     agree = numbers.astype(bool) | texts.astype(bool) | booleans.astype(bool)
     if "desired_raw" in asked:
         # Of Arrow's types a missing payload is one that compares to nothing.
-        payloads = [asked[name].astype(object).where(asked[name].notna(), None) for name in ("desired_raw", "reported_raw")]
+        payloads = [
+            asked[name].astype(object).where(asked[name].notna(), None) for name in ("desired_raw", "reported_raw")
+        ]
         pairs = zip(*payloads, strict=True)
         agree |= pd.Series([desired == reported for desired, reported in pairs], index=asked.index, dtype=bool)
     return agree

@@ -138,6 +138,16 @@ def test_drift_is_the_same_with_an_index_and_with_arrow_types():
         original.drop(columns="path").mirror.drift()
 
 
+def test_payloads_that_are_missing_are_not_those_that_were_desired_whatever_their_type():
+    original = state(raw=True)
+    original["desired_raw"] = pd.Series([b"1"] * len(original), dtype=object)
+    original["desired_status"] = "success"
+    original["desired_at"] = original["requested_at"] = NOW - timedelta(minutes=100)
+    expected = original.mirror.drift(unconfirmed=True)
+    assert 0 < len(expected) < len(original)
+    assert_frame_equal(as_arrow(original).mirror.drift(unconfirmed=True), expected)
+
+
 def test_nothing_drifts_where_nothing_was_desired_also_after_a_text_file():
     found = read_from_csv(state()).mirror.drift()
     assert_frame_equal(found, state().mirror.drift())

@@ -133,9 +133,9 @@ def test_an_undo_of_it_takes_back_what_it_wrote(client, somebody_else, lights):
 
 OTHER_WAYS = {
     "csv": lambda frame: pd.read_csv(io.StringIO(frame.to_csv(index=False))),
-    "polars": lambda frame: pl.from_pandas(frame),
+    "polars": pl.from_pandas,
     "polars to pandas": lambda frame: pl.from_pandas(frame).to_pandas(),
-    "arrow": lambda frame: pa.Table.from_pandas(frame),
+    "arrow": pa.Table.from_pandas,
     "types of arrow": lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
 }
 

@@ -267,7 +267,9 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
 
 
-@pytest.mark.parametrize("change", [lambda frame: frame.set_index("device_id"), lambda frame: frame.drop(columns="label")])
+@pytest.mark.parametrize(
+    "change", [lambda frame: frame.set_index("device_id"), lambda frame: frame.drop(columns="label")]
+)
 def test_a_table_that_has_lost_a_column_is_refreshed_as_a_whole(client, bench, ids, change):
     frame = change(client.snapshot())
     client.read_value(ids[0], TEMPERATURE)

@@ -181,8 +181,8 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
     texts = pd.Index(words.astype(object))
     if not all(isinstance(text, str) for text in texts):
         raise ValueRefused(
-            f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas takes"
-            f' 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
+            f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas"
+            f' takes 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
         )
     order = np.argsort(texts.to_numpy(dtype=object), kind="stable")
     # One more place, for -1.
