@@ -361,6 +361,8 @@ class MirrorAccessor(Questions):
             numbers = numbers[[matches_any(patterns, str(path)) for path in numbers["path"]]]
         axes = axes_for(ax)
         ends = self._ends_of_lines()
+        # Of categories of Arrow's, pandas would also give those that do not occur.
+        keys = [numbers["device_id"].astype(object), numbers["path"].astype(object)]
         lines = {
             (str(device_id), str(path)): pd.concat(
                 [
@@ -368,7 +370,7 @@ class MirrorAccessor(Questions):
                     ends.loc[ends["device_id"].isna() | (ends["device_id"] == device_id), ["changed_at", "value_num"]],
                 ]
             ).sort_values("changed_at", kind="stable")
-            for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False)
+            for (device_id, path), rows in numbers.groupby(keys, sort=False)
         }
         names = line_names(lines, device_names(self._frame))
         for line, ordered in lines.items():

@@ -177,7 +177,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     Raises:
         ValueRefused: There is no such time zone.
     """
-    times = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.DatetimeTZDtype)]
+    times = [name for name, column in frame.items() if _has_zone(column)]
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
     except (KeyError, IndexError, ValueError, OSError) as exc:
@@ -214,11 +214,16 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
     """
     for name in names:
         told = frame[name].dropna()
-        if len(told) and not (pd.api.types.is_datetime64_any_dtype(told) and told.dt.tz):
+        if len(told) and not _has_zone(told):
             raise ValueRefused(
                 f"the column {name} holds {told.dtype}, no times with their zone, as after a text file;"
                 f' mend it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )
+
+
+def _has_zone(column: pd.Series) -> bool:
+    """Whether it holds times with their zone, of pandas or of Arrow."""
+    return pd.api.types.is_datetime64_any_dtype(column) and column.dt.tz is not None
 
 
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:

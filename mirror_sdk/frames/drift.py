@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
+from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
 from mirror_sdk.tables.state import REVISIONS
 from mirror_sdk.values import ValueKind
@@ -103,9 +103,15 @@ def drift_frame(
 
     Source: specification 2.2 and 3.1; wire.md 1.
     """
+    state = with_index(state)
     _check(state)
+    _check_distances(tolerance, relative)
     taken_at = present(state, now)
+    about = basis_of(state) | {"taken_at": taken_at}
     asked = state[state["desired_status"].notna()]
+    if asked.empty:
+        # A column in which nothing stands may have lost its type, as after a text file.
+        return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **about)
     need_times(asked, "reported_at", "desired_at")
     kinds = _kinds(asked, tolerance, relative)
     if not unconfirmed:
@@ -116,11 +122,11 @@ def drift_frame(
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
-    return build(cells, DRIFT_SCHEMA, tz=tz, **basis_of(state) | {"taken_at": taken_at})
+    return build(cells, DRIFT_SCHEMA, tz=tz, **about)
 
 
 def _check(state: pd.DataFrame) -> None:
-    missing = {"desired_status", "reported_at", "desired_at", "requested_at"} - set(state.columns)
+    missing = {"device_id", "path", "desired_status", "reported_at", "desired_at", "requested_at"} - set(state.columns)
     if missing:
         raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
 
@@ -154,7 +160,7 @@ def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
 
     The same of a column as :attr:`mirror_sdk.Resource.is_reported_since` of one resource.
     """
-    by_time = (asked["reported_at"] > asked["desired_at"]).astype(bool)
+    by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
     if not set(REVISIONS) <= set(asked.columns):
         return by_time
     # Tables of which not all have the columns may have been put together.
@@ -180,17 +186,24 @@ def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     booleans = (asked["desired_bool"] == asked["reported_bool"]).fillna(False)
     agree = numbers.astype(bool) | texts.astype(bool) | booleans.astype(bool)
     if "desired_raw" in asked:
-        pairs = zip(asked["desired_raw"], asked["reported_raw"], strict=True)
+        # Of Arrow's types a missing payload is one that compares to nothing.
+        payloads = [
+            asked[name].astype(object).where(asked[name].notna(), None) for name in ("desired_raw", "reported_raw")
+        ]
+        pairs = zip(*payloads, strict=True)
         agree |= pd.Series([desired == reported for desired, reported in pairs], index=asked.index, dtype=bool)
     return agree
 
 
-def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+def _check_distances(tolerance: float | Mapping[str, float], relative: float) -> None:
     given = tolerance.values() if isinstance(tolerance, Mapping) else [tolerance]
     for one in (relative, *given):
         distance = real(one)
         if distance is None or distance < 0:
             raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
+
+
+def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     if isinstance(tolerance, Mapping):
         absolute = asked["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
     else:

@@ -147,8 +147,8 @@ def is_sent(state: pd.DataFrame) -> pd.Series:
 
 
 def _by_device(state: pd.DataFrame) -> pd.DataFrame:
-    found = state.groupby("device_id", observed=True)["reported_at"].agg(["size", "min", "max"])
-    return found.set_axis(found.index.astype(object))
+    # Of a category of Arrow's, pandas would also give the devices that have no row.
+    return state.groupby(state["device_id"].astype(object), sort=False)["reported_at"].agg(["size", "min", "max"])
 
 
 def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series:

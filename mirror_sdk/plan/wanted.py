@@ -13,6 +13,7 @@ from mirror_sdk._tables import DeviceTable, is_table, named_rows
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.resource import seen_revision
+from mirror_sdk.values.declared import EXACT_FLOATS
 from mirror_sdk.values.typed import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 
@@ -90,7 +91,8 @@ def device_chunks(wants: Iterable[Want]) -> Iterator[list[str]]:
 
 
 def _frame_of(table: DeviceTable) -> pd.DataFrame:
-    frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas()
+    # Where one is missing, the integers of a column would become floats, which round past 2**53.
+    frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas(integer_object_nulls=True)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
@@ -146,7 +148,23 @@ def _seen(frame: pd.DataFrame) -> list[int]:
     revisions = frame[_REVISION]
     if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
         raise ValueRefused("if_match=True: the service told no revisions of desired values; write without if_match")
-    return [NEVER_WRITTEN if pd.isna(revision) else seen_revision(revision) for revision in revisions.astype(object)]
+    return [NEVER_WRITTEN if pd.isna(revision) else _revision(revision) for revision in revisions.astype(object)]
+
+
+def _revision(told: Any) -> int:
+    """A revision, of which pandas may have made a float, where others of the column are missing.
+
+    Raises:
+        ValueRefused: It is none, or a float that may have been rounded.
+    """
+    is_exact = isinstance(told, float) and told.is_integer() and abs(told) < EXACT_FLOATS
+    try:
+        return seen_revision(int(told) if is_exact else told)
+    except TypeError:
+        raise ValueRefused(
+            f"if_match=True: {_REVISION} of a row is {told!r}, not a revision, as after a text file; mend it with"
+            f' frame["{_REVISION}"] = pd.to_numeric(frame["{_REVISION}"]).astype("Int64")'
+        ) from None
 
 
 def _read(typed: Want) -> object:
@@ -165,14 +183,29 @@ def _of_long(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     seen = _seen(frame) if if_match else [None] * len(frame)
     return [
         Want(
-            own_id(device_id) or str(device_id),
-            str(path),
+            own_id(device_id) or _text_of("device_id", device_id),
+            _text_of("path", path),
             value,
             None if _is_missing(content_type) else str(content_type),
             revision,
         )
         for device_id, path, value, content_type, revision in zip(*columns, types, seen, strict=True)
+        if not _is_missing(value)
     ]
+
+
+def _text_of(name: str, cell: object) -> str:
+    """A cell that names a device or a path. Of a name such as 0012 pandas makes a number, which another device has.
+
+    Raises:
+        ValueRefused: It is no text.
+    """
+    if isinstance(cell, str):
+        return str(cell)
+    raise ValueRefused(
+        f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
+        f' pd.read_csv(file, dtype={{"{name}": "string"}})'
+    )
 
 
 def _of_wide(frame: pd.DataFrame) -> list[Want]:
@@ -181,9 +214,10 @@ def _of_wide(frame: pd.DataFrame) -> list[Want]:
         lacking = [name for name in _LONG if name not in frame.columns]
         raise ValueRefused(f"the table lacks {', '.join(lacking)}; {_CURE}")
     return [
-        Want(own_id(device_id) or str(device_id), path, value)
+        Want(own_id(device_id) or _text_of("device_id", device_id), path, value)
         for path in paths
         for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
+        if not _is_missing(value)
     ]
 
 

@@ -15,7 +15,6 @@ from mirror_sdk.snapshot.reading import Taken
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.tables.device_batches import joined, recoded
-from mirror_sdk.tables.state import REVISIONS
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             server=server,
             raw="reported_raw" in frame,
             tz=str(frame["reported_at"].dt.tz),
-            # What an earlier version made lacks columns: all rows are taken anew.
+            # What an earlier version made, or what has lost columns, is taken anew with all its rows.
             revision=about["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
@@ -81,8 +80,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
 
 
 def _has_all(frame: pd.DataFrame) -> bool:
-    names = {*REVISIONS, "reported_origin"} if "reported_raw" in frame else set(REVISIONS)
-    return names <= set(frame.columns)
+    return set(joined([], raw="reported_raw" in frame).column_names) <= set(frame.columns)
 
 
 def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:

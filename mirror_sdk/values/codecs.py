@@ -232,6 +232,8 @@ def encode(
 
     Args:
         value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these.
+            Where an integer is declared, a ``float`` without a fraction is one below 2**53, past which it may have been
+            rounded.
         path: Resource path such as ``/3311/0/5850``.
         content_type: ``None`` is text/plain, and application/octet-stream for bytes. Bytes with any other content
             type are taken as a payload that is already written in it, except for a resource declared opaque.

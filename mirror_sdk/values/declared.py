@@ -19,6 +19,8 @@ from mirror_sdk.values.value import PythonValue, ValueKind
 
 SIGNED_64 = range(-(2**63), 2**63)
 UNSIGNED_64 = range(2**64)
+EXACT_FLOATS = 2**53
+"""From here on a float may stand for several integers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _HIGHEST_ID = 65535
@@ -87,7 +89,7 @@ def _without_decimals(item: object) -> object:
 
 
 def whole(number: object, allowed: range = SIGNED_64) -> int | None:
-    """A whole number; a float without a fraction loses nothing as an integer, and frames turn integers into floats."""
+    """A whole number, which may be a float without a fraction."""
     number = finite(number)
     if isinstance(number, float) and number.is_integer():
         number = int(number)
@@ -96,6 +98,16 @@ def whole(number: object, allowed: range = SIGNED_64) -> int | None:
 
 def _unsigned(number: object) -> int | None:
     return whole(number, UNSIGNED_64)
+
+
+def _given(number: object, allowed: range = SIGNED_64) -> int | None:
+    """A whole number that somebody gives; frames turn integers into floats, which lose nothing only below 2**53."""
+    is_rounded = isinstance(number, float) and abs(number) >= EXACT_FLOATS
+    return None if is_rounded else whole(number, allowed)
+
+
+def _given_unsigned(number: object) -> int | None:
+    return _given(number, UNSIGNED_64)
 
 
 def as_float(number: object) -> float | None:
@@ -159,16 +171,16 @@ def _nothing(_: object) -> None:
     return None
 
 
-_WHOLE_CURE = "give an int of at most 64 bits"
+_WHOLE_CURE = "give an int of at most 64 bits; a float may have been rounded from 2**53 on"
 _TYPED_CURE = (
     "; what people typed goes as text= (in a table, the column text), or through mirror_sdk.parse_value(text, path)"
 )
 _DECLARED: Mapping[ResourceType, _DeclaredType] = {
     ResourceType.STRING: _DeclaredType(ValueKind.TEXT, _text, _text_item, "a text", "give a str"),
     ResourceType.FLOAT: _DeclaredType(ValueKind.NUMBER, finite, as_float, "a finite number", "give a float or an int"),
-    ResourceType.INTEGER: _DeclaredType(ValueKind.NUMBER, whole, whole, "a whole number", _WHOLE_CURE),
+    ResourceType.INTEGER: _DeclaredType(ValueKind.NUMBER, _given, whole, "a whole number", _WHOLE_CURE),
     ResourceType.UNSIGNED: _DeclaredType(
-        ValueKind.NUMBER, _unsigned, _unsigned, "a whole number from 0 on", _WHOLE_CURE
+        ValueKind.NUMBER, _given_unsigned, _unsigned, "a whole number from 0 on", _WHOLE_CURE
     ),
     ResourceType.BOOLEAN: _DeclaredType(ValueKind.BOOLEAN, _boolean, _boolean, "a boolean", "give True or False"),
     ResourceType.TIME: _DeclaredType(

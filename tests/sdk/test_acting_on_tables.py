@@ -185,3 +185,23 @@ def test_widgets_take_the_devices_of_a_table(plain, mirror, bench, rooms):
         WritePanel(plain, state.assign(device_id=pd.NA), live=False)
     with warnings.catch_warnings(), WritePanel(plain, state.head(0), live=False) as panel:
         assert panel.model.devices.text == "no device was given"
+
+
+@pytest.mark.parametrize("form", [pa.table, pl.DataFrame], ids=["arrow", "polars"])
+def test_integers_stay_what_they_are_where_others_are_missing(client, bench, form):
+    lifetime, server = "/1/0/1", bench.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
+    rows = {"device_id": [server, server], "path": [lifetime, LEVEL], "value": [2**53 + 1, None]}
+    assert set(client.plan(form(rows)).apply()["status"]) == {"success"}
+    assert client.read_value(server, lifetime) == 2**53 + 1
+
+
+@pytest.mark.parametrize("name", ["device_id", "path"])
+def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, bench, name):
+    bench.add_device("12", RESOURCES)
+    rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
+    assert client.plan(rows).frame["check"].tolist() == ["ok"]
+    for cell in (12, 12.0, None):
+        with pytest.raises(ValueRefused, match=f"{name} of a row is {cell}, not a text; texts of digits stay texts"):
+            client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
+    with pytest.raises(ValueRefused, match="device_id of a row is 12"):
+        client.plan(pd.DataFrame({LEVEL: [3]}, index=pd.Index([12], name="device_id")))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import matplotlib as mpl
 import openpyxl
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,52 @@ def test_drift_is_not_told_of_times_that_are_texts():
     original["desired_at"] = original["requested_at"] = original["reported_at"]
     with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times"):
         read_from_csv(original).mirror.drift()
+
+
+def as_arrow(frame):
+    """The same table with Arrow's types, as ``pd.read_parquet(file, dtype_backend="pyarrow")`` gives it."""
+    table = pa.Table.from_pandas(frame)
+    return table.to_pandas(types_mapper=pd.ArrowDtype).mirror.based_on(frame)
+
+
+def test_a_table_of_arrow_types_is_stale_and_in_another_zone_as_any_other():
+    found = as_arrow(state()).mirror.stale("1h", by="device")
+    assert_frame_equal(found, state().mirror.stale("1h", by="device"))
+    there = as_arrow(state()).mirror.in_zone("Asia/Kolkata")
+    assert there["reported_at"].dropna().dt.hour.tolist() == [16, 17, 12, 15, 17]
+
+
+def test_drift_is_the_same_with_an_index_and_with_arrow_types():
+    original = state()
+    original["desired_num"] = pd.array([3.0] * len(original), dtype="Float64")
+    original.loc[original["path"] != SWITCH, "desired_status"] = "success"
+    original["desired_at"] = original["requested_at"] = NOW - timedelta(minutes=100)
+    expected = original.mirror.drift(unconfirmed=True)
+    assert len(expected) > 2
+    for frame in (
+        original.set_index("device_id"),
+        original.set_index(["device_id", "path"]),
+        as_arrow(original),
+    ):
+        assert_frame_equal(frame.mirror.drift(unconfirmed=True), expected)
+    with pytest.raises(ValueRefused, match="it lacks path"):
+        original.drop(columns="path").mirror.drift()
+
+
+def test_payloads_that_are_missing_are_not_those_that_were_desired_whatever_their_type():
+    original = state(raw=True)
+    original["desired_raw"] = pd.Series([b"1"] * len(original), dtype=object)
+    original["desired_status"] = "success"
+    original["desired_at"] = original["requested_at"] = NOW - timedelta(minutes=100)
+    expected = original.mirror.drift(unconfirmed=True)
+    assert 0 < len(expected) < len(original)
+    assert_frame_equal(as_arrow(original).mirror.drift(unconfirmed=True), expected)
+
+
+def test_nothing_drifts_where_nothing_was_desired_also_after_a_text_file():
+    found = read_from_csv(state()).mirror.drift()
+    assert_frame_equal(found, state().mirror.drift())
+    assert found.empty
 
 
 def test_a_wrong_grouping_is_refused_by_name():
@@ -557,3 +604,10 @@ def test_a_timeline_of_some_paths_has_a_line_for_each_of_them():
     axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
     mpl.pyplot.close(axes.figure)
     assert len(axes.get_lines()) == 2
+
+
+def test_a_timeline_of_arrow_types_has_lines_of_what_occurs_alone():
+    events = events_frame([observation(f"d{n}", f"/3311/{n}/5851", "20") for n in range(3)])
+    axes = as_arrow(events).mirror.plot_timeline()
+    mpl.pyplot.close(axes.figure)
+    assert len(axes.get_lines()) == 3

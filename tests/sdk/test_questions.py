@@ -652,3 +652,12 @@ def test_times_are_in_the_zone_that_is_asked_for():
 def test_an_argument_that_says_nothing_is_refused(ask, message):
     with pytest.raises(ValueRefused, match=message):
         ask(frame_of(told((0, 1.0))))
+
+
+def test_texts_of_which_a_text_file_made_numbers_are_refused():
+    frame = frame_of(told((0, "00012"), (5, "00013")))
+    options = {"equals": "00012", "end": at(10)}
+    assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]
+    for damaged in ([12.0, 13.0], ["00012", 13]):
+        with pytest.raises(ValueRefused, match=r"value_text holds .*, not texts alone, as after"):
+            frame.assign(value_text=pd.Series(damaged, dtype=None)).mirror.durations(TEMPERATURE, **options)

@@ -267,6 +267,15 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda frame: frame.set_index("device_id"), lambda frame: frame.drop(columns="label")]
+)
+def test_a_table_that_has_lost_a_column_is_refreshed_as_a_whole(client, bench, ids, change):
+    frame = change(client.snapshot())
+    client.read_value(ids[0], TEMPERATURE)
+    pd.testing.assert_frame_equal(frame.mirror.refresh(client), client.snapshot())
+
+
 def test_a_table_that_was_joined_is_refreshed_once_it_is_based_on_its_snapshot(client, plain, ids):
     frame = client.snapshot()
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})

@@ -284,6 +284,17 @@ def test_a_refusal_says_what_is_expected_and_the_cure(value, path, words):
     assert all(word in str(refused.value) for word in words), str(refused.value)
 
 
+@pytest.mark.parametrize("path", ["/1/0/1", "/3/0/10"])
+def test_a_float_that_may_have_been_another_integer_is_none(path):
+    options = {"allow_read_only": True}
+    assert encode(float(2**53 - 1), path, **options) == (b"9007199254740991", "text/plain")
+    assert encode(2**53 + 1, path, **options) == (b"9007199254740993", "text/plain")
+    for rounded in (float(2**53 + 1), np.float64(2**60)):
+        with pytest.raises(ValueRefused, match=r"a float may have been rounded from 2\*\*53 on"):
+            encode(rounded, path, **options)
+    assert decode(b"1e18", "application/json", path).python == 10**18
+
+
 def test_an_integer_too_long_for_python_to_print_is_refused_too():
     with pytest.raises(ValueRefused, match="16610 bits"):
         encode(10**5000, FLOAT)

@@ -168,13 +168,22 @@ def order_by(*columns: Ints) -> Ints:
 
 
 def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
-    """Which of its words each cell is, -1 for none, and the words, sorted."""
+    """Which of its words each cell is, -1 for none, and the words, sorted.
+
+    Raises:
+        ValueRefused: They are no texts.
+    """
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, words = column.cat.codes.to_numpy(), column.cat.categories
     else:
         codes, words = pd.factorize(column)
         words = pd.Index(words)
     texts = pd.Index(words.astype(object))
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueRefused(
+            f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas"
+            f' takes 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
+        )
     order = np.argsort(texts.to_numpy(dtype=object), kind="stable")
     # One more place, for -1.
     rank = np.empty(len(order) + 1, dtype=np.int64)
