@@ -182,8 +182,21 @@ class Naive:
             if any(row.at < other <= row.received for other in others) or all(one[1] < row.at for one in own):
                 continue
             if all(end <= row.received and order < row.order for *_, end, _, order in own):
-                again.append(replace(row, at=row.received))
-        return again
+                again.append((row.at, replace(row, at=row.received)))
+        return self._without_held(again, stretches)
+
+    def _without_held(self, again: list[tuple[int, Row]], stretches: list[tuple[Any, ...]]) -> list[Row]:
+        """Those of the values that say something else than what is known since one of the same time came before."""
+        # Of what came at once the last one counts.
+        last = {(row.device, row.path, told, row.at): row for told, row in sorted(again, key=lambda one: one[1].order)}
+        kept = []
+        for key in sorted(last):
+            row = last[key]
+            before = [last[one] for one in sorted(last) if one[:3] == key[:3] and one < key]
+            is_new = not before or (type(before[-1].value), before[-1].value) != (type(row.value), row.value)
+            if is_new or any(one[0] in (None, row.device) and before[-1].at <= one[1] <= row.at for one in stretches):
+                kept.append(row)
+        return kept
 
     def _stretches(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
         """Whose each is, its begin and end, why, and as which row its end came."""
