@@ -223,7 +223,7 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
 
 def _has_zone(column: pd.Series) -> bool:
     """Whether it holds times with their zone, of pandas or of Arrow."""
-    return pd.api.types.is_datetime64_any_dtype(column) and column.dt.tz is not None
+    return column.dtype.kind == "M" and column.dt.tz is not None
 
 
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
