@@ -191,6 +191,25 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
     assert server.responses(key) == {"w": (200, None)}
 
 
+@pytest.mark.sqlite
+def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device, disk, tmp_path):
+    """As on a network file system that fails for a moment."""
+    path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
+    path.rename(elsewhere)
+    path.symlink_to(path)
+    happened = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
+    request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
+    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
+    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
+    # What is begun beside the writing is not to end in a traceback.
+    server.services.database._backend._checkpoints._run()
+    path.unlink()
+    elsewhere.rename(path)
+    assert happened.result(60) is not None
+    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    assert server.responses(key) == {"w": (200, None)}
+
+
 def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_goes_on(server, key, device, disk):
     server.patch(key, device, latency_seconds=30)
     server.place(key, device, "w", "PUT", LEVEL, value="7")
