@@ -35,6 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DRIFTS = 1
 _NOT_ALL = 1
 _MOST_SHOWN = 80
+_COLUMNS = {"device", "path", "value"}
 _SAVE_AS_UTF_8 = "a spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {} -t UTF-8 FILE' converts what Windows wrote"
 
 
@@ -224,10 +225,16 @@ def write_state(frame: pd.DataFrame, file: Path) -> None:
 @contextmanager
 def _in_place_of(file: Path) -> Iterator[Path]:
     """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was."""
+    if file.exists() and not file.is_file():
+        # A device, such as /dev/null, or a pipe: it is written, and never replaced.
+        yield file
+        return
     # Of a link, the file it leads to is another one from then on, and the link stays.
-    target = file.resolve()
+    target = Path(os.path.realpath(file))
     unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
+        # Nobody reads meanwhile what they may not read in the end.
+        unfinished.touch(0o600 if target.exists() else 0o666)
         yield unfinished
         with unfinished.open("rb+") as written:
             os.fsync(written.fileno())
@@ -265,7 +272,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
     with file.open(newline="", encoding="utf-8-sig") as lines:
         head = lines.readline()
         rows = csv.DictReader(chain([head], lines), delimiter=_delimiter(head))
-        lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
+        lacking = _COLUMNS - set(rows.fieldnames or [])
         if lacking:
             found = f"its first line is '{visible_line(head.strip())[:_MOST_SHOWN]}'" if head.strip() else "it is empty"
             told = f"{file.name} lacks the column {', '.join(sorted(lacking))}; {found}"
@@ -284,10 +291,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
 
 def _delimiter(head: str) -> str:
     """What stands between the columns: a spreadsheet writes semicolons where numbers have a comma."""
-    try:
-        return csv.Sniffer().sniff(head, ",;\t").delimiter
-    except csv.Error:
-        return ","
+    return next((mark for mark in ",;\t" if _COLUMNS <= set(*csv.reader([head], delimiter=mark))), ",")
 
 
 def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:
