@@ -291,7 +291,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
 
 def _delimiter(head: str) -> str:
     """What stands between the columns: a spreadsheet writes semicolons where numbers have a comma."""
-    return next((mark for mark in ",;\t" if _COLUMNS <= set(*csv.reader([head], delimiter=mark))), ",")
+    return next((mark for mark in ",;\t" if set(*csv.reader([head], delimiter=mark)) >= _COLUMNS), ",")
 
 
 def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:
