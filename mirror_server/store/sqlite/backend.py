@@ -159,7 +159,10 @@ class SqliteBackend:
 
     def rest(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._log_file.look()
+        with suppress(StorageFailed):
+            # The log beside another file is that of another database.
+            self._refuse_other_file()
+            self._log_file.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

@@ -192,6 +192,25 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
 
 
 @pytest.mark.sqlite
+def test_the_log_beside_another_file_is_left_alone(server, key, tmp_path):
+    """Another server may be writing it: what it had committed would be overwritten."""
+    path = path_of(server.settings.database_url)
+    log = path.with_name(f"{path.name}-wal")
+    server.services.database.backup(tmp_path / "other.db")
+    for file in (path, log):
+        file.rename(tmp_path / file.name.replace(path.name, "elsewhere.db"))
+    (tmp_path / "other.db").rename(path)
+    log.write_bytes(bytes(200_000))
+    with pytest.raises(StorageFailed):
+        server.services.database.write(lambda session: session.run("DELETE FROM settings"))
+    assert server.services.database.settle(60)
+    server.services.database._backend.rest()
+    assert log.stat().st_size == 200_000
+    for file in (path, log):
+        (tmp_path / file.name.replace(path.name, "elsewhere.db")).rename(file)
+
+
+@pytest.mark.sqlite
 def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device, disk, tmp_path):
     """As on a network file system that fails for a moment."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
