@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
@@ -172,6 +174,39 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
         "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00",
         "the clock of the system was set back by 1 day, 0:00:00",
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(10**8), 10**8) | st.integers(-90, 90), st.integers(0, 3 * HOUR_SECONDS))),
+    st.none() | st.integers(-(10**8), 10**8),
+)
+def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_behind_its_last_jump(jumps, known):
+    machine = Machine()
+    clock = machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)
+    try:
+        for jump, seconds in jumps:
+            machine.set_clock(jump)
+            assert clock.sure_now() <= clock.now()
+            machine.run(seconds)
+            assert clock.sure_now() <= clock.now()
+        machine.run(HOUR_SECONDS)
+        assert clock.sure_now() == clock.now()
+    finally:
+        clock.close()
+
+
+@given(st.lists(st.integers(60, 10**8), min_size=1))
+def test_jumps_ahead_that_are_undone_at_once_were_never_believed(jumps):
+    machine = Machine()
+    clock = machine.clock()
+    try:
+        for jump in jumps:
+            machine.set_clock(jump)
+            assert clock.sure_now() == BEGIN
+        machine.set_clock(-sum(jumps))
+        assert clock.sure_now() == clock.now() == BEGIN
+    finally:
+        clock.close()
 
 
 def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
