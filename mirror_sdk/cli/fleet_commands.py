@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import os
 import shutil
 import sys
@@ -224,28 +225,48 @@ def write_state(frame: pd.DataFrame, file: Path) -> None:
 
 @contextmanager
 def _in_place_of(file: Path) -> Iterator[Path]:
-    """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was."""
-    if file.exists() and not file.is_file():
-        # A device, such as /dev/null, or a pipe: it is written, and never replaced.
-        yield file
-        return
+    """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was.
+
+    A pipe or a device, such as ``/dev/null``, is written itself, and so is a file in a folder that takes no other one.
+    """
     # Of a link, the file it leads to is another one from then on, and the link stays.
     target = Path(os.path.realpath(file))
     unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
-        # Nobody reads meanwhile what they may not read in the end.
-        unfinished.touch(0o600 if target.exists() else 0o666)
+        if file.exists() and not (file.is_file() and _is_made(unfinished)):
+            yield file
+            return
         yield unfinished
         with unfinished.open("rb+") as written:
             os.fsync(written.fileno())
         if target.exists():
             shutil.copymode(target, unfinished)
-        unfinished.replace(target)
+        _replace(target, unfinished)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise click.ClickException(f"{file} cannot be written: {why}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _is_made(unfinished: Path) -> bool:
+    """Whether there could be made a file; nobody else reads it before it is as private as what it replaces."""
+    try:
+        unfinished.touch(0o600)
+    except OSError:
+        return False
+    return True
+
+
+def _replace(target: Path, whole: Path) -> None:
+    try:
+        whole.replace(target)
+    except OSError as error:
+        if error.errno not in {errno.EBUSY, errno.EPERM}:
+            raise
+        # It can only be written itself, as one that is mounted alone into a container.
+        shutil.copyfile(whole, target)
 
 
 def _tell_written(rows: int, device_count: int, file: Path) -> None:

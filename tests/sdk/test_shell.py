@@ -1,10 +1,13 @@
 """What the command mirror says where nothing is found or comes, and that what it writes is whole."""
 
+import errno
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
+from click import ClickException
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
@@ -191,6 +194,33 @@ class TestReplacedFile:
         with _in_place_of(file) as unfinished:
             unfinished.write_text("after")
             assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
+
+    def test_one_in_a_folder_that_takes_no_other_is_written_itself(self):
+        name = Path("/proc/thread-self/comm")
+        before = name.read_text().strip()
+        try:
+            with _in_place_of(name) as unfinished:
+                unfinished.write_text("after")
+            assert name.read_text().strip() == "after"
+        finally:
+            name.write_text(before)
+
+    def test_one_that_cannot_be_replaced_is_written_itself(self, file, monkeypatch):
+        """As one that is mounted alone into a container."""
+
+        def refuse(*_):
+            raise OSError(errno.EBUSY, "busy")
+
+        # Both are on the same file system: a mount needs rights that a test has not.
+        monkeypatch.setattr(os, "replace", refuse)
+        with _in_place_of(file) as unfinished:
+            unfinished.write_text("after")
+        assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+
+    def test_what_cannot_be_written_is_told(self, tmp_path):
+        missing = tmp_path / "missing" / "state.csv"
+        with pytest.raises(ClickException, match="cannot be written: No such file"), _in_place_of(missing) as none:
+            none.write_text("after")
 
     def test_a_pipe_is_written_and_stays_one(self, tmp_path):
         pipe = tmp_path / "pipe.csv"
