@@ -123,7 +123,8 @@ goes on by a clock that is not set, and so do time-outs of devices and pauses of
   has the larger ``seq`` and ``revision`` all the same; a time alone does not tell. A stretch in which no server ran is
   no gap in the history if the clock says that it did not last.
 - The history has what happened while the clock was ahead at those times: it is in no answer of the present, and in
-  those of that time when it comes. If all of it was begun or trimmed by then, it begins anew with what the mirror has.
+  those of that time when it comes. If all of it was begun or trimmed by then, questions about the present are refused
+  for an hour, and it begins anew with what the mirror has: until then the clock may be behind, and the history right.
 - ``--clock manual`` begins behind all that is stored; the clock of the system behind a manual one goes back.
 
 Watching it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import os
 import shutil
 import sys
@@ -35,6 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DRIFTS = 1
 _NOT_ALL = 1
 _MOST_SHOWN = 80
+_COLUMNS = {"device", "path", "value"}
 _SAVE_AS_UTF_8 = "a spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {} -t UTF-8 FILE' converts what Windows wrote"
 
 
@@ -223,22 +225,48 @@ def write_state(frame: pd.DataFrame, file: Path) -> None:
 
 @contextmanager
 def _in_place_of(file: Path) -> Iterator[Path]:
-    """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was."""
+    """Where to write what takes the place of a file once it is whole and on disk; until then that is as it was.
+
+    A pipe or a device, such as ``/dev/null``, is written itself, and so is a file in a folder that takes no other one.
+    """
     # Of a link, the file it leads to is another one from then on, and the link stays.
-    target = file.resolve()
+    target = Path(os.path.realpath(file))
     unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
+        if file.exists() and not (file.is_file() and _is_made(unfinished)):
+            yield file
+            return
         yield unfinished
         with unfinished.open("rb+") as written:
             os.fsync(written.fileno())
         if target.exists():
             shutil.copymode(target, unfinished)
-        unfinished.replace(target)
+        _replace(target, unfinished)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise click.ClickException(f"{file} cannot be written: {why}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _is_made(unfinished: Path) -> bool:
+    """Whether there could be made a file; nobody else reads it before it is as private as what it replaces."""
+    try:
+        unfinished.touch(0o600)
+    except OSError:
+        return False
+    return True
+
+
+def _replace(target: Path, whole: Path) -> None:
+    try:
+        whole.replace(target)
+    except OSError as error:
+        if error.errno not in {errno.EBUSY, errno.EPERM}:
+            raise
+        # It can only be written itself, as one that is mounted alone into a container.
+        shutil.copyfile(whole, target)
 
 
 def _tell_written(rows: int, device_count: int, file: Path) -> None:
@@ -265,7 +293,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
     with file.open(newline="", encoding="utf-8-sig") as lines:
         head = lines.readline()
         rows = csv.DictReader(chain([head], lines), delimiter=_delimiter(head))
-        lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
+        lacking = _COLUMNS - set(rows.fieldnames or [])
         if lacking:
             found = f"its first line is '{visible_line(head.strip())[:_MOST_SHOWN]}'" if head.strip() else "it is empty"
             told = f"{file.name} lacks the column {', '.join(sorted(lacking))}; {found}"
@@ -284,10 +312,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
 
 def _delimiter(head: str) -> str:
     """What stands between the columns: a spreadsheet writes semicolons where numbers have a comma."""
-    try:
-        return csv.Sniffer().sniff(head, ",;\t").delimiter
-    except csv.Error:
-        return ","
+    return next((mark for mark in ",;\t" if set(*csv.reader([head], delimiter=mark)) >= _COLUMNS), ",")
 
 
 def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:

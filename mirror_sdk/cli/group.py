@@ -66,10 +66,11 @@ _OF_THE_SHELL = [
     (r"\bapply\(\) sends", "--apply sends"),
     (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
     (r"\bapi_key is missing: give the argument api_key= or set", "there is no access key: set"),
-    (r"\bapi_key\b", "API_KEY"),
-    (r"\bbase_url\b", "API_HOST"),
+    (r"^api_key must be", "API_KEY must be"),
+    (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
+    (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
-"""What errors name for programs, and what it is here."""
+"""What errors name for programs, and what it is here; whole phrases, as a device or a file may have any name."""
 
 
 class _NoAnswer(click.ClickException):

@@ -223,7 +223,11 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
 
 def _has_zone(column: pd.Series) -> bool:
     """Whether it holds times with their zone, of pandas or of Arrow."""
-    return column.dtype.kind == "M" and column.dt.tz is not None
+    dtype = column.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        # Of Arrow's days pandas would say that they are times, and of their zone that it does not know such.
+        return pa.types.is_timestamp(dtype.pyarrow_dtype) and dtype.pyarrow_dtype.tz is not None
+    return isinstance(dtype, pd.DatetimeTZDtype)
 
 
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:

@@ -97,7 +97,7 @@ class Keeper:
             NotLeader: Another process does it from now on.
         """
         now, sure_now = self._clock.now(), self._clock.sure_now()
-        self._try("begin a history", lambda: self._sealing.begin(now))
+        self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
         self._try("compress new rows of the history", lambda: self._seal(now, sure_now))
         self._try("delete what was erased from the history", self._erasing.erase)
         self._try("make a checkpoint of the history", lambda: self._checkpoint(now))

@@ -26,6 +26,7 @@ from mirror_server.store.segments import ROWS, STATE, Block
 from mirror_server.store.session import Session
 
 DAY = 86_400_000
+_HOUR = 3_600_000
 
 ROWS_OF_A_SEGMENT = 200_000
 _ROWS_AT_A_TIME = 5000
@@ -48,11 +49,17 @@ class Sealing:
         self._database = database
         self._rows = rows
         self._seen = (0, 0)
+        self._ahead_since: Instant | None = None
 
-    def begin(self, now: Instant) -> bool:
+    def begin(self, now: Instant, sure_now: Instant) -> bool:
         """Make the first checkpoint of a history that was begun; false where there is one.
 
-        One that is yet to come was made by a clock that was ahead: the history begins anew.
+        One that is yet to come for an hour was made by a clock that was ahead: the history begins anew. Until then the
+        clock may be behind, as that of a machine which does not keep it while it is off, and all of the history right.
+
+        Args:
+            now: The present.
+            sure_now: The present without what the clock jumped ahead lately.
         """
         with self._database.read() as session:
             is_begun = history.state(session).is_kept
@@ -61,7 +68,11 @@ class Sealing:
             self._database.insist(lambda _: None).result()
         with self._database.read() as session:
             is_ahead = history.state(session).is_kept and _is_ahead(session, now)
-        if is_ahead:
+        if not is_ahead:
+            self._ahead_since = None
+        elif self._ahead_since is None or sure_now < self._ahead_since:
+            self._ahead_since = sure_now
+        elif sure_now >= self._ahead_since + _HOUR:
             self._database.insist(partial(_begin_anew, now=now)).result()
         with self._database.read() as session:
             if not is_needed(session):

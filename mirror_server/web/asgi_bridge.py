@@ -297,9 +297,9 @@ class Bridge:
             await reader.send_chunk(chunk)
         ends = self._ends(receive)
         try:
-            # What is made for a client that is gone would count as read.
+            await reader.room()
+            # What is made for a client that is gone, also while there was no room, would count as read.
             while not (stream.is_over or reader.is_gone or any(end.done() for end in ends)):
-                await reader.room()
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
                 chunk = stream.take()
@@ -308,6 +308,7 @@ class Bridge:
                 more.cancel()
                 with reader.waiting(len(chunk)):
                     await reader.send_chunk(chunk)
+                await reader.room()
         finally:
             for end in ends:
                 end.cancel()

@@ -121,6 +121,13 @@ def test_a_table_of_arrow_types_is_stale_and_in_another_zone_as_any_other():
     assert there["reported_at"].dropna().dt.hour.tolist() == [16, 17, 12, 15, 17]
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("ms")], ids=str)
+def test_days_and_times_without_a_zone_stay_as_they_are_in_another_zone(kind):
+    days = pd.Series(pd.to_datetime(["2026-01-05"] * len(state()))).astype(pd.ArrowDtype(kind))
+    there = as_arrow(state()).assign(installed=days).mirror.in_zone("Asia/Kolkata")
+    assert there["installed"].tolist() == days.tolist()
+
+
 def test_drift_is_the_same_with_an_index_and_with_arrow_types():
     original = state()
     original["desired_num"] = pd.array([3.0] * len(original), dtype="Float64")

@@ -1,12 +1,16 @@
 """What the command mirror says where nothing is found or comes, and that what it writes is whole."""
 
+import errno
 import json
+import os
 import stat
+from pathlib import Path
 
 import pytest
+from click import ClickException
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.cli.fleet_commands import _in_place_of
+from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
 from mirror_sdk.cli.log_commands import Silence
 
 NOTHING = {
@@ -52,6 +56,8 @@ def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, w
 
 
 WRONG = {
+    ("get", "my-api_key"): (1, "'my-api_key'"),
+    ("get", "base_url"): (1, "'base_url'"),
     ("get", ""): (2, "it is empty; give an id or an endpoint name"),
     ("watch", "--device", ""): (2, "it is empty"),
     ("device-events", "--device", ""): (2, "it is empty"),
@@ -117,6 +123,18 @@ def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
     assert "nothing has come" not in told.stderr
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("more", ["", "{}what{}", '{}"a, b; c"', "{}why and how"])
+def test_the_columns_of_a_plan_tell_what_stands_between_them(mark, more):
+    heading = mark.join(["device", "path", "value"]) + more.replace("{}", mark)
+    assert _delimiter(f"{heading}\r\n") == mark
+
+
+def test_commas_in_the_heading_of_another_column_are_none_between_columns():
+    assert _delimiter("device;path;value;what, why, how, when\n") == ";"
+    assert _delimiter("nothing;that,is;known\n") == ","
+
+
 class TestSilence:
     @pytest.fixture
     def now(self):
@@ -170,6 +188,52 @@ class TestReplacedFile:
         assert [one.name for one in file.parent.iterdir()] == ["state.csv"]
         assert file.read_text() == "after"
         assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+    def test_nobody_reads_meanwhile_what_is_private(self, file):
+        file.chmod(0o600)
+        with _in_place_of(file) as unfinished:
+            unfinished.write_text("after")
+            assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
+
+    def test_one_in_a_folder_that_takes_no_other_is_written_itself(self):
+        name = Path("/proc/thread-self/comm")
+        before = name.read_text().strip()
+        try:
+            with _in_place_of(name) as unfinished:
+                unfinished.write_text("after")
+            assert name.read_text().strip() == "after"
+        finally:
+            name.write_text(before)
+
+    def test_one_that_cannot_be_replaced_is_written_itself(self, file, monkeypatch):
+        """As one that is mounted alone into a container."""
+
+        def refuse(*_):
+            raise OSError(errno.EBUSY, "busy")
+
+        # Both are on the same file system: a mount needs rights that a test has not.
+        monkeypatch.setattr(os, "replace", refuse)
+        with _in_place_of(file) as unfinished:
+            unfinished.write_text("after")
+        assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+
+    def test_what_cannot_be_written_is_told(self, tmp_path):
+        missing = tmp_path / "missing" / "state.csv"
+        with pytest.raises(ClickException, match="cannot be written: No such file"), _in_place_of(missing) as none:
+            none.write_text("after")
+
+    def test_a_pipe_is_written_and_stays_one(self, tmp_path):
+        pipe = tmp_path / "pipe.csv"
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            with _in_place_of(pipe) as unfinished:
+                unfinished.write_text("after")
+            assert os.read(reading, 99) == b"after"
+        finally:
+            os.close(reading)
+        assert pipe.is_fifo()
+        assert [one.name for one in tmp_path.iterdir()] == ["pipe.csv"]
 
     def test_a_link_stays_one(self, file):
         link = file.with_name("latest.csv")

@@ -142,7 +142,7 @@ def milliseconds(instant: datetime) -> int:
 
 def instants(column: pd.Series) -> Ints:
     """A column of times, in milliseconds since 1970; the least number for what is missing."""
-    if not pd.api.types.is_datetime64_any_dtype(column):
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         return np.full(len(column), NO_TIME)
     return pd.DatetimeIndex(column).as_unit("ms").asi8
 

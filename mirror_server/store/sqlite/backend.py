@@ -159,7 +159,10 @@ class SqliteBackend:
 
     def rest(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._log_file.look()
+        with suppress(StorageFailed):
+            # The log beside another file is that of another database.
+            self._refuse_other_file()
+            self._log_file.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -241,7 +244,7 @@ class SqliteBackend:
         """Refuse to go on with a file that has lost its name: what is written there is gone when it is closed.
 
         Raises:
-            StorageFailed: It was removed, or another one is in its place.
+            StorageFailed: It was removed, or another one is in its place, or that cannot be found out.
         """
         if self._file is not None and self._file != (found := _identity(self._path)):
             happened = "removed" if found is None else "replaced by another one"
@@ -436,11 +439,17 @@ def exposed_files(path: Path) -> list[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Tells a file from all others, whatever its name; ``None`` where there is none."""
+    """Tells a file from all others, whatever its name; ``None`` where there is none.
+
+    Raises:
+        StorageFailed: That cannot be found out.
+    """
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StorageFailed(f"cannot find its database: {error.strerror}") from error
     return found.st_dev, found.st_ino
 
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 
+from mirror_server.store.failures import StorageFailed
+
 _log = logging.getLogger(__name__)
 
 _CHANGES_A_CHECKPOINT = 8000
@@ -57,6 +59,6 @@ class Checkpoints:
         try:
             with closing(self._connect()) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error:
+        except (sqlite3.Error, StorageFailed):
             # What is wrong with the disk, the one who writes is told as well.
             _log.debug("a checkpoint failed", exc_info=True)

@@ -215,6 +215,26 @@ def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(serve
     assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
 
 
+def test_what_a_stream_had_no_room_for_before_its_client_left_does_not_count_as_read(server, key, bridge):
+    application = key.split("_")[1]
+
+    async def check():
+        stream = Poll(bridge, key, b"after=latest", path="/v2/notification/events")
+        await until(lambda: server.services.log.open_polls == 1)
+        bridge._unread.add(application, 1 << 40)
+        await asyncio.to_thread(add, server, key, "a")
+        await until(lambda: server.services.log.open_polls == 0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        stream.cycle.disconnected = True
+        bridge._unread.remove(application, 1 << 40)
+        stream.cycle.message_event.set()
+        await stream.end()
+
+    asyncio.run(check())
+    assert server.call(key, "PUT", "/v2/notification/websocket").json["queue_size"] == 1
+
+
 def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
     async def check():
         polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]

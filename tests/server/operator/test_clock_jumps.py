@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
@@ -172,6 +174,39 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
         "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00",
         "the clock of the system was set back by 1 day, 0:00:00",
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(10**8), 10**8) | st.integers(-90, 90), st.integers(0, 3 * HOUR_SECONDS))),
+    st.none() | st.integers(-(10**8), 10**8),
+)
+def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_behind_its_last_jump(jumps, known):
+    machine = Machine()
+    clock = machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)
+    try:
+        for jump, seconds in jumps:
+            machine.set_clock(jump)
+            assert clock.sure_now() <= clock.now()
+            machine.run(seconds)
+            assert clock.sure_now() <= clock.now()
+        machine.run(HOUR_SECONDS)
+        assert clock.sure_now() == clock.now()
+    finally:
+        clock.close()
+
+
+@given(st.lists(st.integers(60, 10**8), min_size=1))
+def test_jumps_ahead_that_are_undone_at_once_were_never_believed(jumps):
+    machine = Machine()
+    clock = machine.clock()
+    try:
+        for jump in jumps:
+            machine.set_clock(jump)
+            assert clock.sure_now() == BEGIN
+        machine.set_clock(-sum(jumps))
+        assert clock.sure_now() == clock.now() == BEGIN
+    finally:
+        clock.close()
 
 
 def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
@@ -348,6 +383,8 @@ def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_agai
     machine.run(1)
     server.place(key, device_id, "later", "GET", temperature)
     keeper.round()
+    machine.run(HOUR_SECONDS)
+    keeper.round()
     machine.run(1)
     now = machine.clocks[0]
     assert as_of(server, key, now) == {temperature: "MjE=", humidity: "NDA="}
@@ -376,6 +413,39 @@ def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(
     machine.set_clock(-400 * DAY_SECONDS)
     keeper.round()
     assert as_of(server, key, then) == {path: "MjE="}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(
+    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    """As that of a machine which does not keep it while it is off, until NTP sets it right."""
+    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
+    key = server.key()
+    path, other = "/3303/0/5700", "/3304/0/5700"
+    device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"}, {"path": other, "value": "40"})
+    server.place(key, device_id, "other", "GET", other)
+    for day in range(20):
+        # What the other one reported is in no row any more, and in the checkpoints alone.
+        machine.run(DAY_SECONDS)
+        server.place(key, device_id, f"r{day}", "GET", path)
+        server.services._keeper.round()
+    then = machine.clocks[0]
+    machine.run(HOUR_SECONDS)
+    server.set_value(key, device_id, "41", other)
+    server.place(key, device_id, "again", "GET", other)
+    before = as_of(server, key, then)
+    machine.set_clock(-400 * DAY_SECONDS)
+    if is_restarted:
+        server.restart()
+    server.services._keeper.round()
+    machine.run(HOUR_SECONDS - 1)
+    server.services._keeper.round()
+    machine.set_clock(400 * DAY_SECONDS)
+    server.services._keeper.round()
+    assert as_of(server, key, then) == before == {path: "MjE=", other: "NDA="}
+    assert as_of(server, key, machine.clocks[0]) == {path: "MjE=", other: "NDE="}
 
 
 def test_a_database_that_knows_of_later_times_is_told_of_at_the_start(running, machine, caplog):
