@@ -202,6 +202,9 @@ def _text_of(name: str, cell: object) -> str:
     """
     if isinstance(cell, str):
         return str(cell)
+    if _is_missing(cell):
+        cure = f'leave out such rows, table.dropna(subset=["{name}"])'
+        raise ValueRefused(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
     raise ValueRefused(
         f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
         f' pd.read_csv(file, dtype={{"{name}": "string"}})'

@@ -200,8 +200,12 @@ def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, bench, name):
     bench.add_device("12", RESOURCES)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
-    for cell in (12, 12.0, None):
-        with pytest.raises(ValueRefused, match=f"{name} of a row is {cell}, not a text; texts of digits stay texts"):
+    is_none = f"{name} of a row that has a value is missing; name it, or leave out such rows"
+    for cell, told in [
+        *((cell, f"{name} of a row is {cell}, not a text; texts of digits stay texts") for cell in (12, 12.0)),
+        *((cell, is_none) for cell in (None, float("nan"), pd.NA)),
+    ]:
+        with pytest.raises(ValueRefused, match=told):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
     with pytest.raises(ValueRefused, match="device_id of a row is 12"):
         client.plan(pd.DataFrame({LEVEL: [3]}, index=pd.Index([12], name="device_id")))
