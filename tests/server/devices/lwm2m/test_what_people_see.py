@@ -144,6 +144,18 @@ def test_the_log_has_a_line_a_registration(
     assert line.startswith(f"device {mine} (sensor-ä) registered from 127.0.0.1:{device.port}, LwM2M 1.0")
 
 
+def test_two_devices_of_one_name_are_seen_in_the_log(
+    real: Any, device_side: DeviceSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = device_side.device("twin"), device_side.device("twin")
+    with caplog.at_level(logging.INFO, "mirror_server"):
+        device_side.run(first.register())
+        device_side.run(second.register())
+    begun, taken = [record.getMessage() for record in caplog.records if "registered from" in record.getMessage()]
+    assert "in place of" not in begun
+    assert f"from 127.0.0.1:{second.port} in place of its registration from 127.0.0.1:{first.port}, LwM2M" in taken
+
+
 def test_the_log_has_a_line_a_failed_exchange(
     real: Any, device_side: DeviceSide, caplog: pytest.LogCaptureFixture
 ) -> None:
