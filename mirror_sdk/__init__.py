@@ -89,8 +89,8 @@ Limits and failures
 All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
 (30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
 is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default;
-a request that nobody waits for any more still waits for its device, two hours where no ``expiry_seconds`` is given, and
-20 may.
+a request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two
+hours, or three days in queue mode, and 20 may.
 ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
 it means the same twice; a write does, by its async-id. What waits for its device with the request open is tried for as
 long as the call lasts, where it is lost on the way or a proxy tells so (``502``, ``504``). An answer may have 64 MiB

@@ -93,6 +93,8 @@ def closest(wanted: str, known: Iterable[str]) -> str:
     folded = [text.casefold() for text in every]
     close = difflib.get_close_matches(wanted.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
     if not close:
+        if len(every) == 1:
+            return f"the only known one is {visible(every[0])}"
         return f"none of the {len(every)} known ones is close to it"
     told = [text for one in close for text, form in zip(every, folded, strict=True) if form == one]
     return f"close to it: {', '.join(map(visible, told[:3]))}"

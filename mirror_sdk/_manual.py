@@ -34,7 +34,7 @@ def show_topic(name: str | None, topics: Mapping[str, str]) -> None:
         click.echo(listed.getvalue(), nl=False)
         return
     if name not in topics:
-        there = f"no topic {name!r}; there are {', '.join(topics)}. What a command does says COMMAND --help"
+        there = f"no topic {name!r}; there are {', '.join(topics)}. What a command does says {_command(name)} --help"
         raise click.UsageError(f"{there}; the client is told by 'mirror help', the server by 'mirror-server help'")
     text = _text_of(topics[name])
     if not sys.stdout.isatty():
@@ -45,6 +45,14 @@ def show_topic(name: str | None, topics: Mapping[str, str]) -> None:
     from rich.markdown import Markdown
 
     Console().print(Markdown(_as_markdown(text)))
+
+
+def _command(name: str) -> str:
+    """How the command of this name is called; ``COMMAND`` where there is none."""
+    group = click.get_current_context().parent
+    if group is None or not isinstance(group.command, click.Group) or name not in group.command.list_commands(group):
+        return "COMMAND"
+    return f"{group.info_name} {name}"
 
 
 def _text_of(module: str) -> str:

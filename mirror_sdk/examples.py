@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._visible import visible
 from mirror_sdk.bench.bench import Bench
 from mirror_sdk.config import HOST_VARIABLE, is_loopback
 from mirror_sdk.lab.demo import DemoError, DemoServer
@@ -214,8 +215,11 @@ def advance_to(bench: Bench, hour: int, *, tz: str = "UTC", weekdays: Collection
 
 @cache
 def _own_server() -> DemoServer:
+    asked = os.environ.get(HOST_VARIABLE)
+    where = f" at {visible(asked)}, where {HOST_VARIABLE} leads" if asked else ""
     server = DemoServer()
     os.environ.update(server.environment)
     atexit.register(server.close)
-    click.echo(f"No mirror is running: started one with {server.count_devices()} simulated devices for this program.")
+    devices = server.count_devices()
+    click.echo(f"No mirror is running{where}: started one with {devices} simulated devices for this program.")
     return server

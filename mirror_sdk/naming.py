@@ -329,9 +329,10 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
     is_id = _ID.fullmatch(device) is not None
     try:
         namesakes = yield from devices_with("endpoint_name", [device])
-    except AccessDenied:
+    except AccessDenied as denied:
         if is_id:
             return
+        denied.hint = f"it is for looking up {device!r}, which is no id: give the device's id, or have that scope"
         raise  # it may be a name, and this key may not ask for it
     except MirrorError:
         return

@@ -93,6 +93,11 @@ def test_what_is_no_topic_is_told_with_those_there_are(package: str) -> None:
     assert "'mirror-server help'" in told.output
 
 
+def test_what_is_a_command_is_told_how_to_ask_it() -> None:
+    assert " keys --help" in " ".join(_told("mirror_server", "keys").output.split())
+    assert " COMMAND --help" in " ".join(_told("mirror_server", "no-such-topic").output.split())
+
+
 def test_a_module_is_told_by_the_name_that_help_and_import_take() -> None:
     assert "``mirror_sdk.errors`` begins with a drawing" in _told("mirror_sdk", "client").output
     assert "``WaitTimeout``" in _told("mirror_sdk", "client").output

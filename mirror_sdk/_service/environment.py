@@ -91,6 +91,15 @@ def tls_hint(failure: Exception) -> str:
     return ""
 
 
+def plain_hint(base_url: str, failure: Exception) -> str:
+    """What mends it that a service is spoken to without TLS, to stand behind the failure; empty for any other."""
+    if base_url.startswith("http://") and _HUNG_UP in str(failure):
+        return "; if it speaks TLS, begin its address with https://"
+    return ""
+
+
+# Words of httpcore, for a connection that was ended before anything was answered.
+_HUNG_UP = "disconnected without sending a response"
 # Words of OpenSSL, which are in the message whoever hands it on.
 _UNKNOWN_AUTHORITY = ("unable to get local issuer certificate", "self-signed certificate", "self signed certificate")
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")

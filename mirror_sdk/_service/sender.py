@@ -16,7 +16,7 @@ from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._service.answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._service.environment import proxy_hint, tls_hint
+from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
 from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
@@ -464,7 +464,7 @@ def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, de
     place = f"{operation.method} {base_url}{operation.path}"
     if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
         return CallTimeout(f"{place}: {deadline.overrun}")
-    hint = tls_hint(failure)
+    hint = tls_hint(failure) or plain_hint(base_url, failure)
     was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
     if not hint and not was_sent:
         hint = proxy_hint(base_url)

@@ -30,10 +30,10 @@ A test of what a program makes of a service needs none where there is a cassette
     def test_the_report(mirror_cassette):
         assert make_report(mirror_cassette).rows == 12
 
-``mirror_cassette`` is a client. The first time it is one of ``API_HOST`` and ``API_KEY``, and what the service says is
-recorded, unless the test fails; each time after that no service is asked. ``--mirror-cassettes=record`` records anew,
-``replay`` is for places without a service, ``none`` asks the service. ``mirror_cassette_file`` is the path alone, for
-``AsyncMirrorClient.from_cassette``.
+The file is looked for beside that of the test. ``mirror_cassette`` is a client. The first time it is one of
+``API_HOST`` and ``API_KEY``, and what the service says is recorded, unless the test fails; each time after that no
+service is asked. ``--mirror-cassettes=record`` records anew, ``replay`` is for places without a service, ``none`` asks
+the service. ``mirror_cassette_file`` is the path alone, for ``AsyncMirrorClient.from_cassette``.
 
 The package also has tests of the interface itself, which any server can be held against, best with a key of their own::
 

@@ -63,7 +63,11 @@ class TimePlot:
         try:
             with self.figure.batch_update():
                 if axes != self._axes:
-                    self.figure.update_layout(_panels(axes))
+                    height, anchor, panels = _panels(axes)
+                    self.figure.layout.height, self.figure.layout.xaxis.anchor = height, anchor
+                    # Each as a whole: plotly.js refuses parts of an axis that it does not draw yet, and with them all
+                    # else that is in the change.
+                    self.figure.update_layout(panels, overwrite=True)
                     self._axes = axes
                 if stretch is not None:
                     self.figure.layout.xaxis.update(range=[_text(stretch.begin), _text(stretch.end)], autorange=False)
@@ -192,8 +196,8 @@ def _trace(number: int) -> go.Scatter:
     )
 
 
-def _panels(names: Sequence[str]) -> dict[str, object]:
-    """What the layout is with these axes, the first on top."""
+def _panels(names: Sequence[str]) -> tuple[int, str, dict[str, object]]:
+    """The height with these axes, the one on which the axis of time stands, and the axes, the first on top."""
     count = max(1, len(names))
     share = (1 - _BETWEEN * (count - 1)) / count
     axes: dict[str, object] = {}
@@ -206,7 +210,7 @@ def _panels(names: Sequence[str]) -> dict[str, object]:
             "autorange": True,
             "zeroline": False,
         }
-    return {"height": PANEL_HEIGHT * count + FOOT, "xaxis": {"anchor": f"y{_suffix(count - 1)}"}, **axes}
+    return PANEL_HEIGHT * count + FOOT, f"y{_suffix(count - 1)}", axes
 
 
 def _suffix(number: int) -> str:

@@ -14,6 +14,7 @@ from mirror_server.cli.put_away import PutAway, alone
 from mirror_server.options import archive_option, database_option
 from mirror_server.store import history, maintenance, processes
 from mirror_server.store.database import Database, damage
+from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
 from mirror_server.store.statistics import measure_history
@@ -117,8 +118,15 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
+    path = path_of(database_url)
+    if path.exists():
+        beside = " and ".join(path.name + end for end in ("-wal", "-shm"))
+        raise DatabaseError(
+            f"{path} is there already, and nothing is overwritten: stop its server and move the file away, with"
+            f" {beside} if they are there, or name another place with --database"
+        )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path_of(database_url))
+    copy(file, path)
     with closing(Database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")

@@ -78,9 +78,9 @@ def require_scope(held: frozenset[Scope], *scopes: Scope) -> None:
     if held.isdisjoint(scopes):
         wanted = sorted(scopes)
         # With what it has besides: a key with the scope admin alone, say, could not read any more.
-        cure = " ".join(f"--scope {scope}" for scope in Scope if scope in {*held, wanted[0]})
-        lacking = f"this key lacks the scope {' or '.join(wanted)}"
-        raise Refusal(403, f"{lacking}; make one with 'mirror-server keys create NAME {cure}'")
+        cures = [" ".join(f"--scope {scope}" for scope in Scope if scope in {*held, one}) for one in wanted]
+        made = " or ".join(f"'mirror-server keys create NAME {cure}'" for cure in cures)
+        raise Refusal(403, f"this key lacks the scope {' or '.join(wanted)}; make one with {made}")
 
 
 def check_query(known: Collection[str] | None) -> None:

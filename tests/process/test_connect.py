@@ -13,7 +13,7 @@ from process_server import ROOT, answers, child_environment
 
 pytestmark = pytest.mark.process
 
-STARTED = "No mirror is running: started one with 12 simulated devices for this program."
+STARTED = "No mirror is running{}: started one with 12 simulated devices for this program."
 PROGRAM = """
 from mirror_sdk import examples
 for _ in range(2):
@@ -48,7 +48,7 @@ def test_the_mirror_that_is_there_is_used_without_a_word(demo_environment: dict[
 def test_where_none_is_one_is_started_that_ends_with_the_program(host: str | None) -> None:
     variables = {} if host is None else {"API_HOST": host, "API_KEY": "ak_old"}
     started, *connected = run_connecting(**variables)
-    assert started == STARTED
+    assert started == STARTED.format(f" at {host}, where API_HOST leads" if host else "")
     assert connected[0] == connected[1]
     url, devices = connected[0].split()
     assert devices == "12"
@@ -68,7 +68,7 @@ print(examples.connect().base_url == AsyncMirrorClient.from_env().base_url)
         timeout=120,
         check=True,
     )
-    assert run.stdout.splitlines() == [STARTED, "True"]
+    assert run.stdout.splitlines() == [STARTED.format(""), "True"]
 
 
 def test_a_mirror_elsewhere_is_never_replaced() -> None:
@@ -98,6 +98,6 @@ def test_the_first_notebook_runs_to_its_end_where_no_mirror_is(tmp_path: Path) -
     )
     assert run.returncode == 0, run.stderr[-4000:]
     executed = notebook.read_text()
-    assert STARTED in executed
+    assert STARTED.format("") in executed
     assert "METHOD_NOT_ALLOWED (400)" in executed
     assert not re.search(r"ak_[0-9a-f]{16}_", executed)

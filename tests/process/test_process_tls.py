@@ -161,6 +161,14 @@ def test_sdk_says_how_to_trust_another_authority(server: Server) -> None:
                 call()
 
 
+def test_sdk_says_what_may_mend_plain_http_to_it(server: Server) -> None:
+    with (
+        MirrorClient(server.url.replace("https:", "http:"), "key", max_retries=0) as client,
+        pytest.raises(ConnectionFailed, match="if it speaks TLS, begin its address with https://"),
+    ):
+        client.list_devices()
+
+
 def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files: Files, server: Server) -> None:
     context = files.context()
     first = server.serial_number(context)

@@ -141,6 +141,11 @@ def test_an_unknown_path_of_an_empty_device_says_so():
         device_object()["/3303/0/5700"]
 
 
+def test_an_unknown_path_of_a_device_with_one_resource_names_it():
+    with pytest.raises(KeyError, match="the only known one is /1/2/3"):
+        device_object(state("/1/2/3"))["/3303/0/5700"]
+
+
 def test_a_device_object_survives_copy_and_pickle():
     device = device_object(state("/3311/0/5851", b"40", b"60"))
     assert pickle.loads(pickle.dumps(device)) == copy.deepcopy(device) == device

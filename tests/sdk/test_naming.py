@@ -295,7 +295,7 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
     with pytest.raises(AccessDenied if status == 403 else NotFound) as caught:
         client.get_device("light-01")
     if status == 403:
-        assert "no directory for you" in str(caught.value)
+        assert "no directory for you; it is for looking up 'light-01', which is no id" in str(caught.value)
 
 
 def test_the_bench_asks_for_names_with_its_own_key(mirror, light):

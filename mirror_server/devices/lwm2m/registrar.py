@@ -195,6 +195,8 @@ class Registrar:
         links = self._read_links(request.payload)
         async with self._lock(parameters.endpoint_name):
             former = await self._former(parameters.endpoint_name)
+            # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
+            before = "" if former is None else f" in place of its registration from {former.peer.address}"
             if former is None and len(self._registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
             known = partial(self._known_by_name, parameters.endpoint_name)
@@ -202,10 +204,11 @@ class Registrar:
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
         _log.info(
-            "device %s (%s) registered from %s, LwM2M %s, lifetime %s s, %s links",
+            "device %s (%s) registered from %s%s, LwM2M %s, lifetime %s s, %s links",
             device.device_id,
             device.endpoint_name,
             peer.address,
+            before,
             device.version,
             device.lifetime_seconds,
             len(links.resources) + len(links.to_discover),

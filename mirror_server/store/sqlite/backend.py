@@ -247,11 +247,14 @@ class SqliteBackend:
             StorageFailed: It was removed, or another one is in its place, or that cannot be found out.
         """
         if self._file is not None and self._file != (found := _identity(self._path)):
-            happened = "removed" if found is None else "replaced by another one"
+            happened, else_ = "removed", "restore a backup"
+            if found is not None:
+                # Who put a copy there means it, and would start on it without telling readers that numbers are lost.
+                happened, else_ = "replaced by another one", "restore a backup, or keep the other one by 'went-back'"
             # Applications are told too, and are not to know where it is.
             raise StorageFailed(
                 f"cannot use its database, whose file was {happened} while it is served; its operator has to put the"
-                " file back under its name, or to stop the server and restore a backup"
+                f" file back under its name, or to stop the server and {else_}"
             )
 
     def _connect(self) -> sqlite3.Connection:

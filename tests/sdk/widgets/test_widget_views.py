@@ -472,6 +472,19 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     assert layout.yaxis.title.text == "%"
 
 
+def test_a_unit_that_comes_later_is_sent_with_its_axis_as_a_whole(plot):
+    """The page would refuse all of that change, and the panel of the unit would not come."""
+    sent = []
+    plot.figure.observe(lambda change: sent.append((change.new or {}).get("layout_data", {})), "_py2js_update")
+    units = [series(f"d{number}", unit, 1.0) for number, unit in enumerate(["Cel", "%", "W", "Wh", "lx", "V"])]
+    for number in range(1, len(units) + 1):
+        plot.show(units[:number], WHOLE)
+    named = [set(layout) for layout in sent if layout]
+    assert "yaxis6" in named[-1]
+    # Nor a part of an axis that is not drawn yet.
+    assert [name for names in named for name in names if name.startswith("yaxis") and "." in name] == []
+
+
 def test_nothing_that_is_drawn_is_offered_to_be_uploaded(plot):
     assert plot.figure._config["showSendToCloud"] is False
     assert plot.figure._config["plotlyServerURL"] == ""

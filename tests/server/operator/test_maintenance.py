@@ -126,7 +126,8 @@ def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
     mirror_server("backup", tmp_path / "copy.db", "--database", url)
     refused = mirror_server("restore", tmp_path / "copy.db", "--database", url)
     assert refused.exit_code == 1
-    assert "is there already" in refused.output
+    assert "is there already, and nothing is overwritten" in refused.output
+    assert "-wal" in refused.output
     assert taken.read_text() == "mine"
 
 

@@ -181,6 +181,7 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
     assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
     assert ("replaced" if is_replaced else "removed") in answer.json["message"]
+    assert ("'went-back'" in answer.json["message"]) == is_replaced
     assert str(path) not in answer.json["message"]
     # Those who read meanwhile see one database, and make none.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):

@@ -120,7 +120,8 @@ def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_b
     device = device_side.device("sen\nsor\x1b[31m")
     with pytest.raises(RegistrationRefused, match=r"4\.00"):
         device_side.run(device.register())
-    (line,) = [record.getMessage() for record in caplog.records]
+    # A test before may have left the level at which requests are logged, too.
+    (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registrar")]
     assert line.startswith("registration from 127.0.0.1:")
     assert line.isprintable()
     assert "refused: 4.00" in line
@@ -142,6 +143,18 @@ def test_the_log_has_a_line_a_registration(
     mine = id_of(real, key, "sensor-ä")
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(f"device {mine} (sensor-ä) registered from 127.0.0.1:{device.port}, LwM2M 1.0")
+
+
+def test_two_devices_of_one_name_are_seen_in_the_log(
+    real: Any, device_side: DeviceSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = device_side.device("twin"), device_side.device("twin")
+    with caplog.at_level(logging.INFO, "mirror_server"):
+        device_side.run(first.register())
+        device_side.run(second.register())
+    begun, taken = [record.getMessage() for record in caplog.records if "registered from" in record.getMessage()]
+    assert "in place of" not in begun
+    assert f"from 127.0.0.1:{second.port} in place of its registration from 127.0.0.1:{first.port}, LwM2M" in taken
 
 
 def test_the_log_has_a_line_a_failed_exchange(
