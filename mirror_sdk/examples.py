@@ -133,7 +133,7 @@ def start_over(client: MirrorClient) -> Bench:
     Raises:
         AccessDenied: The key has not the scope ``admin``.
         NotFound: The service has no simulated devices; nothing was changed.
-        DemoError: The service runs on real time, which a notebook cannot let pass; nothing was changed.
+        DemoError: The simulated devices live in real time, which a notebook cannot let pass; nothing was changed.
 
     >>> bench.set_answer(light, "reject")
     >>> bench = examples.start_over(client)
@@ -141,7 +141,7 @@ def start_over(client: MirrorClient) -> Bench:
     """
     bench = Bench(client)
     devices = bench.list_devices()
-    if not bench.has_manual_clock():
+    if devices and not bench.has_manual_clock():
         raise DemoError(
             f"the mirror at {client.base_url} runs on real time, and a notebook lets hours pass in it; start it by "
             f"mirror-server demo --clock manual, or unset {HOST_VARIABLE} for a mirror of the notebook's own"
