@@ -35,7 +35,7 @@ def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str],
         revision = revisions.last(session)
     database.write(partial(history.begin, revision=revision))
     sealing, service = Sealing(database), HistoryService(database, ManualClock(day_at))
-    sealing.begin(day_at)
+    sealing.begin(day_at, day_at)
     for rows in _reports(device_ids, paths, day_at, revision + 1):
         database.write(partial(segments.put, some=store_segment(database, [in_order(rows)])))
         database.write(partial(_seal, revision=rows.column("revision")[-1].as_py()))
