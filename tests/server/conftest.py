@@ -5,12 +5,14 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from databases import ON_POSTGRESQL, new_database_url
 from flask.testing import FlaskClient
+from psycopg.errors import InFailedSqlTransaction
 
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
@@ -251,9 +253,10 @@ class Disk:
         assert not read_only or self._server.services.database.settle(60)
         backend: Any = self._server.services.database._backend
         if ON_POSTGRESQL:
-            # Not inside a transaction of the writer, which would undo it.
+            # Not inside a transaction of the writer, which would undo it, or has failed already.
             while not self._is(read_only=read_only):
-                backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
+                with suppress(InFailedSqlTransaction):
+                    backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
         else:
             backend._connection.execute(f"PRAGMA query_only = {int(read_only)}")
 
