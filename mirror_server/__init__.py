@@ -31,8 +31,9 @@ values may be given, a variable has them separated by spaces.
   ``--keep-device-events``, ``--max-device-events``.
 - What is kept of what happened, and for how long: ``--keep-history`` (``30d``; nothing without it). Where days of it
   that are over go: ``--history-archive``. More in ``mirror-server help history``.
-- What a connection may before a key is asked for: ``--max-connections`` (as far as the system allows open files),
-  ``--max-head-bytes``, ``--max-headers``, ``--max-body-bytes``, ``--idle-timeout-seconds``,
+- What a connection may before a key is asked for: ``--max-connections`` (each is an open file: the server raises the
+  limit of ``ulimit -n`` as far as it may, and does not start where that leaves too few), ``--max-head-bytes``,
+  ``--max-headers``, ``--max-body-bytes``, ``--idle-timeout-seconds``,
   ``--request-timeout-seconds`` (the head and then the body), ``--write-timeout-seconds`` (each 64 KiB of an answer),
   ``--websocket-ping-seconds``, ``--websocket-pong-seconds`` (an open websocket whose client is silent),
   ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an address).

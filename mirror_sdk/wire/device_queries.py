@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.model import Order, Timestamp, WireModel
@@ -22,6 +22,8 @@ _Name = Annotated[
 _Query = Annotated[
     str, Field(max_length=MAX_QUERY_CHARACTERS, json_schema_extra=PRINTABLE), AfterValidator(check_printable)
 ]
+# Some client generators fail on a member whose type is null.
+_NoValue = Annotated[None, WithJsonSchema({"const": None})]
 
 
 class DeviceQuery(WireModel):
@@ -51,10 +53,10 @@ class DeviceQueryBody(WireModel):
     name: _Name
     query: _Query
     object: Literal["device-query"] | None = None
-    id: None = None
-    created_at: None = None
-    updated_at: None = None
-    etag: None = None
+    id: _NoValue = None
+    created_at: _NoValue = None
+    updated_at: _NoValue = None
+    etag: _NoValue = None
 
 
 class DeviceQueryUpdate(WireModel):

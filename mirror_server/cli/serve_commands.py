@@ -211,7 +211,7 @@ def _can_keep_history() -> bool:
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
     # Flask and uvicorn, which no other command needs.
     from mirror_server.services import Services  # noqa: PLC0415
-    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
+    from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
 
     try:
@@ -226,7 +226,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
         try:
             services = Services(settings)
             serve(services, listener, announce=partial(announce, url, services), certificate=certificate)
-        except CannotListen as error:
+        except (CannotListen, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
 
 

@@ -9,7 +9,8 @@ One process serves a SQLite file. On a PostgreSQL database any number do, on any
 
 The database needs a user who may make tables in it; the password comes from ``~/.pgpass`` or ``PGPASSWORD``. Connect to
 PostgreSQL itself, or to a pooler that keeps a connection for as long as its client does: locks and ``LISTEN`` belong to
-the connection, which transaction pooling, as PgBouncer has it, would give to somebody else. Behind a proxy (``upstream
+the connection, which transaction pooling, as PgBouncer has it, would give to somebody else; the server detects that
+when it starts, and stops with an error. Behind a proxy (``upstream
 mirror { server 127.0.0.1:8080; server 127.0.0.1:8081; }``, and ``proxy_pass http://mirror;``) any process answers any
 request, and an application may go to another one with each. Workers of gunicorn do as well
 (``mirror-server help wsgi``).
@@ -25,6 +26,10 @@ request, and an application may go to another one with each. Workers of gunicorn
   nothing is stored twice. ``mirror_leader`` in ``/metrics`` tells which one it is. What only that process knows (plain
   polls, the bench, the webhook's channel) is forwarded to it through the database; a change that was under way when it
   died is answered ``503``, to be looked at before it is repeated.
+- A leader that hangs without ending, stopped by ``SIGSTOP`` for instance or by a virtual machine that is paused, keeps
+  the lead: PostgreSQL cannot distinguish it from one that has nothing to do. Until it continues or is killed, devices
+  are not served, webhooks not delivered, and requests that only the leader can serve end with ``503``. Have a
+  supervisor request ``/readyz`` of each process, and kill one that does not respond.
 - All run with the same ``--simulate``, ``--coap`` and ``--coaps``, and all or none with ``--keep-history``; the leader
   holds the ports of real devices, and writes the history. With ``--clock manual`` there can be one only.
 - PostgreSQL restarts: what changes something is answered ``503`` with ``Retry-After`` until it is back, what devices

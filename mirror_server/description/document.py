@@ -100,7 +100,7 @@ _ERROR_MEANINGS = {
     412: "What was to be changed is not what `If-Match` was given for any more; nothing was changed.",
     413: "The body is too large.",
     414: "The request line is too long.",
-    415: "The body is not `application/json`.",
+    415: "The body is not `application/json`, or compressed.",
     426: "Only a websocket can be opened here; `Upgrade` tells it.",
     429: "A limit is reached; `Retry-After` may tell for how long.",
     431: "The headers are too large or too many.",
@@ -199,7 +199,7 @@ def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {413} if operation.body.model is None else {413, 415}
+        codes |= {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

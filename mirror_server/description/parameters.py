@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES, MAX_WAIT_SECONDS
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
-from mirror_sdk.wire.older_calls import FLAGS, NOTIFICATION_RULES, NUMBER_PATTERN
+from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
 from mirror_sdk.wire.snapshot import (
@@ -24,6 +24,8 @@ from mirror_server.description.parts import Parameter, Schema, header, query, wh
 
 _TEXT: Schema = {"type": "string"}
 _INSTANT: Schema = {"type": "string", "format": "date-time"}
+# `True` and `False` are accepted too, but client generators make constants of the words, which would clash.
+_FLAG = words("true", "false")
 _OPERATORS = {
     "eq": "equal to this",
     "neq": "other than this",
@@ -53,7 +55,7 @@ OF_PATHS = {
 _SCHEMAS = {
     **dict.fromkeys(("created_at", "updated_at", "bootstrapped_timestamp", "etag", "date_time"), _INSTANT),
     "state": words(*directory.STATES),
-    "state_change": words("true", "false", "True", "False"),
+    "state_change": _FLAG,
 }
 
 
@@ -178,11 +180,11 @@ DEVICE_REQUEST = (
         _TEXT,
     ),
 )
-_ONLY_NO = words("false", "False", default="false")
+_ONLY_NO = words("false", default="false")
 _NO_ANSWER = query(
     "noResp",
     "With `true` nobody is told how the request ends, and the answer is 204; 409 for a device in queue mode.",
-    words(*FLAGS, default="false"),
+    words("true", "false", default="false"),
 )
 _NOT_AT_ONCE = query("sync", "Whether to wait for the device: only without.", _ONLY_NO)
 _NOT_FROM_CACHE = query("cacheOnly", "Whether the answer is to come from the cache: only when it is read.", _ONLY_NO)
@@ -191,7 +193,7 @@ READ_RESOURCE = (
     query(
         "cacheOnly",
         "Have what the mirror holds for the answer, and ask the device for nothing.",
-        words(*FLAGS, default="false"),
+        words("true", "false", default="false"),
     ),
     _NO_ANSWER,
     _NOT_AT_ONCE,
@@ -203,7 +205,7 @@ WRITE_RESOURCE = (
     *(query(name, "A notification rule, in the place of a value.", _RULE) for name in NOTIFICATION_RULES),
 )
 ENDPOINT_RESOURCES = tuple(
-    query(name, "For older programs: it changes nothing, the device is never asked.", words(*FLAGS))
+    query(name, "For older programs: it changes nothing, the device is never asked.", _FLAG)
     for name in ("cacheOnly", "noResp")
 )
 WAITING_REQUESTS = (
@@ -236,7 +238,7 @@ PULL = (
         whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
         is_extension=True,
     ),
-    query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words(*FLAGS)),
+    query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", _FLAG),
 )
 WEBSOCKET = (
     query(

@@ -252,14 +252,15 @@ def _read_content_type() -> str | None:
 def _as_device_takes_it(payload: bytes, content_type: str) -> tuple[bytes, str]:
     """A value and its content type; a text, number or boolean in JSON is plain text, since no device has it so.
 
-    Some programs send every value as JSON. What is no such value stays as it is.
+    Some programs send every value as JSON, and some declare JSON for every text. A body that is not JSON is plain
+    text; an object, a list or null stays as it is.
     """
     if request.mimetype != "application/json":
         return payload, content_type
     try:
         value = orjson.loads(payload)
     except orjson.JSONDecodeError:
-        return payload, content_type
+        return payload, DEFAULT_CONTENT_TYPE
     match value:
         case bool():
             return str(int(value)).encode(), DEFAULT_CONTENT_TYPE

@@ -10,6 +10,7 @@ from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
 from mirror_server.cluster.forwarding import Call, Forwarder, Reply
 from mirror_server.core.errors import Refusal
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.requests import read_raw_body
 
 CALLER = "mirror.caller"
 """Key of the WSGI environment with the :class:`Call` of a request that another process forwarded."""
@@ -55,7 +56,7 @@ def forward(forwarder: Forwarder, request_id: str) -> Response:
         query=request.query_string.decode("latin-1"),
         headers=[["content-type", request.headers.get("Content-Type", "")], [REQUEST_ID_HEADER.lower(), request_id]],
         address=request.remote_addr or "",
-        body=base64.b64encode(request.get_data()).decode(),
+        body=base64.b64encode(read_raw_body()).decode(),
     )
     call_id, future = forwarder.ask(call)
     is_poll = request.endpoint == _POLL

@@ -12,7 +12,8 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
   that. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without; ``curl -d`` sends
   another one, which devices refuse, unless ``-H 'Content-Type: text/plain'`` is there). One number, text or boolean in
   JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``): some programs send every value so, and devices
-  do not know it. ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules.
+  do not know it. A body that is declared as JSON but is not JSON is plain text, too. ``PUT`` without a body and with
+  ``?pmin=5&pmax=120`` sets notification rules.
 - ``?cacheOnly=true`` answers such a read with what the mirror holds and asks the device for nothing; 205 where there
   is no value, or none that is fresh by what the device said. With ``?noResp=true`` nobody is told how the request ends:
   204, and 409 for a device in queue mode. It waits and is delivered as any other, and what it brings is in the mirror.

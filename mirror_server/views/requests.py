@@ -171,8 +171,13 @@ def read_raw_body() -> bytes:
     """The request's body as it came, empty where there is none.
 
     Raises:
+        Refusal: It is compressed (415).
         RequestEntityTooLarge: It is larger than a body may be (413).
     """
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        message = f"the header Content-Encoding is {encoding[:_LONGEST_NAME]!r}; send the body uncompressed, without it"
+        raise Refusal(415, message)
     data = request.get_data()
     limit = request.max_content_length
     # Werkzeug cuts a body of unknown length at the limit without a word.

@@ -108,7 +108,7 @@ class MirrorApp(Flask):
         if request is None or ("HTTP_UPGRADE" in request.environ and not _is_of_websocket(request.environ)):
             return super().create_url_adapter(request)
         environ = request.environ
-        return self.url_map.bind("", path_info=environ["PATH_INFO"], default_method=environ["REQUEST_METHOD"])
+        return self.url_map.bind("", path_info=get_path_info(environ), default_method=environ["REQUEST_METHOD"])
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """No view is a coroutine, so that Flask need not look at each request."""

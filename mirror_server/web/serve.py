@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -31,13 +32,21 @@ if sys.platform != "win32":
 _STOP_SECONDS = 3
 _BACKLOG = 2048
 _OTHER_FILES = 300
+_FEWEST_CONNECTIONS = 100
+_FEW_CONNECTIONS = 1000
 _MOST_OF_A_FRAME_BYTES = 64 * 1024
 _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+_log = logging.getLogger(__name__)
+
 
 class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
+
+
+class TooFewFiles(Exception):
+    """The system allows too few open files; the message says how many and what to do."""
 
 
 class _StopSignals:
@@ -160,6 +169,7 @@ def serve(
     Raises:
         DatabaseError: The database does not answer any more.
         CannotListen: Real devices cannot come where the settings say.
+        TooFewFiles: The system allows too few open files.
     """
     with _StopSignals() as signals:
         try:
@@ -226,7 +236,11 @@ def _server_of(services: Services) -> _Server:
 
 
 def _allow_connections(wanted: int) -> int:
-    """How many connections there can be, each an open file, where the system allows as many files as it will."""
+    """Return how many connections can be open, after raising the system's limit of open files as far as it allows.
+
+    Raises:
+        TooFewFiles: The limit leaves too few connections to be of use.
+    """
     if sys.platform == "win32":
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -234,5 +248,15 @@ def _allow_connections(wanted: int) -> int:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    connections = allowed - _OTHER_FILES
+    message = (
+        f"the system allows this process {allowed} open files, of which the server uses up to {_OTHER_FILES} itself; "
+        f"{wanted} connections need {needed}: raise the limit, with 'ulimit -n {needed}' or LimitNOFILE={needed} in a "
+        "systemd unit, or lower --max-connections"
+    )
+    if connections < min(wanted, _FEWEST_CONNECTIONS):
+        raise TooFewFiles(message)
+    if connections < min(wanted, _FEW_CONNECTIONS):
+        _log.warning("only %d connections can be open: %s", connections, message)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return max(1, allowed - _OTHER_FILES)
+    return connections

@@ -12,7 +12,16 @@ from pathlib import Path
 import databases
 import httpx
 import pytest
-from process_server import CALLS_THIS_MACHINE, Child, ServerProcess, run_command, run_commands
+from process_server import (
+    CALLS_THIS_MACHINE,
+    COMMAND,
+    PATIENCE_SECONDS,
+    Child,
+    ServerProcess,
+    child_environment,
+    run_command,
+    run_commands,
+)
 
 from mirror_sdk.webhook import WebhookReceiver
 
@@ -145,6 +154,19 @@ def test_taken_port_is_a_one_line_error(shared_server: ServerProcess, tmp_path: 
     second = run_command("run", "--port", str(shared_server.port), "--database", f"sqlite:///{tmp_path / 'other.db'}")
 
     assert_one_line_error(second, f"127.0.0.1:{shared_server.port}", "--port")
+
+
+def test_server_with_too_few_open_files_does_not_start(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", *COMMAND, "run", "--port", "0"],
+        env=child_environment(MIRROR_DATABASE=f"sqlite:///{tmp_path / 'mirror.db'}"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+    assert_one_line_error(finished, "256 open files", "ulimit -n 25300")
 
 
 def test_host_of_another_machine_is_a_one_line_error(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ _BEGIN_AGAIN = f"ROLLBACK; {_BEGIN_READING_NUMBERS}"
 _MOST_LOOKS = 20
 
 _OLDEST_VERSION = 140_000
+_SESSION = "SELECT current_setting('mirror.session', true)"
+_SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
 _BUSY_SECONDS = 10
 _LOOK_AGAIN_SECONDS = 0.1
@@ -424,6 +426,7 @@ def _bring_to_newest_schema(url: str) -> None:
             raise DatabaseError(
                 f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
             )
+        _check_sessions(connection, url)
         if not _is_newest(connection, url):
             from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
@@ -432,6 +435,33 @@ def _bring_to_newest_schema(url: str) -> None:
         raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
     finally:
         connection.close()
+
+
+def _check_sessions(connection: Connection, url: str) -> None:
+    """Check that each connection is a session of its own, which locks and LISTEN need.
+
+    A pooler in transaction mode gives a setting of one connection to another, or takes it away. Which of its own
+    connections it picks depends on what else it serves, so this is tried a few times.
+
+    Raises:
+        DatabaseError: A pooler does not keep them apart.
+    """
+    other = opened(url)
+    try:
+        for _ in range(_SESSION_CHECKS):
+            mark = uuid.uuid4().hex
+            connection.run(f"SET mirror.session = '{mark}'")
+            other.run("BEGIN")
+            is_shared = other.run(_SESSION) == (mark,) or connection.run(_SESSION) != (mark,)
+            other.run("ROLLBACK")
+            if is_shared:
+                raise DatabaseError(
+                    f"cannot use the database {shown(url)} through a pooler in transaction mode, as PgBouncer's"
+                    " pool_mode = transaction: locks and LISTEN belong to a session; connect to PostgreSQL itself, or"
+                    " set pool_mode = session"
+                )
+    finally:
+        other.close()
 
 
 def _is_newest(connection: Connection, url: str) -> bool:

@@ -159,6 +159,21 @@ def test_it_lists_the_columns_of_the_arrow_form_as_they_are(document, path, sche
     assert all(told_kind.startswith(real) for (*_, told_kind), (*_, real) in zip(lines, there, strict=True))
 
 
+def schemas(node):
+    """Every object of a document; a schema is one of them."""
+    if isinstance(node, dict):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from schemas(child)
+
+
+def test_client_generators_can_name_every_word_and_type_every_member(document):
+    for schema in schemas(document):
+        words = [word.upper() for word in schema.get("enum", ()) if isinstance(word, str)]
+        assert len(set(words)) == len(words), schema
+        assert all(member.get("type") != "null" for member in schema.get("properties", {}).values()), schema
+
+
 def test_it_tells_the_kind_of_every_error(shared_server, document):
     told = document["components"]["schemas"]["ErrorBody"]["properties"]["type"]["description"]
     assert all(f"`{kind}` ({code})" in told for code, kind in ERROR_TYPES.items())

@@ -1,5 +1,6 @@
 """What the body of a request may be: refused with the field and the cure, and nothing is changed. Source: wire.md 0."""
 
+import gzip
 import json
 
 import pytest
@@ -129,6 +130,18 @@ def test_a_body_of_another_type_or_too_large_is_refused(
     server, key, refused, unchanged, route, data, content_type, code
 ):
     refused(send(server, key, route, data=data, content_type=content_type), code)
+
+
+@pytest.mark.parametrize("route", [*EVERY_BODY, f"PUT {OF_ANY_FORM}", f"POST {OF_ANY_FORM}"])
+def test_compressed_body_is_rejected_with_the_name_of_the_header(server, key, refused, unchanged, route):
+    body = {"data": gzip.compress(json.dumps(EVERY_BODY.get(route, "1")).encode()), "content_type": "application/json"}
+    error = refused(send(server, key, route, **body, headers={"Content-Encoding": "gzip"}), 415)
+    assert "Content-Encoding" in error.message
+    assert "gzip" in error.message
+
+
+def test_body_with_the_encoding_identity_is_read(server, key):
+    assert send(server, key, RULES, json=[], headers={"Content-Encoding": "identity"}).status_code == 202
 
 
 def test_a_body_of_exactly_the_limit_is_read(server, key):

@@ -64,6 +64,10 @@ def test_an_unknown_device_is_404_by_its_word(server, key, refused, method, path
     assert "nobody" in told.message
 
 
+def test_unknown_device_is_named_as_the_client_wrote_it(server, key, refused):
+    assert "Gerät" in refused(server.call(key, "GET", "/v3/devices/Gerät/echo"), 404).message
+
+
 @pytest.mark.parametrize(
     "path", ["/page", "/v9", "/v3", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"]
 )

@@ -88,12 +88,19 @@ def test_one_value_in_json_is_written_as_plain_text(server, key, light, sent, wr
 
 
 @pytest.mark.parametrize(
-    "sent", [b"null", b"[1]", b'{"a": 1}', b"abc", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000]
+    ("sent", "content_type"),
+    [
+        *((sent, "application/json") for sent in (b"null", b"[1]", b'{"a": 1}')),
+        *(
+            (sent, "text/plain")
+            for sent in (b"100:200:100", b"abc", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000)
+        ),
+    ],
 )
-def test_what_is_not_one_value_in_json_stays_as_it_is(server, key, light, sent):
+def test_body_declared_as_json_that_is_not_json_is_plain_text(server, key, light, sent, content_type):
     accepted(ask(server, key, "PUT", light, LABEL, data=sent, headers={"Content-Type": "application/json"}))
     desired = server.resource(key, light, LABEL)["desired"]
-    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (sent, "application/json")
+    assert (base64.b64decode(desired["value"]), desired["content_type"]) == (sent, content_type)
 
 
 def test_a_value_is_written_byte_by_byte(server, key, light):
