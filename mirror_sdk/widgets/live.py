@@ -16,6 +16,7 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk.errors import ClientClosed
 from mirror_sdk.events import Event
 from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.feed import Subscription, feed_of
@@ -148,6 +149,10 @@ class Live:
     def _run(self) -> None:
         while not self._stopped.wait(REFRESH_SECONDS):
             self.step()
+            if isinstance(self.problem, ClientClosed):
+                # What is shown stays, with a notice that this step shows.
+                self.step()
+                self.stop()
 
 
 _running: WeakSet[Live] = WeakSet()

@@ -11,7 +11,7 @@ import ipywidgets
 import pytest
 from patience import until
 
-from mirror_sdk import AsyncMirrorClient, Event, EventKind
+from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
 from mirror_sdk.errors import NotSubscribedWarning
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
@@ -666,6 +666,26 @@ def test_that_no_events_come_is_told_in_the_widget(widget, client):
     until(lambda: client.status().watches)
     client.close()
     until(lambda: "No events come" in watcher.notices_view.value)
+
+
+def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
+    before = set(threading.enumerate())
+    watcher = widget(EventWatcher, live=True)
+    until(lambda: client.status().watches)
+    client.close()
+    until(lambda: not {"mirror-widget", "mirror-watch"} & {one.name for one in set(threading.enumerate()) - before})
+    assert not watcher.is_running
+    assert "closed" in watcher.notices_view.value
+
+
+def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mirror, client):
+    earlier = widget(EventWatcher)
+    with MirrorClient(client.base_url, client._sender.api_key, transport=mirror.transport) as again:
+        other = MirrorClient(client.base_url, mirror.new_key(), transport=mirror.transport)
+        with other, EventWatcher(other, live=False):
+            assert earlier.comm is not None
+        with EventWatcher(again, live=False):
+            assert earlier.comm is None
 
 
 def test_the_next_widget_of_a_kind_closes_the_earlier_unless_it_is_to_stay(widget):
