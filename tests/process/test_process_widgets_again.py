@@ -6,7 +6,7 @@ import threading
 
 import psutil
 import pytest
-from process_server import Application, ServerProcess, wait_until
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import EventWatcher
@@ -33,8 +33,11 @@ def test_cell_that_runs_again_leaves_no_threads_and_no_connections(
         # As IPython keeps the result of each run.
         kept.append(EventWatcher(client))
         wait_until(lambda: "mirror-watch" in threads(), "the watch of the widget")
+        # A connection on which a request is made is not closed.
+        kept[-1]._live.wait_until_idle(PATIENCE_SECONDS)
     wait_until(lambda: sorted(threads()) == ["mirror-watch", "mirror-widget"], "threads of one widget alone")
     assert connections(shared_server.port) <= before + 2
-    client.close()
+    for widget in kept:
+        widget.client.close()
     wait_until(lambda: not threads(), "no thread of a widget")
     assert connections(shared_server.port) <= before
