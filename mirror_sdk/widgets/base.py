@@ -296,6 +296,7 @@ def _close_parts(widget: Any) -> None:
 # Behind the live widget the copy is hidden; where the widget is gone, it stands instead of what the page says of that.
 _COPY_STYLE = """<style>
 .jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
+.mirror-widget-missing { display: none !important; }
 .jp-OutputArea:has(.mirror-copy) .jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }
 </style>"""
 

@@ -1,5 +1,6 @@
 """The widgets without a page: their buttons and fields are used as a page uses them, against the real app."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from mirror_sdk.errors import NotSubscribedWarning
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
@@ -666,6 +667,22 @@ def test_that_no_events_come_is_told_in_the_widget(widget, client):
     until(lambda: client.status().watches)
     client.close()
     until(lambda: "No events come" in watcher.notices_view.value)
+
+
+def test_four_widgets_add_less_than_half_a_megabyte_to_a_notebook(widget, device_id):
+    made = [widget(kind) for kind in (EventWatcher, FleetMap, Explorer)]
+    parts = [part for one in [*made, widget(WritePanel, [device_id])] for part in all_parts(one)]
+    state = ipywidgets.Widget.get_manager_state(widgets=parts)
+    assert len(json.dumps(state)) < 500_000
+
+
+def test_page_gets_the_module_of_a_grid_when_it_requests_it(monkeypatch):
+    sent = []
+    grid = Grid([], label="Devices")
+    monkeypatch.setattr(grid, "send", sent.append)
+    grid._handle_custom_msg({"request": "module"}, [])
+    assert sent == [{"module": grid.module_text}]
+    assert "export" in grid.module_text
 
 
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
