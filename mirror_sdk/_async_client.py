@@ -2575,7 +2575,11 @@ class AsyncMirrorClient:
         if unitless is None:
             return None
         try:
-            return await self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
+            try:
+                return await self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
+            except NotFound:
+                # One of the devices was erased since: that must not cost the units of the others.
+                return await self.snapshot(paths=unitless.paths, as_="arrow")
         except MirrorError:
             # The events are there in any case.
             return None

@@ -2548,7 +2548,11 @@ class MirrorClient:
         if unitless is None:
             return None
         try:
-            return self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
+            try:
+                return self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
+            except NotFound:
+                # One of the devices was erased since: that must not cost the units of the others.
+                return self.snapshot(paths=unitless.paths, as_="arrow")
         except MirrorError:
             # The events are there in any case.
             return None

@@ -59,6 +59,12 @@ class Network(httpx.BaseTransport):
             answer.status, headers=answer.headers, stream=_Arriving(answer), extensions=answer.extensions
         )
 
+    def release_idle(self) -> None:
+        """Close the connections on which no request is made; the next request makes a new one."""
+        for connection in self._pool.connections:
+            if connection.is_idle():
+                connection.close()
+
     def close(self) -> None:
         """Close the connections, also those that other threads are making; who waits for an answer is told at once."""
         self._streams.hang_up()

@@ -103,6 +103,16 @@ class Sender:
         """Close the connections; harmless when they are closed."""
         self._http.close()
 
+    def release_idle(self) -> None:
+        """Close the connections on which no request is made; see :meth:`Network.release_idle`."""
+        if self._network is not None:
+            self._network.release_idle()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._http.is_closed
+
     @property
     def is_on_network(self) -> bool:
         """Whether requests are carried by the network, and by no transport that was given or inserted."""

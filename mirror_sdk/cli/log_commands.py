@@ -18,13 +18,14 @@ import click
 
 from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
-from mirror_sdk.cli.output import Form, Row, form_options, show_line
+from mirror_sdk.cli.output import Form, Row, form_options, show_heading, show_line
 from mirror_sdk.events import Event
 
 if TYPE_CHECKING:
     from mirror_sdk._client import MirrorClient
     from mirror_sdk.recording import Recorder
 
+_EVENT = ("at", "event", "device_id", "endpoint_name", "path", "value", "async_id", "status", "category")
 _NOT_COMPLETE = 1
 _LOOK_SECONDS = 0.2
 _SILENT_SECONDS = 10
@@ -55,6 +56,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
         only = [client.get_directory_device(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
         events = client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only)
+        show_heading(_EVENT, form)
         silence = Silence(_what_brings_values(device, paths))
         with _looked_after(client, silence):
             for event in events:
@@ -216,15 +218,7 @@ def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _event_row(event: Event) -> Row:
-    return {
-        # Of a loss nobody knows when; the clock here would not be the one of the other lines.
-        "at": event.changed_at,
-        "event": event.kind.value,
-        "device_id": event.device_id,
-        "endpoint_name": event.endpoint_name,
-        "path": event.path,
-        "value": None if event.value is None else str(event.value),
-        "async_id": event.async_id,
-        "status": event.status,
-        "category": event.category,
-    }
+    value = None if event.value is None else str(event.value)
+    # Of a loss nobody knows when; the clock here would not be the one of the other lines.
+    told = {"at": event.changed_at, "event": event.kind.value, "value": value}
+    return {name: told[name] if name in told else getattr(event, name) for name in _EVENT}

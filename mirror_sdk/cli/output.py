@@ -60,6 +60,13 @@ def show(found: Iterable[Row], columns: Sequence[str], form: Form, nothing: str 
         Console(width=None if sys.stdout.isatty() else _AS_WIDE_AS_NEEDED, highlight=False).print(table)
 
 
+def show_heading(columns: Sequence[str], form: Form) -> None:
+    """Print what comes before the lines of :func:`show_line`: the names of the columns in CSV, else nothing."""
+    if form == "csv":
+        _write_csv(columns)
+        sys.stdout.flush()
+
+
 def show_line(row: Row, form: Form) -> None:
     """Print one row of many that come one after another."""
     if form == "json":
@@ -88,7 +95,10 @@ def _readable(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     # Lines and columns of a value may be shown; whatever else moves about on a screen is not.
-    return "\n".join(map(visible, _shown(value).expandtabs().split("\n")))
+    text = "\n".join(map(visible, _shown(value).expandtabs().split("\n")))
+    # An escape that standard output makes of a character is wider: a table has to know before it lays out its columns.
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _plain(value: object) -> object:

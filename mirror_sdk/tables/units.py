@@ -5,7 +5,7 @@ Source: specification 6; wire.md 1, 5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,11 +32,13 @@ class Unitless(NamedTuple):
 def unitless(events: pa.Table) -> Unitless | None:
     """Which resources of an events table are in a unit that their devices name; ``None`` where there are none."""
     found = events.select(["device_id", "path"]).group_by(["device_id", "path"]).aggregate([])
-    named = [
-        (str(device_id), str(path))
-        for device_id, path in zip(found["device_id"].to_pylist(), found["path"].to_pylist(), strict=True)
-        if device_id is not None and path is not None and _is_named(path)
-    ]
+    named = zip(found["device_id"].to_pylist(), found["path"].to_pylist(), strict=True)
+    return unitless_of((device_id, path) for device_id, path in named if device_id is not None and path is not None)
+
+
+def unitless_of(resources: Iterable[tuple[str, str]]) -> Unitless | None:
+    """The same for resources by device id and path."""
+    named = [(device_id, path) for device_id, path in resources if is_in_named_unit(path)]
     if not named:
         return None
     devices = sorted({device_id for device_id, _ in named})
@@ -47,7 +49,7 @@ def units_of(state: pa.Table) -> Units:
     """The units that a state table tells of resources whose devices name them."""
     rows = state.select(["device_id", "path", "unit"]).filter(pc.is_valid(state["unit"]))
     columns = (column.to_pylist() for column in rows.columns)
-    return {(device_id, path): unit for device_id, path, unit in zip(*columns, strict=True) if _is_named(path)}
+    return {(device_id, path): unit for device_id, path, unit in zip(*columns, strict=True) if is_in_named_unit(path)}
 
 
 def with_units(table: pa.Table, units: Units) -> pa.Table:
@@ -87,6 +89,7 @@ def _codes_of(
     return np.where(keys[place] == wanted, values[place], -1)
 
 
-def _is_named(path: str) -> bool:
+def is_in_named_unit(path: str) -> bool:
+    """Whether the device itself names the unit of this resource."""
     definition = lookup(path)
     return definition is not None and definition.resource_id in IN_SENSOR_UNITS

@@ -15,7 +15,16 @@ from typing import Any, TypeAlias
 import httpx
 
 from mirror_sdk.testing.faults import Faults
-from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, PULL, TIME_HEADER
+from mirror_sdk.wire.device_requests import MAX_RETRIES
+from mirror_sdk.wire.routes import (
+    CURSOR_HEADER,
+    DEFAULT_HOLD_SECONDS,
+    DEVICE_REQUESTS,
+    GAP_HEADER,
+    MAX_HOLD_SECONDS,
+    PULL,
+    TIME_HEADER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,8 @@ def _poll(request: httpx.Request, faults: Faults) -> Exchange:
     Nothing is ever lost by that: the reader's position stays where it was.
     """
     after, hold_seconds = _position(request), _hold_seconds(request)
+    if hold_seconds:
+        yield from _give_up_silent_devices(request, faults)
     end_at = time.monotonic() + hold_seconds
     gathered = _Gathered(after or "")
     while True:
@@ -123,6 +134,17 @@ def _poll(request: httpx.Request, faults: Faults) -> Exchange:
             yield WaitForChannel(left_seconds)
         if not left_seconds:
             return _answer(request, after, {})
+
+
+def _give_up_silent_devices(request: httpx.Request, faults: Faults) -> Generator[Step, Any, None]:
+    """Let the server's patience pass for each attempt of what this application waits for from silent devices."""
+    for device_id in faults.silent_devices:
+        url = request.url.copy_with(path=DEVICE_REQUESTS.format(device_id=device_id), query=None)
+        for _ in range(1 + MAX_RETRIES):
+            response = yield Send(httpx.Request("GET", url, headers=request.headers), is_read=True)
+            if response.status_code != httpx.codes.OK or not response.json()["data"]:
+                break
+            yield LetPass(faults.patience_seconds)
 
 
 def _is_poll(request: httpx.Request) -> bool:

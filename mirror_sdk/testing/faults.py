@@ -53,6 +53,7 @@ class _Active:
     entries: list[EntryFault] = field(default_factory=list)
     late: list[_Late] = field(default_factory=list)
     devices: list[Fault] = field(default_factory=list)
+    silent: dict[str, Fault] = field(default_factory=dict)
 
 
 class Faults:
@@ -63,6 +64,7 @@ class Faults:
         set_answer: Says how a device is to answer.
         id_of: Tells the id of a device, however it is named.
         restart_server: Stops the server and starts it again.
+        patience_seconds: How long the server waits for the answer of a device.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Faults:
         set_answer: Callable[[str, AnswerMode], None],
         id_of: Callable[[DeviceLike], str],
         restart_server: Callable[[], None],
+        patience_seconds: float,
     ) -> None:
+        self.patience_seconds = patience_seconds
         self._now = now
         self._set_answer = set_answer
         self._id_of = id_of
@@ -194,9 +198,14 @@ class Faults:
     def silence(self, device: DeviceLike) -> Fault:
         """Have a device answer nothing, until the fault is ended.
 
-        A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``).
+        A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``). A call
+        that waits for the outcome, such as ``client.read_value``, advances the clock by that patience itself, once for
+        each attempt, and takes no real time.
         """
-        return self._set_device(device, "silent")
+        fault = self._set_device(device, "silent")
+        with self._changed:
+            self._active.silent[self._id_of(device)] = fault
+        return fault
 
     def restart_server(self) -> None:
         """Stop the server and start it again on the same database; open polls lose their connection."""
@@ -222,6 +231,12 @@ class Faults:
                     encounter.repeats += fault.verb == "duplicate"
                     encounter.late_seconds += fault.late_seconds
         return encounter
+
+    @property
+    def silent_devices(self) -> list[str]:
+        """The ids of the devices that answer nothing."""
+        with self._changed:
+            return [device_id for device_id, fault in self._active.silent.items() if fault.is_live]
 
     def is_channel_late(self) -> bool:
         """Whether the notification channel brings nothing now."""

@@ -53,6 +53,11 @@ class InProcessServer:
         self.app: MirrorApp | None = None
         self.start()
 
+    @property
+    def patience_seconds(self) -> float:
+        """How long it waits for the answer of a device."""
+        return self._settings.answer_timeout_seconds
+
     def start(self) -> None:
         """Begin to serve."""
         # Two databases cannot be made at the same time: what makes them keeps its state in the process.

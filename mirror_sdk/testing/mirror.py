@@ -56,6 +56,7 @@ class Mirror:
             set_answer=self.bench.set_answer,
             id_of=lambda device: operator._run(bench_id_of(device)),
             restart_server=self.restart,
+            patience_seconds=self._server.patience_seconds,
         )
         self.clock: Clock = Clock(self.bench, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)

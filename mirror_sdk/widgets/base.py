@@ -41,16 +41,16 @@ class Model(Protocol):
 class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
     """A widget of a client.
 
-    It lives until :meth:`close`, the end of its ``with`` block or of the kernel, or until the cell that made it runs
-    again; then its threads end. A subclass makes ``model`` and its parts and calls :meth:`begin` at the end of its
-    ``__init__``.
+    It lives until :meth:`close`, the end of its ``with`` block or of the kernel, until its client is closed, or until
+    the cell that made it runs again; then its threads end. A subclass makes ``model`` and its parts and calls
+    :meth:`begin` at the end of its ``__init__``.
 
     Args:
         client: The mirror; it has to stay open as long as the widget.
         live: Whether the widget changes by itself. Without, there are no threads: a button works until it is done, and
             :meth:`refresh` shows what changed since.
-        keep_earlier: Whether an earlier widget of this kind and client stays, where the page does not tell which cell
-            runs.
+        keep_earlier: Whether an earlier widget of this kind, for the same mirror and key, stays where the page does not
+            tell which cell runs.
 
     Raises:
         TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
@@ -296,6 +296,7 @@ def _close_parts(widget: Any) -> None:
 # Behind the live widget the copy is hidden; where the widget is gone, it stands instead of what the page says of that.
 _COPY_STYLE = """<style>
 .jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
+.mirror-widget-missing { display: none !important; }
 .jp-OutputArea:has(.mirror-copy) .jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }
 </style>"""
 
@@ -316,7 +317,7 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     """Where a widget belongs, and which run of that place makes it: one run may make any number of widgets.
 
     The place is the cell, since a cell that runs again may make its client again as well. Where the page does not tell
-    the cell, it is the kind of widget and the client, and each widget is a run.
+    the cell, it is the kind of widget, the mirror and the key, and each widget is a run.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
@@ -324,7 +325,7 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     parent = kernel.get_parent() if kernel else {}
     cell = parent.get("metadata", {}).get("cellId")
     if cell is None:
-        return (kind, id(client)), object()
+        return (kind, client.base_url, client._key_mark), object()
     return ("cell", cell), parent["header"]["msg_id"]
 
 
@@ -336,6 +337,9 @@ def _replace_earlier(widget: MirrorWidget) -> None:
     if earlier_run != run:
         for earlier in list(there):
             earlier.close()
+            if earlier.client is not widget.client:
+                # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
+                earlier.client._sender.release_idle()
         there = WeakSet()
     there.add(widget)
     _open[place] = (run, there)

@@ -64,6 +64,7 @@ class EventFeed:
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
         self._watch: Watch | None = None
+        self._reader: MirrorClient | None = None
         self._is_starting = False
         self._failure: Exception | None = None
         self._retry_at = clock()
@@ -91,6 +92,10 @@ class EventFeed:
     def tend(self) -> None:
         """Begin the poller where there is none that runs; to be called now and then, it returns at once."""
         with self._lock:
+            client = self._client()
+            if client is not None and client._sender.is_closed:
+                # The watch has another client, and would go on.
+                self._stop()
             if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
                 return
             self._is_starting = True
@@ -111,7 +116,8 @@ class EventFeed:
         if client is None:
             return
         try:
-            watch = client.watch(self._spread)
+            reader = _reader_of(client)
+            watch = reader.watch(self._spread)
         except Exception as error:  # also that the client was closed: it is shown, as all else
             with self._lock:
                 self._failure = error
@@ -122,7 +128,7 @@ class EventFeed:
         with self._lock:
             was_broken, self._failure = self._failure is not None, None
             self._is_starting = False
-            self._watch = watch
+            self._watch, self._reader = watch, reader
             self._begun.set()
             if not self._subscriptions:
                 self._stop()
@@ -143,9 +149,24 @@ class EventFeed:
     def _stop(self) -> None:
         if self._watch is not None:
             self._begun.clear()
-            # No waiting: it is stopped under the lock, and its thread ends with the open poll.
+            # No waiting: it is stopped under the lock.
             self._watch.stop(timeout=0)
-            self._watch = None
+            if self._reader is not None and self._reader is not self._client():
+                # Ends the open poll, and with it the thread.
+                self._reader.close()
+            self._watch = self._reader = None
+
+
+def _reader_of(client: MirrorClient) -> MirrorClient:
+    """A client for the watch alone, which can be closed while its poll is open; ``client`` itself where it cannot be.
+
+    Raises:
+        ClientClosed: ``client`` was closed.
+    """
+    sender = client._sender
+    if sender.is_closed or not sender.is_on_network or client._callbacks is not None or client._sockets is not None:
+        return client
+    return MirrorClient(client.base_url, sender.api_key, timeout=sender.timeout_seconds)
 
 
 _feeds: WeakKeyDictionary[MirrorClient, EventFeed] = WeakKeyDictionary()

@@ -89,6 +89,7 @@ class Grid(LazyModule):
     """
 
     _css = CSS
+    module_text = _MODULE
 
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     label = traitlets.Unicode().tag(sync=True)
@@ -125,7 +126,6 @@ class Grid(LazyModule):
             layout={"width": "100%"},
             # The first line says of which sources it is made.
             _module_id=_MODULE.partition("\n")[0],
-            _module_text=_MODULE,
         )
         self.on_msg(self._hear)
 
@@ -202,12 +202,14 @@ class Grid(LazyModule):
 
     def _hear(self, _: object, content: Any, __: object) -> None:
         """A page tells which rows are selected, or which version it has: when it opens and when it missed one."""
-        if isinstance(content, dict) and "selected" in content:
+        if not isinstance(content, dict) or "request" in content:
+            return
+        if "selected" in content:
             self._select(content["selected"])
             return
         with self._table_lock:
             self._is_heard = True
-            if isinstance(content, dict) and content.get("have") != self.table["version"]:
+            if content.get("have") != self.table["version"]:
                 self.send({**self.table, "all": True})
 
     def _select(self, keys: Any) -> None:

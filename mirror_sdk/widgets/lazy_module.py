@@ -1,24 +1,55 @@
-"""A module of the page that is large, loaded once a page and not before its widget is known there.
+"""A module of the page that is large: loaded once a page, not before its widget is known there, and in no notebook.
 
 anywidget gives up on a widget whose module is not ready within two seconds, and tells it nothing from then on. A slow
-page needs longer for some megabytes: here a few lines are ready at once, and load the rest.
+page needs longer for some megabytes: here a few lines are ready at once, and load the rest. They request it from the
+kernel, since a notebook stores the state of its widgets, and each would have these megabytes in it.
 """
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
 
 _ESM = """
 const TOLD_ONCE = ["_py2js_update", "_py2js_relayout", "_py2js_restyle"];
+const REQUEST_AGAIN_MS = 10000;
+const NO_KERNEL_MS = 10000;
 
-function load(id, text) {
-  const loaded = (globalThis.mirrorModules ??= new Map());
-  if (!loaded.has(id)) {
-    const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-    loaded.set(id, import(url).finally(() => URL.revokeObjectURL(url)));
+function entry(id) {
+  const modules = (globalThis.mirrorModules ??= new Map());
+  if (!modules.has(id)) {
+    const made = { requestedAt: -Infinity };
+    made.module = new Promise((resolve) => (made.resolve = resolve));
+    modules.set(id, made);
   }
-  return loaded.get(id);
+  return modules.get(id);
+}
+
+// The first widget requests the module for all; another one does where that is closed before it came.
+async function load(model) {
+  const wanted = entry(model.get("_module_id"));
+  const receive = (message) => {
+    if (message?.module === undefined || wanted.isThere) return;
+    wanted.isThere = true;
+    const url = URL.createObjectURL(new Blob([message.module], { type: "text/javascript" }));
+    wanted.resolve(import(url).finally(() => URL.revokeObjectURL(url)));
+  };
+  const request = () => {
+    if (wanted.isThere || performance.now() - wanted.requestedAt < REQUEST_AGAIN_MS) return;
+    wanted.requestedAt = performance.now();
+    model.send({ request: "module" });
+  };
+  model.on("msg:custom", receive);
+  request();
+  const timer = setInterval(request, 1000);
+  try {
+    return await wanted.module;
+  } finally {
+    clearInterval(timer);
+    model.off("msg:custom", receive);
+  }
 }
 
 async function begin(model) {
@@ -28,7 +59,7 @@ async function begin(model) {
     () => model.get(name) && missed.push([name, model.get(name)]),
   ]);
   listeners.forEach(([name, note]) => model.on(name, note));
-  const module = await load(model.get("_module_id"), model.get("_module_text"));
+  const module = await load(model);
   const widget = await module.default();
   await widget.initialize?.({ model });
   listeners.forEach(([name, note]) => model.off(name, note));
@@ -40,6 +71,19 @@ async function begin(model) {
   return widget;
 }
 
+// Without a kernel, in a notebook that was only opened, nothing responds: the copy in the notebook is shown instead.
+function hideWhileMissing(element, begun) {
+  let hidden;
+  const timer = setTimeout(() => {
+    for (let outer = element; (outer = outer.parentElement?.closest(".mirror-widget")); ) hidden = outer;
+    hidden?.classList.replace("mirror-widget", "mirror-widget-missing");
+  }, NO_KERNEL_MS);
+  begun.finally(() => {
+    clearTimeout(timer);
+    hidden?.classList.replace("mirror-widget-missing", "mirror-widget");
+  });
+}
+
 export default () => {
   let begun;
   return {
@@ -47,6 +91,7 @@ export default () => {
       begun = begin(model);
     },
     async render(context) {
+      hideWhileMissing(context.el, begun);
       const end = await (await begun).render(context);
       // A module that fits itself to the page looks when the window changes, not when its place does.
       const observer = new ResizeObserver(() => globalThis.dispatchEvent(new Event("resize")));
@@ -67,4 +112,12 @@ class LazyModule(anywidget.AnyWidget):
 
     _esm = _ESM
     _module_id = traitlets.Unicode().tag(sync=True)
-    _module_text = traitlets.Unicode().tag(sync=True)
+    module_text: ClassVar[str]
+
+    def __init__(self, *arguments: Any, **state: Any) -> None:
+        super().__init__(*arguments, **state)
+        self.on_msg(self._send_module)
+
+    def _send_module(self, _: object, content: Any, __: object) -> None:
+        if content == {"request": "module"}:
+            self.send({"module": self.module_text})

@@ -16,7 +16,9 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk.errors import ClientClosed
 from mirror_sdk.events import Event
+from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.feed import Subscription, feed_of
 from mirror_sdk.widgets.models.calls import run_now
 
@@ -70,7 +72,11 @@ class Live:
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on a thread of its own; its outcome is told within the next step."""
+        """Make a client call on a thread of its own; its outcome is told within the next step.
+
+        The call shows no progress bar: it would be printed into the output of some cell.
+        """
+        call = without_progress()(call)
         if not self._is_live:
             run_now(call, then, failed)
             return
@@ -143,6 +149,10 @@ class Live:
     def _run(self) -> None:
         while not self._stopped.wait(REFRESH_SECONDS):
             self.step()
+            if isinstance(self.problem, ClientClosed):
+                # What is shown stays, with a notice that this step shows.
+                self.step()
+                self.stop()
 
 
 _running: WeakSet[Live] = WeakSet()

@@ -93,7 +93,7 @@ class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has n
     """A figure that what comes from the page does not change while it is changed here."""
 
     _module_id = traitlets.Unicode(f"plotly {plotly.__version__}").tag(sync=True)
-    _module_text = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+    module_text = str(go.FigureWidget._esm)
     lock: RLock | None = None
 
     def set_state(self, sync_data: dict[str, Any]) -> None:

@@ -137,6 +137,25 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     assert (watching.returncode, complaint) == (0, "")
 
 
+def test_watch_in_csv_begins_with_the_names_of_its_columns(shell: Shell, application: Application) -> None:
+    finished = shell.run("watch", "--csv", "--timeout", "0")
+    assert finished.stdout.decode() == "at,event,device_id,endpoint_name,path,value,async_id,status,category\n"
+
+
+def test_table_is_aligned_where_names_are_shown_as_escapes(
+    shell: Shell, application: Application, device: str, tmp_path: Path
+) -> None:
+    other = f"plain-{os.urandom(4).hex()}"
+    application.add_device(other, {"path": OFFSET, "value": "1", "writable": True})
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text("\n".join(["device,path,value", *(f"{one},{OFFSET},5" for one in (device, other))]))
+    finished = shell.run("plan", str(wanted), PYTHONIOENCODING="ascii")
+    heading, *lines = finished.stdout.decode("ascii").splitlines()
+    rows = [line for line in lines if OFFSET in line]
+    assert len(rows) == 2
+    assert {line.index(OFFSET) for line in rows} == {heading.index("path")}
+
+
 def test_a_watch_of_which_nothing_comes_says_once_beside_its_output_what_brings_values(
     shell: Shell, application: Application, device: str
 ) -> None:

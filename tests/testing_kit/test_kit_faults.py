@@ -13,6 +13,7 @@ from mirror_sdk import ConnectionFailed, DeviceUnavailable, EventKind, UnknownDe
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
+REAL_WAIT_SECONDS = 60
 PLACING = "/v2/device-requests/*"
 SENSOR = [
     {"path": TEMPERATURE, "value": "0", "observable": True},
@@ -342,6 +343,38 @@ def test_a_silent_device_is_given_up_when_time_has_passed(mirror, faults, clock,
         clock.advance("10min")
         assert request.exception().category == "TIMEOUT"
     assert mirror.client.read_value(light.id, SWITCH) in {True, False}
+
+
+def test_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faults, clock):
+    device = mirror.bench.add_device("silent", [{"path": SWITCH, "value": "0"}])
+    before, began_at = clock.now(), time.monotonic()
+    with faults.silence(device), pytest.raises(DeviceUnavailable, match="TIMEOUT"):
+        mirror.client.read_value(device, SWITCH)
+    assert time.monotonic() - began_at < REAL_WAIT_SECONDS / 2
+    assert clock.now() - before == timedelta(seconds=120)
+    assert mirror.client.read_value(device, SWITCH) is False
+
+
+async def call_to_silent(mirror, device):
+    async with mirror.new_async_client() as client:
+        with pytest.raises(DeviceUnavailable, match="TIMEOUT"):
+            await client.read_value(device, SWITCH)
+
+
+def test_asynchronous_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faults):
+    device = mirror.bench.add_device("silent", [{"path": SWITCH, "value": "0"}])
+    began_at = time.monotonic()
+    with faults.silence(device):
+        asyncio.run(call_to_silent(mirror, device))
+    assert time.monotonic() - began_at < REAL_WAIT_SECONDS / 2
+
+
+def test_clock_stands_still_for_who_waits_for_nothing_from_a_silent_device(mirror, faults, clock):
+    device = mirror.bench.add_device("silent", [{"path": SWITCH, "value": "0"}])
+    before = clock.now()
+    with faults.silence(device):
+        assert list(mirror.client.events(timeout=0.01)) == []
+    assert clock.now() == before
 
 
 def test_clear_ends_everything(mirror, faults, observed):

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._visible import shown_names, visible
-from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter
 from mirror_sdk.frames import events_frame
 from mirror_sdk.frames.legend import label_of, line_names
+from mirror_sdk.tables.units import Units, is_in_named_unit, unitless_of, units_of
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
@@ -41,6 +43,7 @@ SERIES_PLOTTED = 6
 SERIES_LISTED = 500
 RATE_SECONDS = 10
 LARGEST_PLOTTED = 1e100
+_UNIT_RESOURCE = "/5701"
 
 Row = Mapping[str, Any]
 
@@ -134,8 +137,9 @@ class WatcherModel:
         self._events: deque[Event] = deque(maxlen=events_kept)
         self._known: set[Hashable] = set()
         self._rate = _Rate(clock)
-        self._named_units: dict[SeriesKey, str] = {}
-        self._asked_for_units: set[str] = set()
+        self._named_units: dict[tuple[str, str], str] = {}
+        self._in_named_units: set[SeriesKey] = set()
+        self._units_requested: set[SeriesKey] = set()
         self._newest: dict[SeriesKey, Event] = {}
         self._rows: dict[int, Row] = {}
         self._frozen: tuple[Sequence[Event], int] | None = None
@@ -205,7 +209,7 @@ class WatcherModel:
         self._rate.add(len(taken))
         self.total += len(taken)
         self.overrun += overrun
-        self._ask_for_units()
+        self._request_units()
         self.version += 1
 
     # What is done
@@ -243,7 +247,7 @@ class WatcherModel:
         """Draw these series, the last ones of too many; with none, the first that bring numbers."""
         self.plotted = tuple(keys)[-SERIES_PLOTTED:]
         self.selected = None
-        self._ask_for_units()
+        self._request_units()
         self.version += 1
 
     def plot_texts(self, texts: Collection[str]) -> None:
@@ -399,8 +403,9 @@ class WatcherModel:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The same as an events table."""
-        return events_frame(self.events, server=self._client.base_url)
+        """The same as an events table, with the units that devices name."""
+        events = (replace(event, unit=self._unit(event) or None) for event in self.events)
+        return events_frame(events, server=self._client.base_url)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the events that are kept to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
@@ -516,7 +521,7 @@ class WatcherModel:
         self._learn_names(logged)
         self._rows.clear()
         self._renew_filter()
-        self._ask_for_units()
+        self._request_units()
 
     def _no_past(self, error: Exception) -> None:
         self._pasts_awaited -= 1
@@ -524,35 +529,45 @@ class WatcherModel:
         self.version += 1
 
     def _register(self, events: Iterable[Event]) -> None:
-        """Note which resources bring numbers, and the newest of each."""
+        """Note which resources bring numbers, the newest of each, and whose unit a device names."""
         for event in events:
-            if _number(event) is not None:
-                key = SeriesKey(event.device_id or "", event.path or "")
-                if key in self._newest or len(self._newest) < SERIES_LISTED:
-                    self._newest[key] = event
+            key = SeriesKey(event.device_id or "", event.path or "")
+            if key.path.endswith(_UNIT_RESOURCE):
+                # The unit may have become known, or another one.
+                self._units_requested -= {one for one in self._units_requested if one.device_id == key.device_id}
+            if _number(event) is None:
+                continue
+            if key in self._newest or len(self._newest) < SERIES_LISTED:
+                self._newest[key] = event
+            if is_in_named_unit(key.path):
+                self._in_named_units.add(key)
+            if event.unit:
+                # A row of the history has it, an entry of the log has not.
+                self._named_units.setdefault(key, event.unit)
 
-    def _ask_for_units(self) -> None:
-        """Read which units the devices of the drawn lines name, once of each; it is the mirror that is asked."""
-        for device_id in {key.device_id for key in self.drawn} - self._asked_for_units:
-            self._asked_for_units.add(device_id)
+    def _request_units(self) -> None:
+        """Read the units that devices name, for resources not requested before; the mirror responds, no device."""
+        new = self._in_named_units - self._units_requested
+        if not new:
+            return
+        self._units_requested |= new
 
-            def read(device_id: str = device_id) -> DeviceObject:
-                return self._client.get_device(device_id)
+        def read() -> Units:
+            state = self._client._units_of(unitless_of(new))
+            return {} if state is None else units_of(state)
 
-            # A device that the mirror does not know has the declared units.
-            self._run(read, self._took_units, lambda _: None)
+        # Without them the declared units are shown.
+        self._run(read, self._took_units, lambda _: None)
 
-    def _took_units(self, device: DeviceObject) -> None:
-        self._named_units |= {
-            SeriesKey(device.device_id, path): resource.unit for path, resource in device.items() if resource.unit
-        }
+    def _took_units(self, units: Units) -> None:
+        self._named_units |= units
         self._rows.clear()
         self.version += 1
 
     def _unit(self, event: Event | None) -> str:
         if event is None:
             return ""
-        return self._named_units.get(SeriesKey(event.device_id or "", event.path or ""), event.unit or "")
+        return self._named_units.get((event.device_id or "", event.path or ""), event.unit or "")
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1

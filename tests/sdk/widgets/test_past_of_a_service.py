@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import Bench, MirrorClient, show_progress
 from mirror_sdk.events import EventKind
 from mirror_sdk.recording import Recording
+from mirror_sdk.widgets import EventWatcher
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
 from mirror_sdk.widgets.models.watcher_model import WatcherModel
@@ -114,3 +115,50 @@ def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
 
 def test_a_service_without_devices_has_no_past(client):
     assert read_past(client, None, every_event, 100).recorded == ()
+
+
+def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, bench, client):
+    """The service sends the unit with its history, and with no notification."""
+    unit = TEMPERATURE.replace("5700", "5701")
+    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
+    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K"}])
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
+        other.read_value(device_id, unit)
+        other.read_value(device_id, TEMPERATURE)
+    bench.advance(60)
+    bench.set_value(device_id, TEMPERATURE, 2)
+    client.subscribe(device_id, TEMPERATURE)
+    model = WatcherModel(client, paths=[TEMPERATURE])
+    model.load()
+    frame = model.frame
+    assert (frame["value_num"].tolist(), frame["seq"].isna().tolist()) == ([1, 2], [True, False])
+    assert frame["unit"].tolist() == ["K", "K"]
+
+
+def test_unit_that_the_device_reports_later_is_shown(bench, client):
+    unit = TEMPERATURE.replace("5700", "5701")
+    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
+    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K", "observable": True}])
+    client.subscribe(device_id, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, 2)
+    model = WatcherModel(client)
+    model.load()
+    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == [""]
+    client.subscribe(device_id, unit)
+    bench.set_value(device_id, unit, "K")
+    model.take(client.events(after=0, timeout=0))
+    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == ["K"]
+
+
+@pytest.mark.usefixtures("earlier")
+@pytest.mark.parametrize("live", [True, False])
+def test_watcher_prints_no_progress_bar(client, capfd, live):
+    show_progress(True)
+    try:
+        with EventWatcher(client, live=live) as watcher:
+            watcher._live.wait_until_idle(60)
+            watcher.refresh()
+            assert watcher.model.before
+    finally:
+        show_progress(None)
+    assert capfd.readouterr().err == ""

@@ -1,5 +1,6 @@
 """The widgets without a page: their buttons and fields are used as a page uses them, against the real app."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -11,12 +12,12 @@ import ipywidgets
 import pytest
 from patience import until
 
-from mirror_sdk import AsyncMirrorClient, Event, EventKind
+from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
 from mirror_sdk.errors import NotSubscribedWarning
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
@@ -666,6 +667,42 @@ def test_that_no_events_come_is_told_in_the_widget(widget, client):
     until(lambda: client.status().watches)
     client.close()
     until(lambda: "No events come" in watcher.notices_view.value)
+
+
+def test_four_widgets_add_less_than_half_a_megabyte_to_a_notebook(widget, device_id):
+    made = [widget(kind) for kind in (EventWatcher, FleetMap, Explorer)]
+    parts = [part for one in [*made, widget(WritePanel, [device_id])] for part in all_parts(one)]
+    state = ipywidgets.Widget.get_manager_state(widgets=parts)
+    assert len(json.dumps(state)) < 500_000
+
+
+def test_page_gets_the_module_of_a_grid_when_it_requests_it(monkeypatch):
+    sent = []
+    grid = Grid([], label="Devices")
+    monkeypatch.setattr(grid, "send", sent.append)
+    grid._handle_custom_msg({"request": "module"}, [])
+    assert sent == [{"module": grid.module_text}]
+    assert "export" in grid.module_text
+
+
+def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
+    before = set(threading.enumerate())
+    watcher = widget(EventWatcher, live=True)
+    until(lambda: client.status().watches)
+    client.close()
+    until(lambda: not {"mirror-widget", "mirror-watch"} & {one.name for one in set(threading.enumerate()) - before})
+    assert not watcher.is_running
+    assert "closed" in watcher.notices_view.value
+
+
+def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mirror, client):
+    earlier = widget(EventWatcher)
+    with MirrorClient(client.base_url, client._sender.api_key, transport=mirror.transport) as again:
+        other = MirrorClient(client.base_url, mirror.new_key(), transport=mirror.transport)
+        with other, EventWatcher(other, live=False):
+            assert earlier.comm is not None
+        with EventWatcher(again, live=False):
+            assert earlier.comm is None
 
 
 def test_the_next_widget_of_a_kind_closes_the_earlier_unless_it_is_to_stay(widget):

@@ -1,0 +1,43 @@
+"""A cell that makes a client and a widget, and runs again and again: nothing of the earlier runs stays open."""
+
+from __future__ import annotations
+
+import threading
+
+import psutil
+import pytest
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until
+
+from mirror_sdk import MirrorClient
+from mirror_sdk.widgets import EventWatcher
+
+pytestmark = pytest.mark.process
+
+RUNS = 5
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("mirror-")]
+
+
+def connections(port: int) -> int:
+    return sum(bool(one.raddr) and one.raddr.port == port for one in psutil.Process().net_connections())
+
+
+def test_cell_that_runs_again_leaves_no_threads_and_no_connections(
+    shared_server: ServerProcess, application: Application
+) -> None:
+    kept, before = [], connections(shared_server.port)
+    for _ in range(RUNS):
+        client = MirrorClient(shared_server.url, application.key)
+        # As IPython keeps the result of each run.
+        kept.append(EventWatcher(client))
+        wait_until(lambda: "mirror-watch" in threads(), "the watch of the widget")
+        # A connection on which a request is made is not closed.
+        kept[-1]._live.wait_until_idle(PATIENCE_SECONDS)
+    wait_until(lambda: sorted(threads()) == ["mirror-watch", "mirror-widget"], "threads of one widget alone")
+    assert connections(shared_server.port) <= before + 2
+    for widget in kept:
+        widget.client.close()
+    wait_until(lambda: not threads(), "no thread of a widget")
+    assert connections(shared_server.port) <= before
