@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Self
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._off_loop import off_loop
+from mirror_sdk._off_loop import cancel, ended, off_loop
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.steps import Steps
@@ -128,16 +128,16 @@ class AsyncRecorder:
         """
         if self._is_of_parent:
             return
-        self._task.cancel()
+        cancel(self._task)
         async with self._ending:
             try:
-                await asyncio.wait([self._task])
+                await ended(self._task)
                 if self.failure is None and self._tape.folder.is_open:
                     await self._catch_up()
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
             finally:
-                await asyncio.wait([self._task])
+                await ended(self._task)
                 await self._leave()
 
     async def _run(self) -> None:
