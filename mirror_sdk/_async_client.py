@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -328,17 +328,23 @@ class AsyncMirrorClient:
     async def aclose(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
 
+        Raises:
+            Exception: A recording had ended by itself, for this reason, which was not raised before.
+            OSError: A recorder or a cassette could not write the rest.
+
         >>> await client.aclose()
         """
         await self._end(is_kept=True)
 
     async def _end(self, *, is_kept: bool) -> None:
-        for watch in list(self._watches):
-            await watch.stop()
-        if self._cassette is not None:
-            await self._cassette.end(is_kept=is_kept)
-        await self._close_sockets()
-        await self._sender.aclose()
+        # In reverse order, and each of them also when another one fails.
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._sender.aclose)
+            closing.push_async_callback(self._close_sockets)
+            if self._cassette is not None:
+                closing.push_async_callback(self._cassette.end, is_kept=is_kept)
+            for watch in list(self._watches):
+                closing.push_async_callback(watch.stop)
 
     async def __aenter__(self) -> Self:
         return self

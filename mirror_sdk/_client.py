@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -320,17 +321,23 @@ class MirrorClient:
     def close(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
 
+        Raises:
+            Exception: A recording had ended by itself, for this reason, which was not raised before.
+            OSError: A recorder or a cassette could not write the rest.
+
         >>> client.close()
         """
         self._end(is_kept=True)
 
     def _end(self, *, is_kept: bool) -> None:
-        for watch in list(self._watches):
-            watch.stop()
-        if self._cassette is not None:
-            self._cassette.end(is_kept=is_kept)
-        self._close_sockets()
-        self._sender.close()
+        # In reverse order, and each of them also when another one fails.
+        with ExitStack() as closing:
+            closing.callback(self._sender.close)
+            closing.callback(self._close_sockets)
+            if self._cassette is not None:
+                closing.callback(self._cassette.end, is_kept=is_kept)
+            for watch in list(self._watches):
+                closing.callback(watch.stop)
 
     def __enter__(self) -> Self:
         return self

@@ -49,6 +49,7 @@ class AsyncRecorder:
         self._take_state = take_state
         self._leave = leave
         self.failure: Exception | None = None
+        self._unraised: Exception | None = None
         self._ending = asyncio.Lock()
         self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
@@ -64,7 +65,8 @@ class AsyncRecorder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self._end()
+        self._raise_failure(error)
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
@@ -119,6 +121,7 @@ class AsyncRecorder:
         rules that this one added.
 
         Raises:
+            Exception: The recording had ended by itself, for this reason, which is raised once.
             OSError: The rest could not be written.
 
         >>> recorder = await client.record(folder / "run.parquet")
@@ -126,6 +129,10 @@ class AsyncRecorder:
         >>> recorder.is_running
         False
         """
+        await self._end()
+        self._raise_failure()
+
+    async def _end(self) -> None:
         if self._is_of_parent:
             return
         cancel(self._task)
@@ -146,10 +153,16 @@ class AsyncRecorder:
                 await self._step()
         except Exception as error:
             _log.exception("a recording ended")
-            self.failure = error
+            self.failure = self._unraised = error
             # A disk that is full cannot be sealed to either; what was written is whole in the journal.
             with suppress(OSError):
                 await self._leave()
+
+    def _raise_failure(self, error: BaseException | None = None) -> None:
+        """Raise why the recording had ended by itself, once, and not in the place of another error."""
+        failure, self._unraised = self._unraised, None
+        if failure is not None and error is None:
+            raise failure
 
     async def _step(self) -> None:
         after = self._reader.position

@@ -48,7 +48,7 @@ class Recording:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()
         about = files.read_about(self.path)
         if about is None:
             raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) makes one")
