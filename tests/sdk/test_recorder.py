@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import json
+import shutil
 import threading
 import time
+import tracemalloc
 import warnings
 from datetime import datetime, timedelta
 
@@ -655,3 +657,34 @@ def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, obser
         observed(2.0, 3.0)
     assert numbers(recording.events()) == [1.0, 2.0, 3.0]
     assert list(tmp_path.joinpath("elsewhere").iterdir()) == []
+
+
+def test_a_file_that_was_renamed_to_a_high_number_costs_nothing(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    shutil.copy(part_path(folder, 1), part_path(folder, 999_999_999))
+    recording = Recording(folder)
+    tracemalloc.start()
+    assert numbers(recording.events()) == [1.0]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    with pytest.raises(ValueRefused, match=r"999999999.*remove or rename"):
+        client.record(folder)
+
+
+def test_files_that_are_missing_from_a_listing_are_read_all_the_same(client, observed, folder, monkeypatch):
+    with client.record(folder, rotate_bytes=1):
+        observed(1.0, 2.0, 3.0)
+    listed = part_numbers(folder)
+    monkeypatch.setattr(files, "part_numbers", lambda _: [listed[0], listed[-1]])
+    assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0]
+
+
+def test_a_recording_that_was_removed_is_missed(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    recording = Recording(folder)
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError, match="was removed"):
+        recording.events()

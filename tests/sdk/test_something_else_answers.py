@@ -339,7 +339,7 @@ READS = {
 @pytest.mark.parametrize("name", READS)
 def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of, name):
     client = client_of("http://mirror.localhost/wrong", mirror.new_key(), transport=mirror.either_transport)
-    with pytest.raises(NotFound, match="there is no /wrong/.*check the path"):
+    with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
         READS[name](client)
 
 
