@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -187,7 +187,7 @@ class AsyncMirrorClient:
         self._sender = AsyncSender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
-        self._callbacks: CallbackInbox | None = None
+        self._callbacks: AsyncCallbackReader | None = None
         self._sockets: AsyncSockets | None = None
         self._names = KnownNames()
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
@@ -328,17 +328,23 @@ class AsyncMirrorClient:
     async def aclose(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
 
+        Raises:
+            Exception: A recording had ended by itself, for this reason, which was not raised before.
+            OSError: A recorder or a cassette could not write the rest.
+
         >>> await client.aclose()
         """
         await self._end(is_kept=True)
 
     async def _end(self, *, is_kept: bool) -> None:
-        for watch in list(self._watches):
-            await watch.stop()
-        if self._cassette is not None:
-            await self._cassette.end(is_kept=is_kept)
-        await self._close_sockets()
-        await self._sender.aclose()
+        # In reverse order, and each of them also when another one fails.
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._sender.aclose)
+            closing.push_async_callback(self._close_sockets)
+            if self._cassette is not None:
+                closing.push_async_callback(self._cassette.end, is_kept=is_kept)
+            for watch in list(self._watches):
+                closing.push_async_callback(watch.stop)
 
     async def __aenter__(self) -> Self:
         return self
@@ -381,6 +387,7 @@ class AsyncMirrorClient:
             self._pump.reader,
             self._pump.inbox,
             channel=self._channel,
+            is_channel_replaced=self._callbacks is not None and self._callbacks.is_replaced,
             watches=sum(watch.is_running for watch in self._watches),
         )
 
@@ -2397,7 +2404,9 @@ class AsyncMirrorClient:
 
         To be called before requests are made and events are waited for. What the service has kept for this key and
         nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them
-        all.
+        all. When another program registers its own or removes this one, ``status()`` says so as soon as something was
+        missed. Readers go on at their positions in the notification log, so that they lose nothing. With a service that
+        has no such log, they raise :class:`ChannelGone`.
 
         Args:
             receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
@@ -2420,15 +2429,19 @@ class AsyncMirrorClient:
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         await import_off_loop("mirror_sdk.webhook")
-        from mirror_sdk.webhook import AsyncCallbackReader, registered
+        from mirror_sdk.webhook import TOKEN_HEADER, AsyncCallbackReader, RegisteredWebhook, registered
 
-        reader = AsyncCallbackReader(receiver)
+        position = receiver.last
         deadline = self._sender.deadline(timeout)
         await self._pump.catch_up(deadline)
-        await self._run(registered(address, receiver.headers), deadline)
+        has_log = await self._run(registered(address, receiver.headers), deadline)
+        log = AsyncLogReader(self._send)
+        if has_log:
+            await log.go_to_end(deadline)
         await self._close_sockets()
-        self._callbacks = receiver
-        self._pump = AsyncAnswerPump(reader, Inbox())
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], self._send, log if has_log else None)
+        self._callbacks = AsyncCallbackReader(receiver, webhook).beside(position)
+        self._pump = AsyncAnswerPump(self._callbacks, Inbox())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:
         """Have notifications come by websockets from now on: to be chosen where a proxy cuts long polls.
@@ -2790,9 +2803,7 @@ class AsyncMirrorClient:
             return self._new_log_reader(after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        from mirror_sdk.webhook import AsyncCallbackReader
-
-        return AsyncCallbackReader(self._callbacks)
+        return self._callbacks.beside(None)
 
     async def _write_again(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -179,7 +180,7 @@ class MirrorClient:
         self._sender = Sender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
-        self._callbacks: CallbackInbox | None = None
+        self._callbacks: CallbackReader | None = None
         self._sockets: Sockets | None = None
         self._names = KnownNames()
         self._pump = AnswerPump(LogReader(self._send), Inbox())
@@ -320,17 +321,23 @@ class MirrorClient:
     def close(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
 
+        Raises:
+            Exception: A recording had ended by itself, for this reason, which was not raised before.
+            OSError: A recorder or a cassette could not write the rest.
+
         >>> client.close()
         """
         self._end(is_kept=True)
 
     def _end(self, *, is_kept: bool) -> None:
-        for watch in list(self._watches):
-            watch.stop()
-        if self._cassette is not None:
-            self._cassette.end(is_kept=is_kept)
-        self._close_sockets()
-        self._sender.close()
+        # In reverse order, and each of them also when another one fails.
+        with ExitStack() as closing:
+            closing.callback(self._sender.close)
+            closing.callback(self._close_sockets)
+            if self._cassette is not None:
+                closing.callback(self._cassette.end, is_kept=is_kept)
+            for watch in list(self._watches):
+                closing.callback(watch.stop)
 
     def __enter__(self) -> Self:
         return self
@@ -373,6 +380,7 @@ class MirrorClient:
             self._pump.reader,
             self._pump.inbox,
             channel=self._channel,
+            is_channel_replaced=self._callbacks is not None and self._callbacks.is_replaced,
             watches=sum(watch.is_running for watch in self._watches),
         )
 
@@ -2370,7 +2378,9 @@ class MirrorClient:
 
         To be called before requests are made and events are waited for. What the service has kept for this key and
         nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them
-        all.
+        all. When another program registers its own or removes this one, ``status()`` says so as soon as something was
+        missed. Readers go on at their positions in the notification log, so that they lose nothing. With a service that
+        has no such log, they raise :class:`ChannelGone`.
 
         Args:
             receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
@@ -2393,15 +2403,19 @@ class MirrorClient:
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         import_whole("mirror_sdk.webhook")
-        from mirror_sdk.webhook import CallbackReader, registered
+        from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
 
-        reader = CallbackReader(receiver)
+        position = receiver.last
         deadline = self._sender.deadline(timeout)
         self._pump.catch_up(deadline)
-        self._run(registered(address, receiver.headers), deadline)
+        has_log = self._run(registered(address, receiver.headers), deadline)
+        log = LogReader(self._send)
+        if has_log:
+            log.go_to_end(deadline)
         self._close_sockets()
-        self._callbacks = receiver
-        self._pump = AnswerPump(reader, Inbox())
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], self._send, log if has_log else None)
+        self._callbacks = CallbackReader(receiver, webhook).beside(position)
+        self._pump = AnswerPump(self._callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:
         """Have notifications come by websockets from now on: to be chosen where a proxy cuts long polls.
@@ -2761,9 +2775,7 @@ class MirrorClient:
             return self._new_log_reader(after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        from mirror_sdk.webhook import CallbackReader
-
-        return CallbackReader(self._callbacks)
+        return self._callbacks.beside(None)
 
     def _write_again(
         self,

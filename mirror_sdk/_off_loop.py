@@ -45,6 +45,19 @@ async def to_the_end(work: Awaitable[T]) -> T:
             working.exception()
 
 
+def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, also one of another event loop, which may have ended with it."""
+    loop = task.get_loop()
+    if not task.done() and not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)
+
+
+async def ended(task: asyncio.Task[Any], timeout_seconds: float | None = None) -> None:
+    """Wait until a task has ended, at most so long; one of another event loop is not waited for."""
+    if not task.done() and task.get_loop() is asyncio.get_running_loop():
+        await asyncio.wait([task], timeout=timeout_seconds)
+
+
 async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Do several things beside each other. All have ended when this does: where one fails, the others are cancelled.
 

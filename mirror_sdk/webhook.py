@@ -34,16 +34,21 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from mirror_sdk._fork import close_in_child, tell_in_child
-from mirror_sdk._service.operations import put_callback
+from mirror_sdk._service.async_log_reader import AsyncReader, AsyncSend
+from mirror_sdk._service.log_reader import Reader, Send
+from mirror_sdk._service.operations import get_callback, put_callback
 from mirror_sdk._service.steps import Steps
-from mirror_sdk.errors import BadRequest, ConfigError, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import BadRequest, ChannelGone, ConfigError, MirrorError, UnexpectedAnswer
+from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap
+from mirror_sdk.wire.errors import ErrorBody
 
 __all__ = ["CallbackInbox", "WebhookReceiver", "parse_callback"]
 
@@ -51,6 +56,24 @@ TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
 ENTRIES_KEPT = 100_000
 UIDS_KEPT = 100_000
 LARGEST_BODY_BYTES = 64 * 1024 * 1024
+SILENCE_SECONDS = 5.0
+"""How long a client waits for its webhook before it looks into the service's log."""
+
+
+class _Placed(Protocol):
+    """A reader of the service's log."""
+
+    @property
+    def last_failure(self) -> MirrorError | None: ...
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def pause_seconds(self) -> float: ...
+    def beside(self, position: int | None, /) -> Self: ...
+
+
+SendT = TypeVar("SendT")
+ReaderT = TypeVar("ReaderT", bound=_Placed)
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:
@@ -74,8 +97,11 @@ def parse_callback(body: bytes) -> tuple[Entry, ...]:
     return tuple(Entries(message))
 
 
-def registered(url: str, headers: Mapping[str, str]) -> Steps[None]:
+def registered(url: str, headers: Mapping[str, str]) -> Steps[bool]:
     """Have a webhook be registered; where the service does not know of the numbers of entries, without them.
+
+    Returns:
+        Whether it knows of them, and so has a log that can be read.
 
     Raises:
         BadRequest: The service refuses it.
@@ -87,6 +113,8 @@ def registered(url: str, headers: Mapping[str, str]) -> Steps[None]:
         if not any("include_seq" in text for text in (refusal.message, *(field.name for field in refusal.fields))):
             raise
         yield put_callback(url, headers, with_seq=False)
+        return False
+    return True
 
 
 class CallbackInbox:
@@ -111,8 +139,8 @@ class CallbackInbox:
         self.refused: int = 0
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._last = 0
-        self._is_beginning = True
-        self._begins: list[int] = []
+        self._registrations = 0
+        self._begins: dict[int, int] = {}
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._listeners: set[Callable[[], object]] = set()
@@ -152,6 +180,17 @@ class CallbackInbox:
         with self._changed:
             return self._last
 
+    @property
+    def registrations(self) -> int:
+        """How often a webhook with this inbox was registered, at least 1."""
+        with self._changed:
+            return max(self._registrations, 1)
+
+    def first_of(self, registration: int) -> int | None:
+        """The number of the first entry that came with a registration; ``None`` where none came."""
+        with self._changed:
+            return self._begins.get(registration)
+
     def read(self, after: int) -> Batch:
         """What follows the position, at once."""
         with self._changed:
@@ -172,7 +211,7 @@ class CallbackInbox:
     def _add(self, entries: tuple[Entry, ...]) -> None:
         with self._changed:
             # Only the test call of a registration has none.
-            self._is_beginning |= not entries
+            self._registrations += not entries
             for entry in filter(self._is_new, entries):
                 self._keep(entry)
             self._changed.notify_all()
@@ -183,9 +222,7 @@ class CallbackInbox:
     def _keep(self, entry: Entry) -> None:
         # A log that began anew counts from 1 again: here the numbers go on.
         seq = self._last + 1 if entry.seq is None else max(self._last + 1, entry.seq)
-        if self._is_beginning:
-            self._begins.append(seq)
-            self._is_beginning = False
+        self._begins.setdefault(max(self._registrations, 1), seq)
         self._last = seq
         self._entries.append(entry._replace(seq=seq))
 
@@ -210,27 +247,80 @@ class CallbackInbox:
         first = following[0].seq or 0
         # What is missing in between ends the batch, so that the next one tells of it.
         adjoining = [entry for number, entry in enumerate(following, first) if entry.seq == number]
-        # Before a webhook was registered nothing was to come.
-        after = max(after, *(begin - 1 for begin in self._begins if begin <= first), 0)
         gap = Gap(after + 1, first - 1) if first > after + 1 else None
         return Batch(tuple(adjoining), adjoining[-1].seq, gap)
 
 
-class _Position:
-    """How far a reader of a :class:`CallbackInbox` is."""
+@dataclass(slots=True)
+class RegisteredWebhook(Generic[SendT, ReaderT]):
+    """The webhook that a client registered, which all its readers share.
 
-    last_failure: MirrorError | None = None
+    Attributes:
+        url: The address it was registered with.
+        token: What it was registered with, to tell it from one that another program registers.
+        send: Sends a request of the client.
+        log: A reader of the service's log at its end at the registration; ``None`` where the service has no such log.
+        is_replaced: Whether another program with the key has removed it, or registered another one.
+    """
+
+    url: str
+    token: str
+    send: SendT
+    log: ReaderT | None
+    is_replaced: bool = False
+
+    def note(self, found: CallbackRegistration | None) -> None:
+        """Take what is registered now.
+
+        Raises:
+            ChannelGone: It is not this one, and there is no log to read instead.
+        """
+        tokens = [value for name, value in ((found and found.headers) or {}).items() if name.lower() == TOKEN_HEADER]
+        self.is_replaced = found is None or found.url != self.url or tokens not in ([], [self.token])
+        if self.is_replaced and self.log is None:
+            message = (
+                f"the webhook {self.url} of this key was removed or replaced by another program, and the service has no"
+                " log to read instead; give each program a key of its own, or call use_webhook() again"
+            )
+            raise ChannelGone(410, ErrorBody(code=410, type="gone", message=message))
+
+
+class _Position(Generic[SendT, ReaderT]):
+    """How far a reader of a :class:`CallbackInbox` is.
+
+    It goes on with the service's log, where there is one, for what the webhook did not bring: because entries are
+    missing before those that came, or nothing comes at all. So nothing is lost while the webhook of another program
+    is registered.
+    """
+
     is_placed = True
-    pause_seconds: float = 0.0
 
-    def __init__(self, inbox: CallbackInbox) -> None:
+    def __init__(self, inbox: CallbackInbox, channel: RegisteredWebhook[SendT, ReaderT] | None = None) -> None:
         self._inbox = inbox
+        self._channel = channel
         self._after = inbox.last
+        self._registration = inbox.registrations
+        self._log = None if channel is None else channel.log
 
     @property
     def position(self) -> int:
         """Number of the last entry that was read."""
         return self._after
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another program has taken over the webhook, so that only the log is read."""
+        return self._channel is not None and self._channel.is_replaced
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the log could not be read last; ``None`` where it could."""
+        return None if self._log is None else self._log.last_failure
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long the next look into the log is put off, because the last one failed."""
+        return 0.0 if self._log is None else self._log.pause_seconds
 
     def pass_over(self, _seq: int | None) -> bool:
         """Whether it moved on behind an entry that was told elsewhere: never, as the webhook brings it in any case."""
@@ -238,36 +328,117 @@ class _Position:
 
     def beside(self, position: int | None) -> Self:
         """Another reader of the same inbox, from this position."""
-        reader = type(self)(self._inbox)
+        reader = type(self)(self._inbox, self._channel)
         reader._after = reader._after if position is None else position
         return reader
+
+    def _go_to_end(self) -> None:
+        self._after = max(self._after, self._inbox.last)
+
+    def _begin(self) -> int:
+        """The number behind which all entries are to come; before that the webhook was not registered."""
+        first = self._inbox.first_of(self._registration)
+        if first is not None:
+            return first - 1
+        end = None if self._channel is None or self._channel.log is None else self._channel.log.position
+        return end or 0
+
+    def _without_gap_before_begin(self, batch: Batch) -> Batch:
+        gap = batch.gap
+        if gap is None or gap.first_seq is None or gap.last_seq is None:
+            return batch
+        first = max(gap.first_seq, self._begin() + 1)
+        return replace(batch, gap=Gap(first, gap.last_seq) if first <= gap.last_seq else None)
+
+    def _placed_log(self) -> ReaderT | None:
+        """The reader of the log, behind what was read."""
+        after = max(self._after, self._begin())
+        if self._log is not None and self._log.position != after:
+            self._log = self._log.beside(after)
+        return self._log
 
     def _took(self, batch: Batch) -> Batch:
         self._after = batch.seq if batch.seq is not None else self._after
         return batch
 
+    def _took_from_log(self, batch: Batch) -> Batch:
+        if batch.gap == Gap(None, None):
+            # The log has other numbers than those that came, and cannot be asked for what lies between.
+            self._log = None
+        return self._took(batch)
 
-class CallbackReader(_Position):
+
+class CallbackReader(_Position[Send, Reader]):
     """Reads a :class:`CallbackInbox` from a position of its own, as a ``LogReader`` reads the log of the service."""
 
     def go_to_end(self, _within_seconds: float = math.inf) -> None:
         """Take the present end as the position."""
-        self._after = self._inbox.last
+        self._go_to_end()
 
-    def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
-        """Wait for what follows the position, at most so long."""
-        return self._took(self._inbox.wait(self._after, hold_seconds))
+    def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
+        """Wait for what follows the position, at most so long.
+
+        Raises:
+            ChannelGone: Another program has taken over the webhook, and the service has no log.
+            MirrorError: The log could not be read, and requesting it again would not help.
+        """
+        if self._channel is None:
+            return self._took(self._without_gap_before_begin(self._inbox.wait(self._after, hold_seconds)))
+        if self._channel.is_replaced and (log := self._placed_log()) is not None:
+            return self._took_from_log(log.read(hold_seconds, within_seconds))
+        came = self._inbox.wait(self._after, min(hold_seconds, SILENCE_SECONDS))
+        came = self._without_gap_before_begin(came)
+        if came.seq is not None and (came.gap is None or self._log is None):
+            return self._took(came)
+        log = self._placed_log()
+        batch = NOTHING if log is None else log.read(0, within_seconds)
+        if came.seq is None and (batch.entries or log is None):
+            self._look_at(self._channel)
+        return self._took_from_log(batch)
+
+    def _look_at(self, channel: RegisteredWebhook[Send, Reader]) -> None:
+        try:
+            found = channel.send(get_callback())
+        except MirrorError:
+            return  # it is looked at again after the next silence
+        channel.note(found)
 
 
-class AsyncCallbackReader(_Position):
+class AsyncCallbackReader(_Position[AsyncSend, AsyncReader]):
     """Does on an event loop what :class:`CallbackReader` does in threads."""
 
     async def go_to_end(self, _within_seconds: float = math.inf) -> None:
         """Take the present end as the position."""
-        self._after = self._inbox.last
+        self._go_to_end()
 
-    async def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
-        """Wait for what follows the position, at most so long. A read that is cancelled leaves the position."""
+    async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
+        """Wait for what follows the position, at most so long. A read that is cancelled leaves the position.
+
+        Raises:
+            ChannelGone: Another program has taken over the webhook, and the service has no log.
+            MirrorError: The log could not be read, and requesting it again would not help.
+        """
+        if self._channel is None:
+            return self._took(self._without_gap_before_begin(await self._wait(hold_seconds)))
+        if self._channel.is_replaced and (log := self._placed_log()) is not None:
+            return self._took_from_log(await log.read(hold_seconds, within_seconds))
+        came = self._without_gap_before_begin(await self._wait(min(hold_seconds, SILENCE_SECONDS)))
+        if came.seq is not None and (came.gap is None or self._log is None):
+            return self._took(came)
+        log = self._placed_log()
+        batch = NOTHING if log is None else await log.read(0, within_seconds)
+        if came.seq is None and (batch.entries or log is None):
+            await self._look_at(self._channel)
+        return self._took_from_log(batch)
+
+    async def _look_at(self, channel: RegisteredWebhook[AsyncSend, AsyncReader]) -> None:
+        try:
+            found = await channel.send(get_callback())
+        except MirrorError:
+            return  # it is looked at again after the next silence
+        channel.note(found)
+
+    async def _wait(self, hold_seconds: float) -> Batch:
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
         # Told before looking, so that what comes in between is not waited for.
@@ -280,7 +451,7 @@ class AsyncCallbackReader(_Position):
                 batch = self._inbox.read(self._after)
         finally:
             stop()
-        return self._took(batch)
+        return batch
 
 
 class WebhookReceiver(CallbackInbox):

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._off_loop import Turns, to_the_end
+from mirror_sdk._off_loop import Turns, cancel, ended, to_the_end
 from mirror_sdk._service.async_log_reader import AsyncReader
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
@@ -441,9 +441,9 @@ class AsyncWatch:
         """
         if self._is_of_parent:
             return
-        self._task.cancel()
+        cancel(self._task)
         if self._task is not asyncio.current_task():
-            await asyncio.wait([self._task], timeout=timeout)
+            await ended(self._task, timeout)
 
     async def _run(self) -> None:
         try:

@@ -7,8 +7,8 @@ import concurrent.futures
 import io
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Self, TypeVar, cast
 
 import httpx
@@ -137,10 +137,12 @@ class AsyncSender:
         self._is_prepared = True
 
     async def aclose(self) -> None:
-        """Close the connections; harmless when they are closed."""
-        for task in list(self._ahead):
-            task.cancel()
-        await self._http.aclose()
+        """Close the connections; harmless when they are closed. Those of an event loop that has ended are dropped."""
+        with _ended_loop_ignored(self._loop):
+            for task in list(self._ahead):
+                task.cancel()
+        with _ended_loop_ignored(self._loop):
+            await self._http.aclose()
 
     @property
     def is_on_network(self) -> bool:
@@ -516,6 +518,16 @@ async def _ends_with(deadline: Deadline) -> AsyncIterator[None]:
             yield
     except TimeoutError as exc:
         raise httpx.ReadTimeout("the time of the call is over") from exc
+
+
+@contextmanager
+def _ended_loop_ignored(loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
+    """Ignore that a loop is closed: its connections ended with it, and the error would hide a more helpful one."""
+    try:
+        yield
+    except RuntimeError:
+        if loop is None or not loop.is_closed():
+            raise
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

@@ -61,7 +61,11 @@ class AsyncSocket:
     async def aclose(self) -> None:
         """Close it."""
         connection, self._connection = self._connection, None
-        if connection is not None and self._end.detach():
+        if connection is None:
+            return
+        if connection.loop is not asyncio.get_running_loop():
+            self._end()
+        elif self._end.detach():
             with suppress(OSError, WebSocketException):
                 await connection.close()
 

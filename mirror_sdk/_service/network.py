@@ -26,8 +26,15 @@ from mirror_sdk._fork import Lock
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.environment import certificates_for, proxy_for
 
-_CONNECTIONS: dict[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
-"""The limits of the pool of connections, as httpx has them."""
+MOST_IDLE = 20
+"""How many idle connections are kept, as in httpx."""
+IDLE_SECONDS = 5.0
+"""How long an idle connection is kept, as in httpx."""
+_LIMITS: dict[str, Any] = {
+    "max_connections": 100,
+    "max_keepalive_connections": MOST_IDLE,
+    "keepalive_expiry": IDLE_SECONDS,
+}
 _SENT_AT_ONCE = 64 * 1024
 _RECEIVED_AT_ONCE = 256 * 1024
 
@@ -45,16 +52,8 @@ class Network(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; the body of the answer is read as it is wanted."""
-        url = request.url
-        sent = httpcore.Request(
-            method=request.method,
-            url=httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        with _told_by_httpx():
-            answer = self._pool.handle_request(sent)
+        with httpx_errors():
+            answer = self._pool.handle_request(httpcore_request(request))
         return httpx.Response(
             answer.status, headers=answer.headers, stream=_Arriving(answer), extensions=answer.extensions
         )
@@ -79,16 +78,32 @@ class _Arriving(httpx.SyncByteStream):
         self._answer = answer
 
     def __iter__(self) -> Iterator[bytes]:
-        with _told_by_httpx():
+        with httpx_errors():
             yield from self._answer.iter_stream()
 
     def close(self) -> None:
         self._answer.close()
 
 
+def httpcore_url(url: httpx.URL) -> httpcore.URL:
+    """The same URL for httpcore."""
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def httpcore_request(request: httpx.Request) -> httpcore.Request:
+    """The same request for httpcore."""
+    return httpcore.Request(
+        method=request.method,
+        url=httpcore_url(request.url),
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions=request.extensions,
+    )
+
+
 @contextmanager
-def _told_by_httpx() -> Iterator[None]:
-    """Errors of the connection as httpx has them, under the same names."""
+def httpx_errors() -> Iterator[None]:
+    """Raise errors of httpcore as those of httpx, which have the same names."""
     try:
         yield
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
@@ -97,15 +112,24 @@ def _told_by_httpx() -> Iterator[None]:
 
 
 def _pool(base_url: httpx.URL, streams: _Streams) -> httpcore.ConnectionPool:
-    options = {**_CONNECTIONS, "ssl_context": certificates_for(base_url), "network_backend": _Backend(streams)}
+    return httpcore.ConnectionPool(
+        **_LIMITS,
+        ssl_context=certificates_for(base_url),
+        proxy=httpcore_proxy(base_url),
+        network_backend=_Backend(streams),
+    )
+
+
+def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
+    """The proxy that the environment names for an address.
+
+    Raises:
+        ConfigError: It is no proxy that can be used.
+    """
     proxy = proxy_for(base_url)
     if proxy is None:
-        return httpcore.ConnectionPool(**options)
-    url = proxy.url
-    address = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    if url.scheme.startswith("socks"):
-        return httpcore.SOCKSProxy(address, proxy_auth=proxy.raw_auth, **options)
-    return httpcore.HTTPProxy(address, proxy_auth=proxy.raw_auth, proxy_headers=proxy.headers.raw, **options)
+        return None
+    return httpcore.Proxy(httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
 
 
 class _Streams:

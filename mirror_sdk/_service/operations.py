@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused
+from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused, api_error
 from mirror_sdk.resource import Resource, resources_of
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -48,7 +48,7 @@ from mirror_sdk.wire.directory import (
     EndpointResource,
 )
 from mirror_sdk.wire.entries import Gap
-from mirror_sdk.wire.errors import ErrorBody
+from mirror_sdk.wire.errors import PATH_NOT_FOUND, ErrorBody
 from mirror_sdk.wire.health import OK, SERVICE, Health
 from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -592,9 +592,14 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
     return Operation("PUT", routes.CALLBACK, nothing, json=registration.to_wire())
 
 
+def get_callback() -> Operation[CallbackRegistration | None]:
+    """The webhook of this key; ``None`` where there is none. Source: specification E4; wire.md 4."""
+    return Operation("GET", routes.CALLBACK, _read_callback, also_reads=_NOT_FOUND)
+
+
 def delete_callback() -> Operation[bool]:
     """Remove the webhook; gives whether there was one. Source: specification E4; wire.md 4."""
-    return Operation("DELETE", routes.CALLBACK, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
+    return Operation("DELETE", routes.CALLBACK, lambda answer: not _is_none(answer), also_reads=_NOT_FOUND)
 
 
 def delete_poll_channel() -> Operation[None]:
@@ -680,7 +685,7 @@ def _read_rules(answer: Answer) -> RuleList:
 
 
 def _read_subscription(answer: Answer) -> SubscriptionState:
-    if answer.status_code == 404:
+    if _is_none(answer):
         is_ended = read_error_body(answer).reason == SUBSCRIPTION_ENDED
         return SubscriptionState.ENDED if is_ended else SubscriptionState.NONE
     try:
@@ -689,8 +694,29 @@ def _read_subscription(answer: Answer) -> SubscriptionState:
         return SubscriptionState.ASKED
 
 
+def _read_callback(answer: Answer) -> CallbackRegistration | None:
+    return None if _is_none(answer) else read_json(CallbackRegistration.model_validate_json)(answer)
+
+
+def _is_none(answer: Answer) -> bool:
+    """Whether a 404 means that there is none of what was requested.
+
+    Raises:
+        NotFound: It means that the path is wrong, or something else than the service sent it.
+    """
+    if answer.status_code != 404:
+        return False
+    try:
+        body = ErrorBody.model_validate_json(answer.content)
+    except ValidationError:
+        body = None
+    if body is None or body.reason == PATH_NOT_FOUND:
+        raise api_error(404, read_error_body(answer))
+    return True
+
+
 def _read_uri_list(answer: Answer) -> list[str]:
-    if answer.status_code == 404:
+    if _is_none(answer):
         return []
     try:
         paths = answer.content.decode().split()

@@ -21,6 +21,8 @@ class ClientStatus(JsonForm):
     Attributes:
         base_url: Address of the service.
         channel: Which channel brings notifications.
+        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. It
+            reads the notification log instead. Noticed when a reader missed something.
         last_answer_at: When the service last answered anything, a refusal included, by the clock here.
         failures: How many requests in a row had no answer.
         last_failure: Why the last request or poll failed; ``None`` when it did not.
@@ -36,6 +38,7 @@ class ClientStatus(JsonForm):
 
     base_url: str
     channel: Channel
+    is_channel_replaced: bool
     last_answer_at: datetime | None
     failures: int
     last_failure: MirrorError | None
@@ -62,6 +65,8 @@ class ClientStatus(JsonForm):
         if self.last_answer_at is None and self.failures == 0:
             state = "not asked yet"
         lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
+        if self.is_channel_replaced:
+            lines.append("another program replaced the webhook, so the notification log is read")
         if self.last_failure is not None:
             lines.append(f"last failure: {self.last_failure}; next poll in {self.retry_in_seconds:.1f} s")
         odd = {name: getattr(self, name) for name in ("unreadable", "duplicates", "dropped") if getattr(self, name)}
@@ -101,12 +106,20 @@ class Position(Protocol):
 
 
 def status_of(
-    base_url: str, contact: Contact, reader: Position, inbox: Inbox, *, channel: Channel, watches: int
+    base_url: str,
+    contact: Contact,
+    reader: Position,
+    inbox: Inbox,
+    *,
+    channel: Channel,
+    is_channel_replaced: bool,
+    watches: int,
 ) -> ClientStatus:
     """How a client with these parts stands."""
     return ClientStatus(
         base_url=base_url,
         channel=channel,
+        is_channel_replaced=is_channel_replaced,
         last_answer_at=contact.last_answer_at,
         failures=contact.failures,
         last_failure=contact.last_failure or reader.last_failure,

@@ -31,7 +31,7 @@ class AsyncCassette:
         self, path: str | PathLike[str], mode: Mode, sender: AsyncSender, begin_anew: Callable[[], None]
     ) -> None:
         is_played(path, mode)  # refuses what cannot be before anything else is done
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()
         self._mode: Mode = mode
         self._sender = sender
         self._begin_anew = begin_anew

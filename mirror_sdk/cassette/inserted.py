@@ -29,7 +29,7 @@ class Cassette:
 
     def __init__(self, path: str | PathLike[str], mode: Mode, sender: Sender, begin_anew: Callable[[], None]) -> None:
         is_played(path, mode)  # refuses what cannot be before anything else is done
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()
         self._mode: Mode = mode
         self._sender = sender
         self._begin_anew = begin_anew

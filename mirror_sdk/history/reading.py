@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from io import BufferedReader
-from itertools import islice
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -227,10 +226,9 @@ class HistoryReader:
 
     def _ndjson_parts(self, body: BinaryIO) -> Iterator[_Part | HistoryEnd]:
         """The rows up to each cursor, and the end; what stands behind the last cursor of a cut answer comes again."""
-        each_line = iter(Lines(body, self._bounded))
         rows: list[HistoryRow] = []
         with self._bounded.as_unexpected():
-            while some := list(islice(each_line, _LINES_AT_A_TIME)):
+            for some in Lines(body, self._bounded).some_at_a_time(_LINES_AT_A_TIME):
                 for line in map(_LINE.validate_json, some):
                     if isinstance(line, HistoryRow):
                         rows.append(line)

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Self
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._off_loop import off_loop
+from mirror_sdk._off_loop import cancel, ended, off_loop
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.steps import Steps
@@ -49,6 +49,7 @@ class AsyncRecorder:
         self._take_state = take_state
         self._leave = leave
         self.failure: Exception | None = None
+        self._unraised: Exception | None = None
         self._ending = asyncio.Lock()
         self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
@@ -64,7 +65,8 @@ class AsyncRecorder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self._end()
+        self._raise_failure(error)
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
@@ -119,6 +121,7 @@ class AsyncRecorder:
         rules that this one added.
 
         Raises:
+            Exception: The recording had ended by itself, for this reason, which is raised once.
             OSError: The rest could not be written.
 
         >>> recorder = await client.record(folder / "run.parquet")
@@ -126,18 +129,22 @@ class AsyncRecorder:
         >>> recorder.is_running
         False
         """
+        await self._end()
+        self._raise_failure()
+
+    async def _end(self) -> None:
         if self._is_of_parent:
             return
-        self._task.cancel()
+        cancel(self._task)
         async with self._ending:
             try:
-                await asyncio.wait([self._task])
+                await ended(self._task)
                 if self.failure is None and self._tape.folder.is_open:
                     await self._catch_up()
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
             finally:
-                await asyncio.wait([self._task])
+                await ended(self._task)
                 await self._leave()
 
     async def _run(self) -> None:
@@ -146,10 +153,16 @@ class AsyncRecorder:
                 await self._step()
         except Exception as error:
             _log.exception("a recording ended")
-            self.failure = error
+            self.failure = self._unraised = error
             # A disk that is full cannot be sealed to either; what was written is whole in the journal.
             with suppress(OSError):
                 await self._leave()
+
+    def _raise_failure(self, error: BaseException | None = None) -> None:
+        """Raise why the recording had ended by itself, once, and not in the place of another error."""
+        failure, self._unraised = self._unraised, None
+        if failure is not None and error is None:
+            raise failure
 
     async def _step(self) -> None:
         after = self._reader.position

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -22,6 +23,7 @@ from mirror_sdk.recording.layout import (
     about_path,
     journal_numbers,
     journal_path,
+    next_number,
     older_about_path,
     older_journal_path,
     older_lock_path,
@@ -47,6 +49,7 @@ STORED_SCHEMA = pa.schema(
 """The events table with plain texts in the place of categories, whose sets would differ from file to file."""
 
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
+_MOST_SEALED_WHILE_LISTED = 1000
 _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds since 1970 that lie in the years 1 to 9999."""
@@ -151,12 +154,14 @@ def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]
 
 
 def event_numbers(folder: Path) -> list[int]:
-    """The numbers of all files with events, sealed or not, in order.
+    """The numbers of all files with events, sealed or not, in order, and of some that are not there.
 
-    Files that were sealed while the folder was listed may be missing from the list, but not from the folder.
+    Files that were sealed while the folder was listed may be missing from the list, but not from the folder. So small
+    gaps are filled. A large one comes of a file that was renamed, which may have any number.
     """
-    found = {*journal_numbers(folder), *part_numbers(folder)}
-    return list(range(min(found), max(found) + 1)) if found else []
+    found = sorted({*journal_numbers(folder), *part_numbers(folder)})
+    between = (range(one + 1, other) for one, other in pairwise(found) if other - one <= _MOST_SEALED_WHILE_LISTED)
+    return sorted([*found, *chain.from_iterable(between)])
 
 
 def read_part(folder: Path, number: int) -> Piece:
@@ -258,8 +263,9 @@ def remove_journal(folder: Path, number: int) -> None:
 
 def write_state(folder: Path, state: pd.DataFrame) -> None:
     """Keep one more state table."""
+    number = next_number(folder, state_numbers(folder))
     state.to_parquet(unfinished_path(folder), write_page_checksum=True)
-    _finish(folder, state_path(folder, max(state_numbers(folder), default=0) + 1))
+    _finish(folder, state_path(folder, number))
 
 
 def bring_into_layout(folder: Path, about: About) -> None:

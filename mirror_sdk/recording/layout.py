@@ -17,12 +17,13 @@ Recordings of before have it all in the folder, under names with an underscore.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mirror_sdk.errors import ValueRefused
 
 _NUMBERED = re.compile(r"-(\d{6,9})\.")
+_HIGHEST_NUMBER = 999_999_999
 
 
 def beside(folder: Path) -> Path:
@@ -105,6 +106,20 @@ def journal_numbers(folder: Path) -> list[int]:
 def state_numbers(folder: Path) -> list[int]:
     """The numbers of the state tables, in order."""
     return sorted({*_numbers(folder, "_state-*.parquet"), *_numbers(beside(folder), "state-*.pq")})
+
+
+def next_number(folder: Path, numbers: Sequence[int]) -> int:
+    """The number of the file behind those with these numbers.
+
+    Raises:
+        ValueRefused: There is none, as for a file that was renamed.
+    """
+    number = max(numbers, default=0) + 1
+    if number > _HIGHEST_NUMBER:
+        raise ValueRefused(
+            f"{folder} has a file with the number {_HIGHEST_NUMBER}, behind which no other can be; remove or rename it"
+        )
+    return number
 
 
 def _numbers(folder: Path, pattern: str) -> Iterator[int]:

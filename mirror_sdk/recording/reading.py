@@ -38,6 +38,7 @@ class Recording:
     """A recording in a folder. Every method reads the files anew, so that one that grows is seen as it is.
 
     Every method may raise :class:`~mirror_sdk.RecordingDamaged`: a file is not as it was written; the message names it.
+    It raises ``FileNotFoundError`` where the recording was removed.
 
     Args:
         path: The folder, as it was given to ``client.record``.
@@ -48,7 +49,7 @@ class Recording:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()
         about = files.read_about(self.path)
         if about is None:
             raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) makes one")
@@ -397,7 +398,10 @@ class Recording:
         return held, history._replace(rows=self._chosen(held, devices, paths).of_frame(history.rows))
 
     def _read(self) -> _Held:
-        pieces = [files.read_numbered(self.path, number) for number in files.event_numbers(self.path)]
+        numbers = files.event_numbers(self.path)
+        if not numbers and files.read_about(self.path) is None:
+            raise FileNotFoundError(f"the recording {self.path} was removed")
+        pieces = [files.read_numbered(self.path, number) for number in numbers]
         whole = pa.concat_tables([files.STORED_SCHEMA.empty_table(), *(piece.events for piece in pieces)])
         kept = _first_times(whole)
         sealed = [piece for piece in pieces if piece.is_sealed]

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, Self
 
 import pandas as pd
@@ -101,7 +102,7 @@ class Tape:
         )
         self._now = now
         self.folder: RecordingFolder = RecordingFolder(
-            Path(path),
+            Path(path).absolute(),
             about,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
@@ -191,8 +192,9 @@ class Recorder:
     """Writes the log into a recording, from a thread of its own, until it is stopped.
 
     It can be used in a ``with`` statement, which stops it at the end. Failures of the connection are waited out. One
-    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept. Rules that it
-    added go when it ends. In a child process it is stopped, and its files are left alone: the parent goes on with them.
+    that cannot be waited out ends it and is logged. It stands in ``failure``, and ``stop()`` or the end of the ``with``
+    statement raises it; what was written is kept. Rules that it added go when it ends. In a child process it is
+    stopped, and its files are left alone: the parent goes on with them.
     """
 
     def __init__(
@@ -211,6 +213,7 @@ class Recorder:
         self._stopped = threading.Event()
         self._writing = threading.Lock()
         self.failure: Exception | None = None
+        self._unraised: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="mirror-recorder", daemon=True)
         self._thread.start()
         tell_in_child(self)
@@ -224,8 +227,11 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+        self._raise_failure(error)
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
@@ -272,8 +278,13 @@ class Recorder:
         rules that this one added.
 
         Raises:
+            Exception: The recording had ended by itself, for this reason, which is raised once.
             OSError: The rest could not be written.
         """
+        self._end()
+        self._raise_failure()
+
+    def _end(self) -> None:
         self._stopped.set()
         with self._writing:
             try:
@@ -292,10 +303,16 @@ class Recorder:
             # A client that is closed under an open poll fails it: after a stop that is no news.
             if not self._stopped.is_set():
                 _log.exception("a recording ended")
-                self.failure = error
+                self.failure = self._unraised = error
                 # A disk that is full cannot be sealed to either; what was written is whole in the journal.
                 with suppress(OSError):
-                    self.stop()
+                    self._end()
+
+    def _raise_failure(self, error: BaseException | None = None) -> None:
+        """Raise why the recording had ended by itself, once, and not in the place of another error."""
+        failure, self._unraised = self._unraised, None
+        if failure is not None and error is None:
+            raise failure
 
     def _step(self) -> None:
         after = self._reader.position

@@ -19,7 +19,12 @@ from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import MirrorError, UnexpectedAnswer
 
 MOST_BYTES_AT_ONCE = 128 * 1024 * 1024
-"""The most bytes of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
+"""The most bytes of one Arrow message; a service sends 16 MB, or one device where that has more."""
+MOST_BYTES_OF_LINE = 48 * 1024 * 1024
+"""The most bytes of one line. They are all held until its end is found, of which a small compressed answer may have
+none."""
+_LINE_BYTES_AT_A_TIME = 8 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
 
 _FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError)
 """What Arrow, pandas and Python say of what they cannot read."""
@@ -63,20 +68,16 @@ class Bounded:
         except _FAULTS as exc:
             raise self.not_as_agreed(first_fault(exc) if isinstance(exc, ValidationError) else exc) from exc
 
-    @property
-    def most_at_once(self) -> int:
-        """How much one piece may have now."""
-        return min(self._left, MOST_BYTES_AT_ONCE)
-
-    def count(self, byte_count: int) -> None:
+    def count(self, byte_count: int, most_bytes: int | None = None) -> None:
         """Count a piece, before it is made.
 
         Raises:
             UnexpectedAnswer: That is too much.
         """
-        if byte_count > MOST_BYTES_AT_ONCE:
+        most_bytes = MOST_BYTES_AT_ONCE if most_bytes is None else most_bytes
+        if byte_count > most_bytes:
             raise UnexpectedAnswer(
-                f"a part of the {self.what} has {byte_count} bytes after decompression; {MOST_BYTES_AT_ONCE} is the"
+                f"a part of the {self.what} has {byte_count} bytes or more after decompression; {most_bytes} is the"
                 " limit"
             )
         self.require(byte_count)
@@ -107,12 +108,39 @@ class Lines:
         self._bounded = bounded
         self.is_cut: bool = False
 
-    def __iter__(self) -> Iterator[bytes]:
-        while line := self._body.readline(self._bounded.most_at_once + 1):
-            self._bounded.count(len(line))
+    def some_at_a_time(self, most_lines: int) -> Iterator[list[bytes | bytearray]]:
+        """The lines in lists of so many, fewer where they are long.
+
+        Raises:
+            UnexpectedAnswer: A line, or all of them, is longer than may be.
+        """
+        some: list[bytes | bytearray] = []
+        byte_count = 0
+        while line := self._line():
             self.is_cut = not line.endswith(b"\n")
             if not self.is_cut:
-                yield line
+                some.append(line)
+                byte_count += len(line)
+            if len(some) >= most_lines or byte_count >= _LINE_BYTES_AT_A_TIME:
+                yield some
+                some, byte_count = [], 0
+        if some:
+            yield some
+
+    def _line(self) -> bytes | bytearray:
+        """The next line, which is not gathered further than it may be long."""
+        line = self._body.readline(_PIECE_BYTES)
+        if line.endswith(b"\n") or not line:
+            self._bounded.count(len(line))
+            return line
+        gathered = bytearray(line)
+        while not line.endswith(b"\n") and (line := self._body.readline(_PIECE_BYTES)):
+            gathered += line
+            if len(gathered) > MOST_BYTES_OF_LINE:
+                break
+            self._bounded.require(len(gathered))
+        self._bounded.count(len(gathered), MOST_BYTES_OF_LINE)
+        return gathered
 
 
 class Messages:

@@ -82,7 +82,7 @@ class SnapshotDataset(JsonForm):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.path: Path = Path(folder)
+        self.path: Path = Path(folder).absolute()
         try:
             contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
         except (FileNotFoundError, NotADirectoryError) as exc:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from io import BufferedReader
-from itertools import islice
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -249,9 +248,9 @@ def _paths_of(batch: pa.RecordBatch) -> list[str]:
 def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
     """The devices of some lines each, and the end."""
     lines = Lines(body, bounded)
-    each_line, end = iter(lines), None
+    end = None
     with bounded.as_unexpected():
-        while some := list(islice(each_line, _LINES_AT_A_TIME)):
+        for some in lines.some_at_a_time(_LINES_AT_A_TIME):
             *entries, last = map(_ENTRY.validate_json, some)
             if end or any(isinstance(entry, SnapshotEnd) for entry in entries):
                 raise NotAsAgreed(_GOES_ON)

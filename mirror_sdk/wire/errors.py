@@ -26,6 +26,9 @@ class ErrorBody(WireModel):
     reason: str | None = None
 
 
+PATH_NOT_FOUND = "PATH_NOT_FOUND"
+"""The ``reason`` of a 404 for a path that is none of the interface, as below a wrong ``base_url``; an extension."""
+
 ERROR_TYPES: dict[int, str] = {
     400: "bad_request",
     401: "invalid_auth",

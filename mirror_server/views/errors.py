@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import WebsocketMismatch
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.errors import ERROR_TYPES
+from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_server.core.errors import Refusal
 from mirror_server.service.commands import DesiredChanged
 from mirror_server.service.pasts import BeforeHistory
@@ -93,7 +93,7 @@ def _refusal_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: int)
 
 def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_bytes: int) -> Refusal:
     if error.code == 404:
-        return Refusal(404, f"there is no {get_path_info(environ)} here; check the path")
+        return Refusal(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
     if error.code == 405:
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
         why = next((why for which, found, why in _WHY_NOT if which == method and found.fullmatch(path)), "")

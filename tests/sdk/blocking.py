@@ -77,8 +77,8 @@ class Blocking:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._loop.run(self._wrapped.__aexit__(None, None, None))
+    def __exit__(self, *arguments: object) -> None:
+        self._loop.run(self._wrapped.__aexit__(*arguments))
 
     def _blocking(self, method: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:

@@ -211,6 +211,15 @@ def test_what_was_asked_with_another_body_is_told_so(client, alone, lights, file
         other.begin_write(lights[0], LEVEL, 3)
 
 
+def test_a_cassette_with_a_relative_path_is_written_where_it_was_opened(client, alone, lights, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with client.cassette("run.zip"):
+        client.list_devices()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (tmp_path / "run.zip").exists()
+
+
 def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, monkeypatch):
     for variable in ("API_HOST", "API_KEY"):
         monkeypatch.delenv(variable, raising=False)

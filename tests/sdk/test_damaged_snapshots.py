@@ -239,6 +239,7 @@ def test_one_part_is_bounded_however_much_all_may_have(monkeypatch):
     for content in (arrow_stream([[large]]), arrow_stream([[large]], "zstd")):
         with small_client(ARROW, content) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
             client.snapshot()
+    monkeypatch.setattr(arriving, "MOST_BYTES_OF_LINE", 100_000)
     with small_client(NDJSON, b" " * 200_000) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
         client.snapshot()
 
@@ -256,6 +257,18 @@ def test_a_bomb_takes_little_memory(form):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 30_000_000
+
+
+@pytest.mark.parametrize("line", [bytes(100_000_000), b"{" + b" " * 100_000_000, b" " * 8_000_000 + b"\n"])
+def test_long_lines_take_little_memory(line):
+    bomb = zlib.compress(line * 20 if line.endswith(b"\n") else line, 1, wbits=31)
+    with small_client(NDJSON, bomb, 2_000_000_000, **{"Content-Encoding": "gzip"}) as client:
+        tracemalloc.start()
+        with pytest.raises(UnexpectedAnswer):
+            client.snapshot()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 64_000_000
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])

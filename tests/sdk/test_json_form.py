@@ -158,6 +158,7 @@ def test_what_reports_say_becomes_json(text, tree, number):
     status = ClientStatus(
         base_url=text,
         channel="webhook",
+        is_channel_replaced=False,
         last_answer_at=AT,
         failures=0,
         last_failure=failure,

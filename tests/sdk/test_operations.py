@@ -200,9 +200,10 @@ def test_unknown_members_of_an_answer_are_no_harm():
 def test_subscriptions_are_read_with_none_of_them_as_a_404():
     listing = ops.list_subscriptions("d1")
     assert listing.finish(Answered(content=b"/3303/0/5700\n/3/0/0")) == ["/3303/0/5700", "/3/0/0"]
-    assert listing.finish(answered(404)) == []
+    none = answered(404, {"code": 404, "type": "not_found", "message": "none"})
+    assert listing.finish(none) == []
     assert ops.get_subscription("d1", "/3/0/0").finish(answered()) is True
-    assert ops.get_subscription("d1", "/3/0/0").finish(answered(404)) is False
+    assert ops.get_subscription("d1", "/3/0/0").finish(none) is False
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_subscriptions_are_read_with_none_of_them_as_a_404():
         (answered(Mirror_Subscription="dreamt of"), "asked", True),
         (answered(404, {"code": 404, "type": "x", "message": "", "reason": "SUBSCRIPTION_ENDED"}), "ended", False),
         (answered(404, {"code": 404, "type": "x", "message": "", "reason": "NOT_SUBSCRIBED"}), "none", False),
-        (answered(404), "none", False),
+        (answered(404, {"code": 404, "type": "not_found", "message": "none"}), "none", False),
     ],
 )
 def test_what_became_of_a_subscription_is_read(answer, state, is_subscribed):

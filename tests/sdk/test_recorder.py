@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import json
+import shutil
 import threading
 import time
+import tracemalloc
 import warnings
 from datetime import datetime, timedelta
 
@@ -16,7 +18,15 @@ import pytest
 from changed_answers import Between
 from patience import until
 
-from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
+from mirror_sdk import (
+    AsyncMirrorClient,
+    ClientClosed,
+    GapWarning,
+    MirrorClient,
+    NotFound,
+    RecordingDamaged,
+    ValueRefused,
+)
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.folder import RecordingFolder
@@ -462,6 +472,8 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
         full.setattr(files, "seal", no_space)
         observed(2.0)
         until(lambda: not recorder.is_running)
+    with pytest.raises(OSError, match="no space left"):
+        recorder.stop()
     recorder.stop()
     assert isinstance(recorder.failure, OSError)
     assert "a recording ended" in caplog.text
@@ -586,7 +598,93 @@ def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so
             monkeypatch.setattr(recorder._tape, "write", write)
             await asyncio.to_thread(bench.deregister, device_id)
             assert await asyncio.to_thread(begun.wait, 30)
-            await recorder.stop()
-            return recorder.failure
+            with pytest.raises(OSError, match="no space left"):
+                await recorder.stop()
 
-    assert isinstance(asyncio.run(record()), OSError)
+    asyncio.run(record())
+
+
+def fail_to_write(recorder, observed, monkeypatch):
+    """Have a recorder end by itself."""
+
+    def no_space(*_, **__):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(RecordingFolder, "append", no_space)
+    observed(1.0)
+    until(lambda: not recorder.is_running)
+
+
+def test_a_recorder_that_ended_by_itself_raises_at_the_end_of_its_block(client, observed, folder, monkeypatch):
+    with pytest.raises(OSError, match="no space left"), client.record(folder) as recorder:
+        fail_to_write(recorder, observed, monkeypatch)
+
+
+def test_an_error_in_the_block_of_a_recorder_goes_before_its_own(client, observed, folder, monkeypatch):
+    recorder = client.record(folder)
+
+    def use():
+        with recorder:
+            fail_to_write(recorder, observed, monkeypatch)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        use()
+    recorder.stop()
+
+
+def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(
+    new_client, bench, device_id, folder, monkeypatch
+):
+    client = new_client()
+    client.subscribe(device_id, TEMPERATURE)
+    recorder = client.record(folder)
+    fail_to_write(recorder, lambda value: bench.set_value(device_id, TEMPERATURE, value), monkeypatch)
+    with pytest.raises(OSError, match="no space left"):
+        client.close()
+    with pytest.raises(ClientClosed):
+        client.list_devices()
+
+
+def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, observed, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with client.record("run.parquet", rotate_bytes=1) as recorder:
+        observed(1.0)
+        until(lambda: recorder.events == 1)
+        recording = Recording("run.parquet")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        observed(2.0, 3.0)
+    assert numbers(recording.events()) == [1.0, 2.0, 3.0]
+    assert list(tmp_path.joinpath("elsewhere").iterdir()) == []
+
+
+def test_a_file_that_was_renamed_to_a_high_number_costs_nothing(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    shutil.copy(part_path(folder, 1), part_path(folder, 999_999_999))
+    recording = Recording(folder)
+    tracemalloc.start()
+    assert numbers(recording.events()) == [1.0]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    with pytest.raises(ValueRefused, match=r"999999999.*remove or rename"):
+        client.record(folder)
+
+
+def test_files_that_are_missing_from_a_listing_are_read_all_the_same(client, observed, folder, monkeypatch):
+    with client.record(folder, rotate_bytes=1):
+        observed(1.0, 2.0, 3.0)
+    listed = part_numbers(folder)
+    monkeypatch.setattr(files, "part_numbers", lambda _: [listed[0], listed[-1]])
+    assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0]
+
+
+def test_a_recording_that_was_removed_is_missed(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    recording = Recording(folder)
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError, match="was removed"):
+        recording.events()

@@ -232,6 +232,14 @@ def test_folders_on_the_way_are_made_and_names_may_be_relative(plain, ids, tmp_p
     assert plain.snapshot_dataset("some/where/fleet").path == tmp_path / "some" / "where" / "fleet"
 
 
+def test_a_dataset_with_a_relative_name_is_found_from_another_working_directory(plain, ids, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain.snapshot_dataset("fleet")
+    dataset = SnapshotDataset("fleet")
+    monkeypatch.chdir("/")
+    assert all(path.exists() for path in dataset.paths)
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
 def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
     for which in (0, 1, -1):

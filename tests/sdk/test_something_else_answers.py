@@ -12,7 +12,7 @@ from hostile_service import BRIEFLY, HostileService, one_by_one
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, UnexpectedAnswer
+from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -316,3 +316,34 @@ def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, curs
     client = client_of(transport=httpx.MockTransport(answer))
     with pytest.raises(UnexpectedAnswer, match=f"follows entry 3.* {cursor} "):
         list(client.events(after=3, timeout=0))
+
+
+# A wrong path in base_url
+
+
+READS = {
+    "get_device": lambda client: client.get_device(DEVICE),
+    "list_devices": lambda client: client.list_devices(),
+    "list_resources": lambda client: client.list_resources(DEVICE),
+    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
+    "is_subscribed": lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
+    "subscription_state": lambda client: client.subscription_state(DEVICE, "/3303/0/5700"),
+    "delete_subscriptions": lambda client: client.delete_subscriptions(DEVICE),
+    "get_presubscriptions": lambda client: client.get_presubscriptions(),
+    "list_device_requests": lambda client: client.list_device_requests(),
+    "use_long_polling": lambda client: client.use_long_polling(),
+    "events": lambda client: list(client.events(timeout=0)),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of, name):
+    client = client_of("http://mirror.localhost/wrong", mirror.new_key(), transport=mirror.either_transport)
+    with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
+        READS[name](client)
+
+
+@pytest.mark.parametrize("body", [b"", PAGE, {"detail": "Not Found"}], ids=["empty", "a page", "other JSON"])
+def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of, body):
+    with pytest.raises(MirrorError):
+        client_of(transport=answering(404, body)).list_subscriptions(DEVICE)

@@ -12,9 +12,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from flask import Flask, request
+from patience import until as wait_until
 from werkzeug.serving import make_server
 
-from mirror_sdk import BadRequest, CallbackInbox, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
+from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
 from mirror_sdk.wire.entries import Unreadable
 
@@ -228,12 +229,87 @@ def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     assert read_all(reader.beside(9)) == [10, (11, 11), 12]
 
 
-def test_what_others_read_before_a_webhook_was_registered_again_is_no_loss():
+def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
     inbox = CallbackInbox()
-    reader = CallbackReader(inbox)
-    for message in [b"{}", numbered({"seq": 5}), b"{}", numbered({"seq": 20}, {"seq": 22})]:
+    earlier = CallbackReader(inbox)
+    for message in [b"{}", numbered({"seq": 5}), b"{}"]:
         inbox.receive(message, inbox.headers)
-    assert read_all(reader) == [5, 20, (21, 21), 22]
+    later = CallbackReader(inbox)
+    inbox.receive(numbered({"seq": 20}, {"seq": 22}), inbox.headers)
+    assert read_all(earlier) == [5, (6, 19), 20, (21, 21), 22]
+    assert read_all(later) == [20, (21, 21), 22]
+
+
+# When the webhook changes hands
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Clients that look into the log after a short silence of their webhook."""
+    monkeypatch.setattr("mirror_sdk.webhook.SILENCE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def rivals(mirror, client_of, impatient):
+    """Two clients with one key."""
+    key = mirror.new_key()
+    return [client_of("http://mirror.localhost", key, transport=mirror.either_transport) for _ in range(2)]
+
+
+def values_of(events, last):
+    return [value for _, _, value, _ in until(events, last)]
+
+
+def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_again(rivals, receiver, bench, device_id):
+    one, two = rivals
+    one.use_webhook(receiver)
+    events = one.events(timeout=60)
+    one.subscribe(device_id, TEMPERATURE)
+    assert values_of(events, 21.5) == [21.5]
+    with WebhookReceiver() as other:
+        two.use_webhook(other)
+        for value in ("30", "31"):
+            bench.set_value(device_id, TEMPERATURE, value)
+        wait_until(lambda: other.last == receiver.last + 2)
+        one.use_webhook(receiver)
+    bench.set_value(device_id, TEMPERATURE, "32")
+    assert values_of(events, 32.0) == [30.0, 31.0, 32.0]
+
+
+@pytest.mark.parametrize("is_polling", [False, True], ids=["by a webhook", "by long polling"])
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, receiver, bench, device_id, is_polling):
+    one, two = rivals
+    one.use_webhook(receiver)
+    events = one.events(timeout=60)
+    one.subscribe(device_id, TEMPERATURE)
+    assert values_of(events, 21.5) == [21.5]
+    assert not one.status().is_channel_replaced
+    with WebhookReceiver() as other:
+        if is_polling:
+            two.use_long_polling()
+        else:
+            two.use_webhook(other)
+        bench.set_value(device_id, TEMPERATURE, "30")
+        assert values_of(events, 30.0) == [30.0]
+        assert one.begin_read(device_id, SWITCH).result(60).python is False
+        assert one.status().is_channel_replaced
+        assert "another program replaced the webhook" in repr(one.status())
+
+
+def test_a_webhook_that_was_replaced_is_an_error_where_the_service_has_no_log(client_of, impatient):
+    def answer(request):
+        if request.method == "GET":
+            body = {"object": "error", "code": 404, "type": "not_found", "message": "no webhook"}
+            return httpx.Response(404, json=body)
+        if b"include_seq" in request.content:
+            body = {"object": "error", "code": 400, "type": "validation_error", "message": "unknown include_seq"}
+            return httpx.Response(400, json=body)
+        return httpx.Response(204)
+
+    client = client_of(transport=httpx.MockTransport(answer))
+    client.use_webhook(CallbackInbox(), url="https://app.example.com/callback")
+    with pytest.raises(ChannelGone, match="replaced by another program"):
+        list(client.events(timeout=0))
 
 
 def test_an_entry_without_an_identity_that_comes_again_is_known_by_its_number():
