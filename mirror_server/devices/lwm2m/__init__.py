@@ -55,7 +55,10 @@ The network
 - Behind a router (NAT) a device is reached at the address of its last message, for as long as the router remembers:
   often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
   or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
-  wait until it makes contact. Requests to any device that cannot be reached wait so.
+  wait until it makes contact. Requests to any device that cannot be reached wait so. A request that a device has not
+  acknowledged is sent again at once when it makes contact.
+- An execute is sent again only as the same CoAP message, which a device recognizes. If a device registers meanwhile, it
+  may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
 - A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
 - Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
   the ``sysctl`` that does.

@@ -160,6 +160,12 @@ class CoapEndpoint:
         async with _Patience(peer, self._tuning.answer_seconds):
             return _response(await self._way(peer).ask(peer, _message(request, token, observe=1)))
 
+    def retransmit(self, peer: Peer) -> None:
+        """Send again what a peer has not acknowledged, now that it is known to listen."""
+        way = self._ways.get(peer.is_secure)
+        if way is not None:
+            way.retransmit(peer)
+
     async def close(self) -> None:
         """Close the sockets; what waits for an answer ends with :class:`Unreachable`."""
         for task in self._answering:
@@ -210,8 +216,11 @@ class CoapEndpoint:
             raise Unreachable(f"{peer.address}: this server does not listen for {kind}") from None
 
     async def _whole(self, peer: Peer, request: Request) -> Message:
-        """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
-        for _ in range(_READINGS):
+        """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile.
+
+        A POST is not asked once more, because the device would execute it again.
+        """
+        for _ in range(1 if request.method == "POST" else _READINGS):
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
             # with that of the last block it gave, where the first was the answer to Observe.
             token = _own_token()

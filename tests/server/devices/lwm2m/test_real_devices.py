@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
+from bare_coap import PUT, BareDevice, Devices, Message, send_until
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.devices.lwm2m.exchange import Response
@@ -305,6 +307,51 @@ def test_in_queue_mode_commands_wait_until_the_device_wakes(real: Any, device_si
     assert until(lambda: real.responses(key).get("waits")) == (200, None)
     assert device.value("/3311/0/5851") == 70
     until(lambda: len(device.observations) == 1)
+
+
+def test_write_in_retransmission_is_sent_when_the_device_makes_contact(real: Any) -> None:
+    """A device in queue mode that sleeps while it is written to, and wakes between two retransmissions."""
+    key = real.key()
+    with Devices() as devices:
+        device = devices.add(BareDevice(real.settings.coap.port, "sleeper", {TEMPERATURE: "20", "/3311/0/5850": "0"}))
+        send_until(device, device.registration(b="UQ"), lambda: device.location)
+        mine = device_id(real, key, "sleeper")
+        device.silent = True
+        real.place(key, mine, "w", "PUT", "/3311/0/5850", value="1")
+        until(lambda: len(device.asked) == 2)
+        # The timer sends the next one after 4 s at least.
+        began_at = time.monotonic()
+        device.silent = False
+        device.send(device.update())
+        assert until(lambda: real.responses(key).get("w")) == (200, None)
+        assert time.monotonic() - began_at < 3.9
+        assert len({asked.number for asked in device.asked}) == 1
+
+
+class _IgnoresWrites(BareDevice):
+    """A device that responds to everything but writes."""
+
+    def answer(self, asked: Message) -> None:
+        if asked.code != PUT:
+            super().answer(asked)
+
+
+def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) -> None:
+    key = real.key()
+    with Devices() as devices:
+        values = {TEMPERATURE: "20", "/3311/0/5850": "0"}
+        device = devices.add(_IgnoresWrites(real.settings.coap.port, "stubborn", values))
+        send_until(device, device.registration(), lambda: device.location)
+        mine = device_id(real, key, "stubborn")
+        real.place(key, mine, "expires", "PUT", "/3311/0/5850", value="1", expiry_seconds=12)
+        real.place(key, mine, "next", "GET", TEMPERATURE)
+        until(lambda: device.asked)
+        began_at = time.monotonic()
+        real.advance(key, 12)
+        assert until(lambda: real.responses(key).get("next")) == (200, None)
+        assert real.responses(key)["expires"] == (504, "TIMEOUT")
+        # Without a response the write would be sent again for 30 s at least.
+        assert time.monotonic() - began_at < 20
 
 
 def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:
