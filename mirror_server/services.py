@@ -153,6 +153,8 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        # First, while what is stored tells when a service was there last.
+        self.database.insist(self.devices.prolong_registrations)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
         self.happenings.start()

@@ -87,6 +87,11 @@ What is stored
 Registrations are stored with the address, so a restart of the server is no matter for a device: it goes on with its
 updates, and its observations are asked for anew. A session of DTLS is in memory alone, so after a restart a device is
 reached when it made a new handshake, as its client does when nobody answers it any more; requests wait until then.
+
+A registration does not expire because the service was down. One that expired meanwhile, or would within ten minutes
+after the start, is valid for as long as it had left when the service stopped. It is valid for its lifetime at least if
+that is two to ten minutes; a shorter lifetime counts as two minutes, a longer one as ten.
+
 ``mirror-server erase`` deletes the registration and the key too. Presubscription rules name devices by what they are
 called, and belong to the applications: ``rename`` does not change them.
 

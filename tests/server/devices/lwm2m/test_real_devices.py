@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from devices_on_loopback import DeviceSide, until
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
+from mirror_server.service.bench import CLOCK_SETTING
+from mirror_server.store import settings as stored_settings
+from mirror_server.store.database import Database
 
 TEMPERATURE = "/3303/0/5700"
 
@@ -270,6 +274,63 @@ def test_a_restart_of_the_service_loses_nothing(real: Any, device_side: DeviceSi
     connection = real.call(key, "GET", f"/v3/devices/{mine}/connection").json
     assert connection["lwm2m_version"] == "1.1"
     assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+
+
+def restart_later(server: Any, seconds: float) -> None:
+    """Close the server, and open it again some seconds of domain time later."""
+    until_at = server.now + round(seconds * 1000)
+    server.services.close()
+    database = Database(server.settings.database_url)
+    database.write(lambda session: stored_settings.put(session, CLOCK_SETTING, str(until_at)))
+    database.close()
+    server.open()
+
+
+@pytest.mark.parametrize(
+    ("lifetime_seconds", "age_seconds", "down_seconds", "left_seconds"),
+    [
+        (60, 30, 44, 120),  # time for all retransmissions of an update that was sent meanwhile
+        (300, 200, 1000, 300),  # and for the next update, of a device that updates often
+        (86_400, 86_300, 60, 600),
+        (86_400, 82_800, 7200, 3600),  # as much as was left before
+        (86_400, 82_800, 60, 3540),  # there is time enough
+    ],
+)
+def test_registration_outlives_the_downtime_of_the_service(
+    real: Any,
+    device_side: DeviceSide,
+    lifetime_seconds: int,
+    age_seconds: int,
+    down_seconds: int,
+    left_seconds: int,
+) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=lifetime_seconds)
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    real.advance(key, age_seconds)
+    # The last sign that the service was there.
+    real.add_device(key, "other")
+    restart_later(real, down_seconds)
+    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
+    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + left_seconds * 1000
+    real.advance(key, left_seconds - 1)
+    device_side.run(device.update())
+    assert device.registration_id == location
+    assert "registrations-expired" not in real.kinds(key)
+
+
+def test_registration_without_an_update_expires_after_the_grace_period(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=60)
+    device_side.run(device.register())
+    restart_later(real, 104)
+    real.advance(key, 119)
+    assert "registrations-expired" not in real.kinds(key)
+    real.advance(key, 1)
+    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    with pytest.raises(RegistrationRefused):
+        device_side.run(device.update())
 
 
 def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(
