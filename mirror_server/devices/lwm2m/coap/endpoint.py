@@ -216,11 +216,11 @@ class CoapEndpoint:
             raise Unreachable(f"{peer.address}: this server does not listen for {kind}") from None
 
     async def _whole(self, peer: Peer, request: Request) -> Message:
-        """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile.
-
-        A POST is not asked once more, because the device would execute it again.
-        """
-        for _ in range(1 if request.method == "POST" else _READINGS):
+        """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
+        if request.method == "POST":
+            # Its code says how it ended. A device that is asked for further blocks may execute it again.
+            return await self._upload(peer, request, _own_token())
+        for _ in range(_READINGS):
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
             # with that of the last block it gave, where the first was the answer to Observe.
             token = _own_token()
