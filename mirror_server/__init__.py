@@ -78,9 +78,12 @@ What is stored
 --------------
 
 Every accepted request is on disk before its ``202``. After a crash the server goes on where it was: queued commands are
-delivered, expired ones fail, and the notification log continues with the next number. A restart makes no event: what
-devices sent is not told again, and the times of a resource never go back. A device object is kept until six months
-after the device's last connection.
+delivered, expired ones fail, and the notification log continues with the next number. A read or write that was sent
+and had no response yet is sent again. An execute (``POST``) is not, because the device would execute it twice: it ends
+with 504 ``TIMEOUT``, which says that its outcome is unknown. For the same reason it has no ``retry`` by default.
+
+A restart makes no event: what devices sent is not told again, and the times of a resource never go back. A device
+object is kept until six months after the device's last connection.
 
 Values may be personal data of the people who use the devices: the database file and its backups need the same care as
 those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Keys of real devices

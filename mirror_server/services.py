@@ -13,6 +13,7 @@ from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
+from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
@@ -152,11 +153,14 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        # First, while what is stored tells when a service was there last.
+        self.database.insist(self.devices.prolong_registrations)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
         self.happenings.start()
         if self._keeper is not None:
             self._keeper.start()
+        self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
         if self.real_devices is not None:
             # Where others may have led, one of them may still hold the port.
@@ -300,6 +304,11 @@ class Services:
             return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
         return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
 
+    def _begin_attempt(self, command: Command) -> Future[bool]:
+        return self.database.insist(
+            lambda session: self.commands.begin_attempt(session, command), touched=(command.device_id,)
+        )
+
     def _make_log(self) -> NotificationLog:
         return NotificationLog(
             self.database,
@@ -352,6 +361,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             link=links,
+            begin_attempt=self._begin_attempt,
             finish=self._finish,
             is_held=self._untold.is_held,
             answer_timeout_seconds=self.settings.answer_timeout_seconds,

@@ -29,10 +29,19 @@ class CommandRequest:
         """Whether the command sets a desired value; notification rules do not."""
         return self.method == "PUT" and self.query is None
 
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether the device may get the command twice. An execute may switch, count or restart something each time."""
+        return self.method != "POST"
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that was accepted; of one that ``is_silent`` nobody is told how it ends."""
+    """A command that was accepted; of one that ``is_silent`` nobody is told how it ends.
+
+    ``attempts`` counts the attempts that failed. For a command that is not idempotent it also counts the attempt that
+    is in progress, and is stored before that is sent: after a crash it says that the device may have acted.
+    """
 
     command_id: int
     app_id: str
@@ -61,9 +70,9 @@ def expires_at(requested_at: Instant, expiry_seconds: int | None, *, queue_mode:
     return after_seconds(requested_at, default if expiry_seconds is None else expiry_seconds)
 
 
-def retries(asked: int | None, *, queue_mode: bool) -> int:
-    """How often a failed attempt is repeated."""
-    default = DEFAULT_RETRIES_QUEUE_MODE if queue_mode else 0
+def retries(asked: int | None, request: CommandRequest, *, queue_mode: bool) -> int:
+    """How often a failed attempt is repeated. An execute is repeated only if its caller says so."""
+    default = DEFAULT_RETRIES_QUEUE_MODE if queue_mode and request.is_idempotent else 0
     return default if asked is None else asked
 
 

@@ -183,7 +183,9 @@ _OF_MODELS = {
         "accept": "The format the answer should have.",
         "payload-b64": "The value to write, or the argument to execute with, in base64.",
         "expiry_seconds": "How long the request may wait for the device:"
-        f" {DEFAULT_EXPIRY_SECONDS} by default, and {DEFAULT_EXPIRY_SECONDS_QUEUE_MODE} for a device in queue mode.",
+        f" {DEFAULT_EXPIRY_SECONDS} by default, and {DEFAULT_EXPIRY_SECONDS_QUEUE_MODE} for a device in queue mode."
+        " Then it ends with 429 `REQUEST_EXPIRED` if it was not sent, and with 504 `TIMEOUT` if it was sent and the"
+        " device has not responded, so that it is not known whether the device acted.",
     },
     "DeviceUpdate": {
         "name": "What it is to be called; empty, or its `endpoint_name`, for no name of its own.",

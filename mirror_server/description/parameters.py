@@ -161,7 +161,9 @@ DEVICE_REQUEST = (
     query("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS)),
     query(
         "retry",
-        "How often it is tried again when the device does not answer; 2 for a device in queue mode, else 0.",
+        "How often it is tried again when the device does not answer. The default is 2 for a device in queue mode, else"
+        " 0. For a `POST` it is always 0, because the device may have executed it although its response was lost: with"
+        " another number the device may execute it more than once.",
         whole_number(0, MAX_RETRIES),
     ),
     header(

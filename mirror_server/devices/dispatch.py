@@ -1,7 +1,8 @@
 """Delivers to each device what waits for it: in order, one at a time, when the device can be reached.
 
 What waits stands in the database; only what is under way is in memory. So a restart delivers again what was not
-answered, and nothing has to be rebuilt. Source: wire.md 2.
+answered, and nothing has to be rebuilt. An execute is the exception: to run it twice may do harm, so the attempt is
+stored before it is sent, and what may have reached the device is not sent again. Source: wire.md 2.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from mirror_server.devices.link import (
     DeviceLink,
     Execute,
     Observe,
+    Outcome,
     Read,
     Write,
     WriteAttributes,
@@ -71,6 +73,7 @@ class Dispatcher:
         database: Where what waits is.
         clock: Domain time.
         link: The way to the devices.
+        begin_attempt: Stores that a command is about to be sent; the future gives whether it still may be.
         finish: Stores how a job ended.
         is_held: Whether the command with an async-id is not to be sent yet; the device is woken when it is.
         answer_timeout_seconds: How long a device may take to answer.
@@ -82,6 +85,7 @@ class Dispatcher:
         database: Database,
         clock: Clock,
         link: DeviceLink,
+        begin_attempt: Callable[[Command], Future[bool]],
         finish: Finish,
         is_held: Callable[[str], bool],
         answer_timeout_seconds: float,
@@ -89,6 +93,7 @@ class Dispatcher:
         self._database = database
         self._clock = clock
         self._link = link
+        self._begin_attempt = begin_attempt
         self._finish = finish
         self._is_held = is_held
         self._answer_timeout_seconds = answer_timeout_seconds
@@ -187,11 +192,15 @@ class Dispatcher:
         try:
             self._next(device_id, lane, found[device_id])
         except Exception as error:
-            with self._lock:
-                lane.ended = True
-            if lane.timer is not None:
-                lane.timer.cancel()
-            self._fails(device_id, lane, error)
+            self._give_up(device_id, lane, error)
+
+    def _give_up(self, device_id: str, lane: _Lane, error: Exception) -> None:
+        """End what could not be sent, and try the device again later."""
+        with self._lock:
+            lane.ended = True
+        if lane.timer is not None:
+            lane.timer.cancel()
+        self._fails(device_id, lane, error)
 
     def _fails(self, device_id: str, lane: _Lane, error: Exception) -> None:
         """Try a device again that could not be looked after; what is wrong is logged once, until it is another thing.
@@ -243,11 +252,39 @@ class Dispatcher:
         return Job(device_id, _ask_of(command), command)
 
     def _send(self, job: Job, lane: _Lane) -> None:
-        lane.command_id = job.command.command_id if job.command else None
+        command = job.command
+        lane.command_id = command.command_id if command else None
+        if command is None or command.request.is_idempotent:
+            self._transmit(job, lane)
+        elif command.attempts > command.retries:
+            # Its response could not be stored.
+            self._ended(job, lane, None)
+        else:
+            self._begin_attempt(command).add_done_callback(lambda future: self._attempt_begun(job, lane, future))
+
+    def _attempt_begun(self, job: Job, lane: _Lane, future: Future[bool]) -> None:
+        try:
+            if lane.ended:  # another process has the devices now
+                return
+            if future.result():
+                self._transmit(job, lane)
+            else:
+                self._ended(job, lane, Answer(Outcome.NOT_SENT))
+        except Exception as error:
+            self._give_up(job.device_id, lane, error)
+
+    def _transmit(self, job: Job, lane: _Lane) -> None:
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
+        if job.command is not None:
+            due_at = min(due_at, job.command.expires_at)
         # The timer first: the answer, which cancels it, may come before the command is sent to the end.
-        lane.timer = self._clock.call_at(due_at, lambda: self._ended(job, lane, None))
+        lane.timer = self._clock.call_at(due_at, lambda: self._time_out(job, lane))
         self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
+
+    def _time_out(self, job: Job, lane: _Lane) -> None:
+        if job.command is not None and job.command.expires_at <= self._clock.now():
+            self._link.cancel(job.device_id, job.ask)
+        self._ended(job, lane, None)
 
     def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device

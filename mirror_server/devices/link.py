@@ -182,6 +182,13 @@ class DeviceLink(Protocol):
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
         ...
 
+    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+        """Stop to send a command that has expired, so that the next one need not wait for it.
+
+        ``command`` is the object that was sent; if something else is in flight by now, that goes on.
+        """
+        ...
+
     def describe(self, device_id: str) -> Connection | None:
         """How a device is connected; ``None`` for one that did not come by this link."""
         ...

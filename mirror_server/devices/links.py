@@ -31,6 +31,10 @@ class DeviceLinks:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         self._link(device_id).send(device_id, command, answer)
 
+    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        self._link(device_id).cancel(device_id, command)
+
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         return self._link(device_id).describe(device_id)

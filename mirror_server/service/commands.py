@@ -261,24 +261,42 @@ class CommandService:
         if target is None or not target.unfinished:
             self._take_late(session, command, answer)
             return None
-        if answer is not None and answer.outcome is Outcome.NOT_SENT:
-            return None
         if answer is not None and answer.outcome.is_of_device:
             return _Ending(command, target, answer.outcome.value, answer)
-        if may_try_again(command, self._clock.now()):
-            commands.count_attempt(session, command.command_id)
+        now = self._clock.now()
+        if answer is not None and answer.outcome is Outcome.NOT_SENT:
+            if now >= command.expires_at:
+                return _Ending(command, target, _failure_at_expiry(command).value)
+            # An attempt that was counted when it began was none.
+            commands.set_attempts(session, command.command_id, command.attempts)
+            return None
+        if may_try_again(command, now):
+            commands.set_attempts(session, command.command_id, command.attempts + 1)
             return None
         is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
-        failure = Failure.NOT_CONNECTED if is_lost else Failure.TIMEOUT
+        # Of an execute the outcome is unknown, and that is what TIMEOUT says.
+        failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return _Ending(command, target, failure.value)
 
+    def begin_attempt(self, session: Session, command: Command) -> bool:
+        """Store that a command is about to be sent; return false if it has ended or expired meanwhile.
+
+        This is for commands that are not idempotent: after a crash, the stored attempt says that the device may have
+        acted. To send any other command again does no harm, so it does without this transaction.
+        """
+        return commands.begin_attempt(session, command.command_id, self._clock.now())
+
+    def end_interrupted(self, session: Session) -> None:
+        """End the executes that an earlier leader sent and whose response it did not store: the outcome is unknown."""
+        for command in commands.interrupted(session):
+            self._fail(session, command, Failure.TIMEOUT)
+
     def expire(self, session: Session, now: Instant) -> None:
-        """End the commands whose time is over; one that a device has in hand waits for its answer."""
+        """End the commands whose time is over; the dispatcher ends those that are in flight."""
         under_way = self._under_way()
         for command in commands.expired(session, now):
             if command.command_id not in under_way:
-                # A device that was asked before, and did not answer, may have acted all the same.
-                self._fail(session, command, Failure.TIMEOUT if command.attempts else Failure.EXPIRED)
+                self._fail(session, command, _failure_at_expiry(command))
 
     def cancel_all(self, session: Session, device_id: str) -> None:
         """End all commands that wait for a device that left."""
@@ -377,7 +395,7 @@ class CommandService:
             request=request,
             requested_at=now,
             expires_at=expires_at(now, placement.expiry_seconds, queue_mode=queue_mode),
-            retries=retries(placement.retries, queue_mode=queue_mode),
+            retries=retries(placement.retries, request, queue_mode=queue_mode),
             attempts=0,
             is_silent=placement.is_silent,
         )
@@ -525,6 +543,11 @@ def _response(ending: _Ending, at: Instant) -> dict[str, Any]:
         max_age_seconds=content.max_age_seconds if content else None,
         at=at,
     )
+
+
+def _failure_at_expiry(command: Command) -> Failure:
+    """How a command ends that expires. A device that got it before, and did not respond, may have acted."""
+    return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
 def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReportedValue]:

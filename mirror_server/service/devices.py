@@ -21,7 +21,16 @@ from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import descriptions, devices, logs, registrations, revisions, settings, subscriptions
+from mirror_server.store import (
+    descriptions,
+    devices,
+    logs,
+    registrations,
+    revisions,
+    settings,
+    statistics,
+    subscriptions,
+)
 from mirror_server.store import device_objects as stored_objects
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.conditions import Condition
@@ -39,6 +48,12 @@ _CONTACTS_AT_ONCE = 1000
 _ROWS_FOR_CONTACTS = 2000
 """How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
 _MOST_CONTACTS = 50
+
+_SHORTEST_GRACE_SECONDS = 120
+"""All retransmissions of an update that was sent while the service was down come within 93 s (RFC 7252, 4.8.2)."""
+_LONGEST_GRACE_SECONDS = 600
+"""A device with a shorter lifetime has time for its next update. Longer, and frequent restarts would keep registered
+what is gone."""
 
 _WHAT = {
     REGISTRATIONS: "registration",
@@ -338,6 +353,23 @@ class DeviceService:
             lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
         )
 
+    def prolong_registrations(self, session: Session) -> None:
+        """Prolong the registrations of real devices that could not be updated while the service was down.
+
+        Each is left as much time as it had when the last thing was stored, and at least its grace period: a device
+        that is told that its registration is unknown may give up for good.
+        """
+        now = self._clock.now()
+        stopped_at = statistics.newest_instant(session) or now
+        expiring = registrations.expiring(session, after_seconds(now, _LONGEST_GRACE_SECONDS))
+        registrations.prolong(
+            session,
+            [
+                (max(now + expires_at - stopped_at, after_seconds(now, _grace_seconds(lifetime_seconds))), device_id)
+                for device_id, lifetime_seconds, expires_at in expiring
+            ],
+        )
+
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
         for row in devices.with_expired_registration(session, self._clock.now()):
@@ -479,6 +511,11 @@ def _is_of_other_kind(session: Session, device_id: str, registration: Registrati
     if registration.device_id is None:
         return settings.is_simulated(session, device_id)
     return registration.device_id != device_id and registrations.is_real(session, device_id)
+
+
+def _grace_seconds(lifetime_seconds: int) -> int:
+    """How long a registration is valid at least after the service was down."""
+    return min(max(lifetime_seconds, _SHORTEST_GRACE_SECONDS), _LONGEST_GRACE_SECONDS)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

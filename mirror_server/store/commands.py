@@ -123,9 +123,34 @@ def expired(session: Session, now: Instant) -> list[Command]:
     return [command_of(row) for row in rows]
 
 
-def count_attempt(session: Session, command_id: int) -> None:
-    """Note that an attempt to deliver the command failed."""
-    session.run("UPDATE commands SET attempts = attempts + 1 WHERE command_id = :command_id", command_id=command_id)
+def interrupted(session: Session) -> list[Command]:
+    """The commands that were sent, may not be sent again, and have not ended."""
+    rows = session.rows(
+        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND method = 'POST' AND attempts > retries"
+        " ORDER BY command_id"
+    )
+    return [command_of(row) for row in rows]
+
+
+def begin_attempt(session: Session, command_id: int, now: Instant) -> bool:
+    """Count an attempt that is about to begin. Return false if the command has ended or expired meanwhile."""
+    return bool(
+        session.run(
+            "UPDATE commands SET attempts = attempts + 1"
+            " WHERE command_id = :command_id AND finished_at IS NULL AND expires_at > :now",
+            command_id=command_id,
+            now=now,
+        )
+    )
+
+
+def set_attempts(session: Session, command_id: int, attempts: int) -> None:
+    """Set how many attempts to deliver the command were made."""
+    session.run(
+        "UPDATE commands SET attempts = :attempts WHERE command_id = :command_id",
+        attempts=attempts,
+        command_id=command_id,
+    )
 
 
 def finish(session: Session, command_ids: Sequence[int], at: Instant) -> None:

@@ -5,7 +5,7 @@ A registration is there for as long as the directory has its device as registere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 
 import orjson
@@ -95,6 +95,21 @@ def delete(session: Session, device_id: str) -> None:
 def is_real(session: Session, device_id: str) -> bool:
     """Whether the device is registered, and no simulated one."""
     return bool(session.scalar("SELECT 1 FROM registrations WHERE device_id = :device_id", device_id=device_id))
+
+
+def expiring(session: Session, before: Instant) -> list[tuple[str, int, Instant]]:
+    """The registered real devices that expire before an instant: device id, lifetime in seconds, and when."""
+    rows = session.rows(
+        "SELECT d.device_id, lifetime_seconds, registration_expires_at FROM registrations r"
+        " JOIN devices d ON d.device_id = r.device_id WHERE registered = 1 AND registration_expires_at < :before",
+        before=before,
+    )
+    return [(device_id, lifetime_seconds, expires_at) for device_id, lifetime_seconds, expires_at in rows]
+
+
+def prolong(session: Session, expiries: Sequence[tuple[Instant, str]]) -> None:
+    """Set when registrations expire, each as instant and device id."""
+    session.run_many("UPDATE devices SET registration_expires_at = ? WHERE device_id = ?", expiries)
 
 
 def load(session: Session) -> list[KnownDevice]:

@@ -55,7 +55,10 @@ The network
 - Behind a router (NAT) a device is reached at the address of its last message, for as long as the router remembers:
   often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
   or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
-  wait until it makes contact. Requests to any device that cannot be reached wait so.
+  wait until it makes contact. Requests to any device that cannot be reached wait so. A request that a device has not
+  acknowledged is sent again at once when it makes contact.
+- An execute is sent again only as the same CoAP message, which a device recognizes. If a device registers meanwhile, it
+  may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
 - A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
 - Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
   the ``sysctl`` that does.
@@ -84,6 +87,11 @@ What is stored
 Registrations are stored with the address, so a restart of the server is no matter for a device: it goes on with its
 updates, and its observations are asked for anew. A session of DTLS is in memory alone, so after a restart a device is
 reached when it made a new handshake, as its client does when nobody answers it any more; requests wait until then.
+
+A registration does not expire because the service was down. One that expired meanwhile, or would within ten minutes
+after the start, is valid for as long as it had left when the service stopped. It is valid for its lifetime at least if
+that is two to ten minutes; a shorter lifetime counts as two minutes, a longer one as ten.
+
 ``mirror-server erase`` deletes the registration and the key too. Presubscription rules name devices by what they are
 called, and belong to the applications: ``rename`` does not change them.
 

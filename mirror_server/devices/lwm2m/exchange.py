@@ -90,7 +90,14 @@ class NoAnswer(Exception):
 
 
 class Unreachable(Exception):
-    """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone."""
+    """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone.
+
+    ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer, which then acted.
+    """
+
+    def __init__(self, reason: str = "", *, may_have_arrived: bool = False) -> None:
+        super().__init__(reason)
+        self.may_have_arrived = may_have_arrived
 
 
 class CannotListen(Exception):
@@ -194,6 +201,10 @@ class Endpoint(Protocol):
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
+        ...
+
+    def retransmit(self, peer: Peer) -> None:
+        """Send again what a peer has not acknowledged, now that it is known to listen."""
         ...
 
     def end_sessions(self, identity: str) -> None:

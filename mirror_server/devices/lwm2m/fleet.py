@@ -113,7 +113,9 @@ class Fleet:
         self._database = database
         self._clock = clock
         self._awake_seconds = awake_seconds
+        self._endpoint: Endpoint | None = None
         self._conversation: Conversation | None = None
+        self._deliveries: dict[str, tuple[DeviceCommand, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
         self._handed_over_at = 0.0
@@ -128,6 +130,7 @@ class Fleet:
 
     def begin(self, endpoint: Endpoint) -> None:
         """Ask devices by this endpoint from now on."""
+        self._endpoint = endpoint
         self._conversation = Conversation(endpoint, self.observations, self._clock, self._note_unreadable)
         self._sweep()
 
@@ -148,7 +151,13 @@ class Fleet:
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """Have a device do what a command asks, as soon as it has answered what is under way."""
-        self._spawn(self._deliver(device_id, command, answer))
+        self._deliveries[device_id] = command, self._spawn(self._deliver(device_id, command, answer))
+
+    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+        """Stop to send a command and to wait for its response, which is not reported."""
+        sent, task = self._deliveries.get(device_id, (None, None))
+        if sent is command and task is not None:
+            task.cancel()
 
     async def answer(self, peer: Peer, request: Request) -> Response:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
@@ -253,6 +262,8 @@ class Fleet:
         try:
             answer(await self._perform(device_id, command))
         finally:
+            if self._deliveries.get(device_id, (None,))[0] is command:
+                del self._deliveries[device_id]
             if isinstance(command, Observe):
                 self._release(device_id, command.path)
 
@@ -276,16 +287,13 @@ class Fleet:
             is_put_off = is_about_observation and device.is_silent
             if conversation is None or is_put_off or not self._is_current(device):
                 return Answer(Outcome.NOT_SENT)
+            device.is_executing = isinstance(command, Execute)
             try:
                 answer = await self._ask(device, command.path, conversation.perform(device, command))
-            except NoAnswer:
-                is_there = device.is_reachable
-                return Answer(Outcome.NO_ANSWER if is_there else Outcome.NOT_SENT)
-            except Unreachable:
-                return Answer(Outcome.NOT_SENT)
-            except _GivenUp:
-                # What has the same effect twice is sent again; a device may have answered an execute by starting anew.
-                return Answer(Outcome.UNAVAILABLE if isinstance(command, Execute) else Outcome.NOT_SENT)
+            except (NoAnswer, Unreachable, _GivenUp) as error:
+                return Answer(_outcome_without_response(device, command, error))
+            finally:
+                device.is_executing = False
         has_begun_anew = self.registry.by_id(device_id) is not device
         return Answer(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
 
@@ -341,6 +349,8 @@ class Fleet:
     def _heard(self, device: RegisteredDevice, now: Instant) -> None:
         """Something came from a device; what waits for it is delivered where it was not known to listen."""
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
+        if self._endpoint is not None:
+            self._endpoint.retransmit(device.peer)
         device.heard_at = now
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
         if not was_there:
@@ -355,8 +365,9 @@ class Fleet:
         asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
 
     def _begin_to_ask(self, device: RegisteredDevice) -> None:
-        if self._conversation is None or self.registry.by_id(device.device_id) is not device:
+        if self._endpoint is None or self._conversation is None or self.registry.by_id(device.device_id) is not device:
             return
+        self._endpoint.retransmit(device.peer)
         device.heard_at = self._clock.now()
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
         self._make_contact(device)
@@ -458,10 +469,11 @@ class Fleet:
                 self.registrar.forget(device)
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -476,3 +488,17 @@ class Fleet:
     def _known_paths(self, device_id: str) -> set[str]:
         with self._database.read() as session:
             return {each.path for each in resources.announced(session, device_id)}
+
+
+def _outcome_without_response(
+    device: RegisteredDevice, command: DeviceCommand, error: NoAnswer | Unreachable | _GivenUp
+) -> Outcome:
+    """How an attempt ends that got no response.
+
+    Commands with the same effect twice are sent again. A device may have acted on an execute, for example by a reboot,
+    and then lost its response, so that counts as sent unless it surely did not arrive.
+    """
+    if isinstance(command, Execute):
+        has_surely_failed = isinstance(error, Unreachable) and not error.may_have_arrived
+        return Outcome.NOT_SENT if has_surely_failed else Outcome.NO_ANSWER
+    return Outcome.NO_ANSWER if isinstance(error, NoAnswer) and device.is_reachable else Outcome.NOT_SENT

@@ -146,6 +146,14 @@ class LwM2MLink:
             _log.debug("the loop of the devices has ended")
         answer(Answer(Outcome.NOT_SENT))
 
+    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        fleet, loop = self._fleet, self._loop
+        # The loop may end by itself at this moment.
+        with suppress(RuntimeError):
+            if fleet is not None and loop is not None:
+                loop.call_soon_threadsafe(fleet.cancel, device_id, command)
+
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         fleet = self._fleet

@@ -298,11 +298,12 @@ class Registrar:
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
         self._observations.end_all(former)
         self._registry.remove(former)
-        # What is under way goes on where the address is the same.
+        # What is under way goes on where the address is the same. An execute does not: a device that restarted has
+        # forgotten that it got the message already.
         device.turn = former.turn
         if former.links_hash == device.links_hash:
             device.read_formats, device.write_formats = former.read_formats, former.write_formats
-        if former.peer != device.peer:
+        if former.peer != device.peer or former.is_executing:
             former.give_up_exchange()
 
     async def _update(self, peer: Peer, location: str, request: Request) -> Response:

@@ -47,6 +47,7 @@ class RegisteredDevice:
         is_being_discovered: Whether it is being asked for what is in ``to_discover``.
         turn: Held by the one request that is under way.
         exchange: Waits for the answer to it.
+        is_executing: Whether that is an execute.
     """
 
     device_id: str
@@ -73,6 +74,7 @@ class RegisteredDevice:
     is_being_discovered: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
+    is_executing: bool = False
 
     @classmethod
     def from_store(cls, known: KnownDevice) -> RegisteredDevice:

@@ -76,9 +76,12 @@ class Simulator:
         with self._fleet.turn(wait=False) as turn:
             running = self._fleet.running.get(device_id)
             if running is None or not running.reachable(turn.now):
-                turn.calls.append(partial(answer, Answer(Outcome.UNAVAILABLE)))
+                turn.calls.append(partial(answer, Answer(Outcome.NOT_SENT)))
             else:
                 self._fleet.receive(turn, running, command, answer)
+
+    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`; a simulated device has the command at once."""
 
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""

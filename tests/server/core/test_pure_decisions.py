@@ -33,12 +33,19 @@ def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_th
 
 
 @pytest.mark.parametrize(
-    ("asked", "queue_mode", "retries"), [(None, False, 0), (None, True, 2), (0, True, 0), (10, False, 10)]
+    ("method", "asked", "queue_mode", "retries"),
+    [
+        ("PUT", None, False, 0),
+        ("PUT", None, True, 2),
+        ("GET", None, True, 2),
+        ("POST", None, True, 0),
+        ("POST", 1, True, 1),
+        ("PUT", 0, True, 0),
+        ("PUT", 10, False, 10),
+    ],
 )
-def test_an_attempt_is_repeated_as_often_as_asked_else_never_or_twice_for_a_device_that_sleeps(
-    asked, queue_mode, retries
-):
-    assert commands.retries(asked, queue_mode=queue_mode) == retries
+def test_retries_default_to_two_in_queue_mode_and_to_none_for_an_execute(method, asked, queue_mode, retries):
+    assert commands.retries(asked, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode) == retries
 
 
 @pytest.mark.parametrize(

@@ -195,16 +195,16 @@ def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, leave):
     assert world.value(device_id, TEMPERATURE) == "21"
 
 
-def test_a_device_that_cannot_be_reached_is_unavailable(world):
+def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
     device_id = world.add(temperature={})
     world.simulator.set_behaviour(device_id, online=False)
     assert not world.simulator.is_reachable(device_id)
-    assert world.send(device_id, Read(TEMPERATURE)).outcome is Outcome.UNAVAILABLE
+    assert world.send(device_id, Read(TEMPERATURE)).outcome is Outcome.NOT_SENT
 
 
-def test_a_device_nobody_knows_is_unavailable(world):
+def test_command_to_an_unknown_device_is_not_sent(world):
     assert not world.simulator.is_reachable("0" * 32)
-    assert world.send("0" * 32, Read(TEMPERATURE)).outcome is Outcome.UNAVAILABLE
+    assert world.send("0" * 32, Read(TEMPERATURE)).outcome is Outcome.NOT_SENT
 
 
 @pytest.mark.parametrize(

@@ -288,12 +288,36 @@ def test_a_value_says_by_what_it_came_and_a_failed_write_why(server, key):
     assert server.resource(key, device, "/3303/0/5700")["desired"]["category"] == "REJECTED"
 
 
-def test_a_command_the_device_has_in_hand_does_not_expire(server, key):
-    device = server.add_device(key, "slow", {"path": "/3311/0/5850", "value": "0", "writable": True})
-    server.patch(key, device, latency_seconds=30)
-    server.place(key, device, "in-hand", "PUT", "/3311/0/5850", value="1", expiry_seconds=10)
-    server.place(key, device, "behind", "PUT", "/3311/0/5850", value="1", expiry_seconds=10)
-    server.advance(key, 20)
-    assert server.responses(key) == {"behind": (429, "REQUEST_EXPIRED")}
-    server.advance(key, 10)
-    assert server.responses(key)["in-hand"] == (200, None)
+@pytest.mark.parametrize(("method", "path"), [("PUT", SWITCH), ("GET", SWITCH), ("POST", "/3/0/4")])
+def test_command_in_flight_ends_when_it_expires_and_the_next_one_follows(server, key, light, method, path):
+    server.patch(key, light, answer="silent")
+    value = {"value": "1"} if method == "PUT" else {}
+    server.place(key, light, "in-flight", method, path, expiry_seconds=12, **value)
+    server.place(key, light, "behind", "PUT", SWITCH, value="1", expiry_seconds=12)
+    server.place(key, light, "next", "PUT", SWITCH, value="0")
+    server.advance(key, 11)
+    assert server.responses(key) == {}
+    server.patch(key, light, answer="normal")
+    server.advance(key, 1)
+    # The device may have acted on what was sent; what was never sent has expired.
+    assert server.responses(key) == {
+        "in-flight": (504, "TIMEOUT"),
+        "behind": (429, "REQUEST_EXPIRED"),
+        "next": (200, None),
+    }
+
+
+def test_command_in_flight_that_expires_is_not_retried(server, key, light):
+    server.patch(key, light, answer="silent")
+    post(server, key, light, WRITE | {"expiry_seconds": 60}, "?retry=2&async-id=w")
+    server.advance(key, 60)
+    assert server.responses(key) == {"w": (504, "TIMEOUT")}
+
+
+def test_response_after_the_expiry_changes_no_outcome(server, key, light):
+    server.patch(key, light, latency_seconds=30)
+    server.place(key, light, "w", "PUT", SWITCH, value="1", expiry_seconds=10)
+    server.advance(key, 30)
+    assert server.responses(key) == {"w": (504, "TIMEOUT")}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["category"]) == (2, "TIMEOUT")

@@ -160,6 +160,12 @@ class CoapEndpoint:
         async with _Patience(peer, self._tuning.answer_seconds):
             return _response(await self._way(peer).ask(peer, _message(request, token, observe=1)))
 
+    def retransmit(self, peer: Peer) -> None:
+        """Send again what a peer has not acknowledged, now that it is known to listen."""
+        way = self._ways.get(peer.is_secure)
+        if way is not None:
+            way.retransmit(peer)
+
     async def close(self) -> None:
         """Close the sockets; what waits for an answer ends with :class:`Unreachable`."""
         for task in self._answering:
@@ -211,6 +217,9 @@ class CoapEndpoint:
 
     async def _whole(self, peer: Peer, request: Request) -> Message:
         """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
+        if request.method == "POST":
+            # Its code says how it ended. A device that is asked for further blocks may execute it again.
+            return await self._upload(peer, request, _own_token())
         for _ in range(_READINGS):
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
             # with that of the last block it gave, where the first was the answer to Observe.

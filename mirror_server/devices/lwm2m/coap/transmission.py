@@ -44,14 +44,24 @@ class Upper(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Exchange:
-    """A confirmable message on its way; ``answer`` where it is a request."""
+    """A confirmable message on its way; ``answer`` where it is a request.
+
+    Attributes:
+        attempts: How often it was sent.
+        retransmissions_left: How often it is sent again by the timer.
+        contacts_left: How often it is sent again because the peer made contact.
+        sent_at: When it was sent last, on the loop's clock.
+    """
 
     peer: Peer
     message: Message
     datagram: bytes
     answer: asyncio.Future[Message] | None
     wait_seconds: float
-    attempts: int = 1
+    retransmissions_left: int
+    contacts_left: int
+    attempts: int = 0
+    sent_at: float = 0.0
     acknowledged: bool = False
     timer: asyncio.TimerHandle = field(init=False)
 
@@ -126,7 +136,25 @@ class Transmission:
     def failed(self, peer: Peer, reason: str) -> None:
         """End what waits for a peer that cannot be reached."""
         for exchange in list(self._exchanges.get(peer.address, ())):
-            self._end(exchange, Unreachable(f"{peer.address}: {reason}"))
+            # A closed port is reported for the datagram that came there; a DTLS session may end at any time after it.
+            may_have_arrived = exchange.attempts > 1 or peer.is_secure
+            self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
+
+    def retransmit(self, peer: Peer) -> None:
+        """Send the requests again that a peer has not acknowledged: it made contact, so it listens now.
+
+        A device in queue mode may sleep again before the timer sends the next one. What was sent a moment ago is sent
+        when that moment has passed, so that a burst of messages causes no other one.
+        """
+        moment = self._tuning.ack_timeout_seconds / 2
+        for exchange in self._exchanges.get(peer.address, ()):
+            due_at = exchange.sent_at + moment
+            is_waiting = exchange.answer is not None and not exchange.acknowledged and due_at < exchange.timer.when()
+            if is_waiting and exchange.contacts_left:
+                exchange.contacts_left -= 1
+                exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
+                exchange.timer.cancel()
+                exchange.timer = self._loop.call_at(due_at, self._again, exchange)
 
     async def ask(self, peer: Peer, request: Message) -> Message:
         """Send a request, and wait for its answer.
@@ -161,7 +189,7 @@ class Transmission:
         """End all that waits, and close the socket."""
         for exchanges in list(self._exchanges.values()):
             for exchange in list(exchanges):
-                self._end(exchange, Unreachable("the socket is closed"))
+                self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
         for timer in self._unacknowledged.values():
             timer.cancel()
         self._unacknowledged.clear()
@@ -171,23 +199,27 @@ class Transmission:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
         spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
-        exchange = _Exchange(peer, message, message.encode(), answer, wait)
+        retransmissions = self._tuning.retransmissions
+        exchange = _Exchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
         exchange.timer = self._loop.call_later(wait, self._again, exchange)
         self._transmit(exchange)
         return exchange
 
     def _transmit(self, exchange: _Exchange) -> None:
+        exchange.attempts += 1
+        exchange.sent_at = self._loop.time()
         try:
             self.transport.send(exchange.peer, exchange.datagram)
         except Unreachable as error:
+            error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
     def _again(self, exchange: _Exchange) -> None:
-        if exchange.acknowledged or exchange.attempts > self._tuning.retransmissions:
+        if exchange.acknowledged or not exchange.retransmissions_left:
             self._end(exchange, NoAnswer(f"{exchange.peer.address}: {_silence(exchange)}"))
             return
-        exchange.attempts += 1
+        exchange.retransmissions_left -= 1
         exchange.wait_seconds *= 2
         exchange.timer = self._loop.call_later(exchange.wait_seconds, self._again, exchange)
         self._counts.retransmissions += 1
@@ -273,7 +305,8 @@ class Transmission:
 
     def _exchange_acknowledged(self, exchange: _Exchange, is_reset: bool) -> None:
         if is_reset:
-            self._end(exchange, Unreachable(f"{exchange.peer.address} does not take requests (it sent a reset)"))
+            reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
+            self._end(exchange, Unreachable(reason, may_have_arrived=exchange.attempts > 1))
         elif exchange.answer is None:
             self._forget(exchange)
         elif not exchange.acknowledged:

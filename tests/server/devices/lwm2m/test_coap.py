@@ -441,3 +441,73 @@ async def test_closing_ends_what_waits() -> None:
         await endpoint.close()
         with pytest.raises(Unreachable, match="closed"):
             await reading
+
+
+@in_loop
+async def test_what_is_not_acknowledged_is_sent_again_when_the_device_makes_contact() -> None:
+    """Once for a burst of messages, and also after the last one that the timer sends."""
+    async with speaking(tuning=Tuning(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)) as (
+        endpoint,
+        device,
+    ):
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        sent = [await device.receive(), await device.receive()]
+        for _ in range(50):
+            endpoint.retransmit(device.peer)
+        sent.append(await device.receive())
+        assert sent[0] == sent[1] == sent[2]
+        device.answer(sent[2], "2.05", b"1")
+        assert (await reading).is_success
+        assert endpoint.counts.retransmissions == 2
+        endpoint.retransmit(device.peer)
+        assert await device.hears_nothing()
+
+
+@in_loop
+async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so_often_and_no_more() -> None:
+    async with speaking(tuning=Tuning(ack_timeout_seconds=0.05, ack_random_factor=1, retransmissions=1)) as (
+        endpoint,
+        device,
+    ):
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        while not reading.done():
+            endpoint.retransmit(device.peer)
+            await asyncio.sleep(0)
+        with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
+            await reading
+
+
+@in_loop
+async def test_acknowledged_request_is_not_sent_again_at_contact() -> None:
+    async with speaking() as (endpoint, device):
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        asked = await device.receive()
+        device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id))
+        assert await device.hears_nothing()
+        endpoint.retransmit(device.peer)
+        assert await device.hears_nothing()
+        device.send(confirmable("2.05", 77, asked.token, payload=b"1"))
+        assert (await reading).payload == b"1"
+
+
+@pytest.mark.parametrize("sendings", [1, 2])
+@in_loop
+async def test_request_that_a_device_resets_may_have_arrived_if_it_was_sent_before(sendings: int) -> None:
+    """A device that restarts because of an execute resets what comes after that."""
+    async with speaking() as (endpoint, device):
+        executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
+        for _ in range(sendings):
+            asked = await device.receive()
+        device.send(Message(Type.RESET, 0, asked.message_id))
+        with pytest.raises(Unreachable) as caught:
+            await executing
+        assert caught.value.may_have_arrived is (sendings > 1)
+
+
+@in_loop
+async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks() -> None:
+    async with speaking() as (endpoint, device):
+        executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
+        await device.serve(("2.04", bytes(16), ((Option.BLOCK2, Block(0, True, 16).encode()),)))
+        assert (await executing).code == "2.04"
+        assert await device.hears_nothing()

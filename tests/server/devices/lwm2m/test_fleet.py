@@ -122,6 +122,7 @@ class HandPlayed:
     def __init__(self) -> None:
         self.waiting: list[Asked] = []
         self.asked: list[Asked] = []
+        self.contacted: list[Peer] = []
 
     async def _ask(self, asked: Asked) -> tuple[Response, int | None]:
         self.waiting.append(asked)
@@ -142,6 +143,9 @@ class HandPlayed:
 
     async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
         return (await self._ask(Asked(peer, request, token)))[0]
+
+    def retransmit(self, peer: Peer) -> None:
+        self.contacted.append(peer)
 
     async def close(self) -> None:
         for asked in self.waiting:
@@ -676,14 +680,91 @@ def test_an_update_from_another_port_is_followed_at_once(tmp_path: Path) -> None
     play(tmp_path, script)
 
 
-def test_an_execution_on_its_way_to_a_device_that_starts_anew_is_not_sent_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("peer", [HERE, OTHER_PORT])
+def test_execute_to_a_device_that_registers_meanwhile_is_not_sent_again(tmp_path: Path, peer: Peer) -> None:
+    """A device that restarted has forgotten that it executed the request, also at the same address."""
+
     async def script(world: World) -> None:
         await world.register()
         answers = world.send(Execute("/3/0/4", Content(b"")))
         await world.next()
-        await world.register(peer=OTHER_PORT)
+        await world.register(peer=peer)
         await world.until(lambda: answers)
-        assert answers == [Answer(Outcome.UNAVAILABLE)]
+        assert answers == [Answer(Outcome.NO_ANSWER)]
+        assert not world.endpoint.waiting
+
+    play(tmp_path, script)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (NoAnswer(), Outcome.NO_ANSWER),
+        (Unreachable(may_have_arrived=True), Outcome.NO_ANSWER),
+        (Unreachable(), Outcome.NOT_SENT),
+    ],
+)
+def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(
+    tmp_path: Path, error: Exception, outcome: Outcome
+) -> None:
+    async def script(world: World) -> None:
+        await world.register()
+        # As after a restart of the service.
+        device: RegisteredDevice = world.fleet.registry.by_id("id-of-sensor")  # type: ignore[assignment]
+        device.is_known_address = False
+        answers = world.send(Execute("/3/0/4", Content(b"")))
+        (await world.next()).fail(error)
+        await world.until(lambda: answers)
+        assert answers == [Answer(outcome)]
+
+    play(tmp_path, script)
+
+
+def test_cancelled_command_makes_way_for_the_next_one(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        await world.register()
+        first, second = Read(TEMPERATURE), Read("/3311/0/5850")
+        cancelled = world.send(first)
+        await world.next()
+        answers = world.send(second)
+        world.fleet.cancel("id-of-sensor", first)
+        await world.pause()
+        assert world.endpoint.waiting[0].request.path == TEMPERATURE, "only what was sent last is cancelled"
+        world.fleet.cancel("id-of-sensor", second)
+        world.fleet.cancel("id-of-nobody", second)
+        world.endpoint.waiting[0].answer("2.05", b"21.5")
+        await world.until(lambda: cancelled)
+        await world.pause()
+        assert (answers, world.endpoint.waiting) == ([], [])
+        third = Read(TEMPERATURE)
+        world.send(third)
+        await world.next()
+        world.fleet.cancel("id-of-sensor", third)
+        await world.until(lambda: not world.endpoint.waiting)
+        done = world.send(Read(TEMPERATURE))
+        (await world.next()).answer("2.05", b"22.5")
+        await world.until(lambda: done)
+
+    play(tmp_path, script)
+
+
+def test_each_message_of_a_device_has_what_it_did_not_acknowledge_sent_again(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register()
+        token = await world.observe()
+        world.endpoint.contacted.clear()
+        world.send(Read(TEMPERATURE))
+        await world.next()
+        assert world.notify(token, 2)
+        assert world.endpoint.contacted == [HERE]
+        contacts = len(world.diary.of("contact"))
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        # Not before it has the response.
+        assert world.endpoint.contacted == [HERE]
+        await world.until(lambda: len(world.diary.of("contact")) > contacts)
+        assert world.endpoint.contacted == [HERE, HERE]
+        await world.register()
+        assert world.endpoint.contacted == [HERE, HERE, HERE]
 
     play(tmp_path, script)
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import base64
+import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
+from bare_coap import PUT, BareDevice, Devices, Message, send_until
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
+from mirror_server.service.bench import CLOCK_SETTING
+from mirror_server.store import settings as stored_settings
+from mirror_server.store.database import Database
 
 TEMPERATURE = "/3303/0/5700"
 
@@ -270,6 +276,63 @@ def test_a_restart_of_the_service_loses_nothing(real: Any, device_side: DeviceSi
     assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
 
 
+def restart_later(server: Any, seconds: float) -> None:
+    """Close the server, and open it again some seconds of domain time later."""
+    until_at = server.now + round(seconds * 1000)
+    server.services.close()
+    database = Database(server.settings.database_url)
+    database.write(lambda session: stored_settings.put(session, CLOCK_SETTING, str(until_at)))
+    database.close()
+    server.open()
+
+
+@pytest.mark.parametrize(
+    ("lifetime_seconds", "age_seconds", "down_seconds", "left_seconds"),
+    [
+        (60, 30, 44, 120),  # time for all retransmissions of an update that was sent meanwhile
+        (300, 200, 1000, 300),  # and for the next update, of a device that updates often
+        (86_400, 86_300, 60, 600),
+        (86_400, 82_800, 7200, 3600),  # as much as was left before
+        (86_400, 82_800, 60, 3540),  # there is time enough
+    ],
+)
+def test_registration_outlives_the_downtime_of_the_service(
+    real: Any,
+    device_side: DeviceSide,
+    lifetime_seconds: int,
+    age_seconds: int,
+    down_seconds: int,
+    left_seconds: int,
+) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=lifetime_seconds)
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    real.advance(key, age_seconds)
+    # The last sign that the service was there.
+    real.add_device(key, "other")
+    restart_later(real, down_seconds)
+    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
+    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + left_seconds * 1000
+    real.advance(key, left_seconds - 1)
+    device_side.run(device.update())
+    assert device.registration_id == location
+    assert "registrations-expired" not in real.kinds(key)
+
+
+def test_registration_without_an_update_expires_after_the_grace_period(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=60)
+    device_side.run(device.register())
+    restart_later(real, 104)
+    real.advance(key, 119)
+    assert "registrations-expired" not in real.kinds(key)
+    real.advance(key, 1)
+    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    with pytest.raises(RegistrationRefused):
+        device_side.run(device.update())
+
+
 def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(
     real: Any, device_side: DeviceSide
 ) -> None:
@@ -305,6 +368,51 @@ def test_in_queue_mode_commands_wait_until_the_device_wakes(real: Any, device_si
     assert until(lambda: real.responses(key).get("waits")) == (200, None)
     assert device.value("/3311/0/5851") == 70
     until(lambda: len(device.observations) == 1)
+
+
+def test_write_in_retransmission_is_sent_when_the_device_makes_contact(real: Any) -> None:
+    """A device in queue mode that sleeps while it is written to, and wakes between two retransmissions."""
+    key = real.key()
+    with Devices() as devices:
+        device = devices.add(BareDevice(real.settings.coap.port, "sleeper", {TEMPERATURE: "20", "/3311/0/5850": "0"}))
+        send_until(device, device.registration(b="UQ"), lambda: device.location)
+        mine = device_id(real, key, "sleeper")
+        device.silent = True
+        real.place(key, mine, "w", "PUT", "/3311/0/5850", value="1")
+        until(lambda: len(device.asked) == 2)
+        # The timer sends the next one after 4 s at least.
+        began_at = time.monotonic()
+        device.silent = False
+        device.send(device.update())
+        assert until(lambda: real.responses(key).get("w")) == (200, None)
+        assert time.monotonic() - began_at < 3.9
+        assert len({asked.number for asked in device.asked}) == 1
+
+
+class _IgnoresWrites(BareDevice):
+    """A device that responds to everything but writes."""
+
+    def answer(self, asked: Message) -> None:
+        if asked.code != PUT:
+            super().answer(asked)
+
+
+def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) -> None:
+    key = real.key()
+    with Devices() as devices:
+        values = {TEMPERATURE: "20", "/3311/0/5850": "0"}
+        device = devices.add(_IgnoresWrites(real.settings.coap.port, "stubborn", values))
+        send_until(device, device.registration(), lambda: device.location)
+        mine = device_id(real, key, "stubborn")
+        real.place(key, mine, "expires", "PUT", "/3311/0/5850", value="1", expiry_seconds=12)
+        real.place(key, mine, "next", "GET", TEMPERATURE)
+        until(lambda: device.asked)
+        began_at = time.monotonic()
+        real.advance(key, 12)
+        assert until(lambda: real.responses(key).get("next")) == (200, None)
+        assert real.responses(key)["expires"] == (504, "TIMEOUT")
+        # Without a response the write would be sent again for 30 s at least.
+        assert time.monotonic() - began_at < 20
 
 
 def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:

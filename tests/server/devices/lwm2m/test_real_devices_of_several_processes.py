@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 import databases
+from bare_coap import POST, BareDevice, Devices, send_until
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.config import ListenAddress, Settings
@@ -77,3 +78,24 @@ def test_the_next_leader_takes_the_port_and_reaches_the_devices(
     assert float(until(read(second, mine, "second"))) == 22.5
     device_side.run(device.update())
     assert device.registration_id == location
+
+
+def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(
+    open_services: Callable[[], Services], device_side: DeviceSide
+) -> None:
+    first = open_services()
+    second = open_services()
+    until(lambda: first.real_devices.endpoint)
+    with Devices() as devices:
+        device = devices.add(BareDevice(device_side.port, "sensor-1", {TEMPERATURE: "21.5", "/3/0/4": ""}))
+        send_until(device, device.registration(), lambda: device.location)
+        mine = device_id(first)
+        device.silent = True
+        second.commands.place(Placement("app", mine, CommandRequest("POST", "/3/0/4"), "x")).result(60)
+        until(lambda: device.asked)
+        first.close()
+        device.silent = False
+        until(lambda: second.real_devices.endpoint)
+        device.send(device.update())
+        assert until(read(second, mine, "next")) == b"21.5"
+        assert len({asked.number for asked in device.asked if asked.code == POST}) == 1

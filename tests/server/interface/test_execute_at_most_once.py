@@ -1,0 +1,93 @@
+"""An execute that may have reached its device is never sent again on the service's own account. Source: wire.md 2."""
+
+import pytest
+
+from mirror_server.store import commands
+
+REBOOT, SWITCH = "/3/0/4", "/3311/0/5850"
+RESOURCES = (
+    {"path": REBOOT, "executable": True},
+    {"path": SWITCH, "value": "0", "writable": True},
+)
+ATTEMPT_SECONDS = 120
+
+
+@pytest.fixture
+def device(server, key):
+    return server.add_device(key, "boiler", *RESOURCES)
+
+
+@pytest.fixture
+def sleeper(server, key):
+    """A device in queue mode, which listens for some seconds after it made contact."""
+    return server.add_device(key, "sleeper", *RESOURCES, queue_mode=True)
+
+
+def test_execute_outstanding_at_restart_is_not_sent_again(server, key, device):
+    server.patch(key, device, latency_seconds=30)
+    server.place(key, device, "x", "POST", REBOOT)
+    server.place(key, device, "w", "PUT", SWITCH, value="1")
+    server.restart()
+    assert server.responses(key) == {"x": (504, "TIMEOUT")}
+    server.advance(key, 60)
+    assert server.responses(key) == {"x": (504, "TIMEOUT"), "w": (200, None)}
+
+
+def test_execute_outstanding_at_restart_ends_while_its_device_sleeps(server, key, sleeper):
+    server.patch(key, sleeper, answer="silent")
+    server.place(key, sleeper, "x", "POST", REBOOT)
+    server.advance(key, 60)
+    server.restart()
+    assert server.responses(key) == {"x": (504, "TIMEOUT")}
+
+
+def test_execute_that_was_never_sent_survives_a_restart(server, key, device):
+    server.patch(key, device, online=False)
+    server.place(key, device, "x", "POST", REBOOT)
+    server.restart()
+    assert server.responses(key) == {}
+    server.patch(key, device, online=True)
+    assert server.responses(key) == {"x": (200, None)}
+
+
+@pytest.mark.parametrize(("method", "path", "expected"), [("POST", REBOOT, (504, "TIMEOUT")), ("PUT", SWITCH, None)])
+def test_execute_has_no_retries_by_default_in_queue_mode(server, key, sleeper, method, path, expected):
+    server.patch(key, sleeper, answer="silent")
+    server.place(key, sleeper, "r", method, path, **({"value": "1"} if method == "PUT" else {}))
+    server.advance(key, ATTEMPT_SECONDS)
+    assert server.responses(key).get("r") == expected
+
+
+def test_execute_is_retried_as_often_as_its_caller_says(server, key, device):
+    server.patch(key, device, answer="silent")
+    body = {"method": "POST", "uri": REBOOT}
+    server.call(key, "POST", f"/v2/device-requests/{device}?async-id=x&retry=2", json=body)
+    server.advance(key, 60)
+    server.restart()
+    assert server.responses(key) == {}
+    server.advance(key, 2 * ATTEMPT_SECONDS - 1)
+    assert server.responses(key) == {}
+    server.advance(key, 1)
+    assert server.responses(key) == {"x": (504, "TIMEOUT")}
+
+
+def test_execute_whose_connection_is_lost_has_an_unknown_outcome(server, key, device):
+    server.patch(key, device, latency_seconds=10)
+    server.place(key, device, "x", "POST", REBOOT)
+    server.patch(key, device, online=False)
+    assert server.responses(key) == {"x": (504, "TIMEOUT")}
+
+
+def test_execute_is_stored_as_sent_before_it_is_sent(server, key, device, monkeypatch):
+    simulator, attempts_stored = server.services._simulator, []
+    send = simulator.send
+
+    def look_and_send(device_id, *arguments):
+        with server.services.database.read() as session:
+            attempts_stored.extend(command.attempts for command in commands.waiting(session, device_id))
+        send(device_id, *arguments)
+
+    monkeypatch.setattr(simulator, "send", look_and_send)
+    server.place(key, device, "x", "POST", REBOOT)
+    assert server.responses(key) == {"x": (200, None)}
+    assert attempts_stored == [1]
