@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +14,7 @@ from mirror_sdk._tables import DeviceTable, is_table, named_rows
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.resource import seen_revision
+from mirror_sdk.values import Value
 from mirror_sdk.values.declared import EXACT_FLOATS
 from mirror_sdk.values.typed import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
@@ -32,10 +34,26 @@ Wanted: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
 """What is to be written: a table, or a list of (device, path, value)."""
 
 
+class EarlierWrite(NamedTuple):
+    """A write that is to be undone, unless the resource was changed after it.
+
+    Attributes:
+        written: The value that was written.
+        before: The value before the write.
+        accepted_at: When the service accepted it, by which the mirror's desired value is recognized; ``None`` if
+            unknown.
+    """
+
+    written: Value
+    before: Value
+    accepted_at: datetime | None
+
+
 class Want(NamedTuple):
     """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first.
 
-    With ``if_match`` it is wanted only while the desired value has this revision.
+    With ``if_match`` it is wanted only while the desired value has this revision, with ``undoes`` only while that
+    write is the last change.
 
     In the place of a value that could not be read from a text stands the error, which refuses it.
     """
@@ -45,6 +63,7 @@ class Want(NamedTuple):
     value: object
     content_type: str | None = None
     if_match: int | None = None
+    undoes: EarlierWrite | None = None
 
 
 def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None, if_match: bool = False) -> list[Want]:
