@@ -1822,9 +1822,10 @@ class AsyncMirrorClient:
             wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
-                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`. A table may be of Polars or pyarrow
-                too.
+                these as ids or names. A missing value is not wanted. Texts in a table are read as what people
+                typed, as ``mirror plan`` reads a CSV, see :func:`mirror_sdk.parse_value`; of those that are no
+                value only their rows are refused. A column may be named ``text`` in the place of ``value``. A table
+                may be of Polars or pyarrow too.
             value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, in the place of the table's ``path``.

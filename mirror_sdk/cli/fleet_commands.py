@@ -299,6 +299,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
             told = f"{file.name} lacks the column {', '.join(sorted(lacking))}; {found}"
             raise click.BadParameter(told, param_hint="FILE")
         wanted: list[tuple[str, str, str]] = []
+        line_numbers = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
@@ -307,7 +308,9 @@ def _read_wanted(file: Path) -> pd.DataFrame:
                 # Spreadsheets leave such rows below the last one.
                 continue
             wanted.append((with_formula(device), path, with_formula(value)))
-        return pd.DataFrame(wanted, columns=["device_id", "path", "text"], dtype=object)
+            line_numbers.append(rows.line_num)
+        index = pd.Index(line_numbers, name="line")
+        return pd.DataFrame(wanted, index=index, columns=["device_id", "path", "value"], dtype=object)
 
 
 def _delimiter(head: str) -> str:
