@@ -116,9 +116,12 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
 @patterns_option
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
 @click.option("--unconfirmed", is_flag=True, help="Also what was reported before the device took the write.")
+@click.option("--acknowledged", is_flag=True, help="Also failed writes that someone acknowledged.")
 @click.option("--check", is_flag=True, help="End with status 1 if anything is shown.")
 @form_options
-def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool, form: Form) -> None:
+def drift(
+    paths: Sequence[str], tolerance: float, unconfirmed: bool, acknowledged: bool, check: bool, form: Form
+) -> None:
     """Show where desired and reported values differ, in the whole fleet.
 
     A value that was reported before the device took another one accuses nobody: it is unconfirmed, and left out without
@@ -132,7 +135,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
 
     with connect() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
+    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed, acknowledged=acknowledged)
     nothing = "no desired value differs from the reported one"
     if not unconfirmed:
         nothing += "; --unconfirmed shows those that no report has confirmed yet, too"

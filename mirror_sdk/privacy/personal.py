@@ -64,6 +64,7 @@ PERSONAL_COLUMNS = (
     PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
     PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
     PersonalColumn("async_id", "request", "chosen by the application, of anything"),
+    PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
     PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),
 )
 """The columns whose texts become pseudonyms, in every table and index."""
