@@ -196,7 +196,8 @@ def _read(cell: object, path: str, frame: pd.DataFrame, row: object, column: obj
     try:
         return read_typed(cell, path)
     except ValueRefused as error:
-        return ValueRefused(f"{frame.index.name or 'row'} {row}, column {column}: {error}")
+        named = "row" if frame.index.name is None else frame.index.name
+        return ValueRefused(f"{named} {row}, column {column}: {error}")
 
 
 def _of_long(frame: pd.DataFrame, named: Sequence[str], *, if_match: bool) -> list[Want]:
