@@ -44,6 +44,7 @@ from mirror_sdk.errors import (
     BadRequest,
     ClientClosed,
     ConfigError,
+    Conflict,
     ConnectionFailed,
     MirrorError,
     NotFound,
@@ -66,7 +67,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.resource import SeenValue
+from mirror_sdk.resource import SeenValue, seen_revision
 from mirror_sdk.values import PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
@@ -1798,6 +1799,54 @@ class MirrorClient:
         asked = to_execute(argument)
         self._ask("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
+    def acknowledge_failed_write(
+        self,
+        device_id: DeviceLike | DeviceTable,
+        path: str | None = None,
+        *,
+        by: str | None = None,
+        if_match: SeenValue | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
+
+        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
+        acknowledged before stays as it is. A state as of an earlier instant does not tell it.
+
+        Args:
+            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
+                ``drift.query("kind == 'failed'")``.
+            path: The resource path; of a table that of each of its devices, in the place of its column.
+            by: Who acknowledges it; the name of this application's access key by default.
+            if_match: What the caller saw: the resource, its desired value or that one's revision. Another write since
+                is not acknowledged.
+            timeout: Seconds the call may take, instead of the client's; of a table, instead of the client's for each.
+
+        Raises:
+            AccessDenied: The key may not write.
+            BadRequest: The device does not have this resource. Of a table, all others are acknowledged, as a note of
+                the error tells.
+            Conflict: The last write has not failed, or is another one than the caller saw; the same.
+            NotFound: There is no such device; the same.
+            ValueRefused: The table has no such columns, or ``if_match`` was given with a table.
+
+        >>> bench.set_answer(light, "reject")
+        >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
+        >>> len(client.state_frame().mirror.drift())
+        1
+        >>> client.acknowledge_failed_write(light, "/3311/0/5851", by="night shift")
+        >>> len(client.state_frame().mirror.drift())
+        0
+        >>> client.get_device(light)["/3311/0/5851"].desired.acknowledged_by
+        'night shift'
+        """
+        if if_match is not None and is_table(device_id):
+            raise ValueRefused("if_match= goes with one resource; leave it out with a table")
+        revision = None if if_match is None else seen_revision(if_match)
+        operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
+        self._act_on(device_id, path, operation, timeout)
+
     def plan(
         self,
         wanted: Wanted,
@@ -1817,9 +1866,10 @@ class MirrorClient:
             wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
-                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`. A table may be of Polars or pyarrow
-                too.
+                these as ids or names. A missing value is not wanted. Texts in a table are read as what people
+                typed, as ``mirror plan`` reads a CSV, see :func:`mirror_sdk.parse_value`; of those that are no
+                value only their rows are refused. A column may be named ``text`` in the place of ``value``. A table
+                may be of Polars or pyarrow too.
             value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, in the place of the table's ``path``.
@@ -2517,7 +2567,7 @@ class MirrorClient:
         def act(place: tuple[str, str]) -> MirrorError | None:
             try:
                 self._send(operation(*place), whole)
-            except (BadRequest, NotFound) as error:
+            except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
 

@@ -227,7 +227,8 @@ def _of_desired(resource: Resource, now: datetime) -> list[str]:
             return [f"A write of {desired.value} is under way, asked for at {_when(desired.requested_at, now)}."]
         case DesiredStatus.FAILURE:
             failed = f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}"
-            return [f"{failed}: {_because(desired)}.", *_of_late_success(resource, desired)]
+            acknowledged = _of_acknowledgement(desired, now)
+            return [f"{failed}: {_because(desired)}.", *acknowledged, *_of_late_success(resource, desired)]
     written = f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
     return [written, *_of_difference(resource, desired)]
 
@@ -237,6 +238,13 @@ def _because(desired: DesiredValue) -> str:
         return "why is told only to the application that placed it"
     hint = CATEGORY_HINTS.get(desired.category)
     return desired.category if hint is None else f"{desired.category}, {hint}"
+
+
+def _of_acknowledgement(desired: DesiredValue, now: datetime) -> list[str]:
+    if desired.acknowledged_at is None:
+        return []
+    by = visible(desired.acknowledged_by or "")
+    return [f"It was acknowledged at {_when(desired.acknowledged_at, now)} by {by}, and does not count as failed."]
 
 
 def _of_late_success(resource: Resource, desired: DesiredValue) -> list[str]:

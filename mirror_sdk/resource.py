@@ -52,6 +52,8 @@ class DesiredValue(JsonForm):
     ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
     write failed; the service tells that only to the application that placed it (specification 3.1 and 7). ``revision``
     is the number of the mirror's change that made all of this what it is, ``None`` where the service does not tell it.
+    ``acknowledged_at`` and ``acknowledged_by`` say when and by whom a failed write was acknowledged; ``None`` if it was
+    not.
     """
 
     value: Value
@@ -61,6 +63,8 @@ class DesiredValue(JsonForm):
     requested_at: datetime | None
     category: str | None = None
     revision: int | None = None
+    acknowledged_at: datetime | None = None
+    acknowledged_by: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What :meth:`Value.to_dict` gives with the other attributes beside it, for any JSON encoder."""
@@ -236,4 +240,6 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
         requested_at=desired.requested_at,
         category=desired.category,
         revision=desired.revision,
+        acknowledged_at=desired.acknowledged_at,
+        acknowledged_by=desired.acknowledged_by,
     )

@@ -30,6 +30,7 @@ from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryBody, DeviceQueryPage, DeviceQueryUpdate
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
+    AcknowledgementBody,
     DesiredChanged,
     DeviceRequestBody,
     Method,
@@ -460,6 +461,19 @@ def place_device_request(
         # The async-id makes it one request, however often it is sent.
         is_repeatable=True,
         outlasts_loss=wait_seconds > 0,
+    )
+
+
+def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revision: int | None) -> Operation[None]:
+    """Acknowledge the failed write of a resource. An extension."""
+    given = {"resource_path": path, "by": by, "revision": revision}
+    # Acknowledged once more, it stays as it was.
+    return Operation(
+        "POST",
+        of_device(routes.ACKNOWLEDGEMENTS, device_id),
+        nothing,
+        json=checked_body(AcknowledgementBody, given),
+        is_repeatable=True,
     )
 
 

@@ -192,6 +192,20 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @main.command()
 @device_argument
 @path_argument
+@click.option("--by", metavar="TEXT", help="Who acknowledges it; the name of the access key by default.")
+def acknowledge(device: str, path: str, by: str | None) -> None:
+    """Acknowledge the failed write at PATH of a DEVICE, so that it does not count as failed any more.
+
+    \b
+      mirror acknowledge light-01 /3311/0/5851 --by 'night shift'
+    """  # noqa: D301 - click wants the character, not its escape
+    with connect() as client:
+        client.acknowledge_failed_write(device, path, by=by)
+
+
+@main.command()
+@device_argument
+@path_argument
 @click.option("--end", is_flag=True, help="End the subscription instead.")
 def subscribe(device: str, path: str, end: bool) -> None:
     """Have changes of the value at PATH of a DEVICE reported from now on.
@@ -313,9 +327,11 @@ _COLUMNS: dict[str, Callable[[Resource], object]] = {
     "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
     "status": _status_word,
     "desired_revision": lambda resource: resource.desired and resource.desired.revision,
+    "acknowledged_at": lambda resource: resource.desired and resource.desired.acknowledged_at,
+    "acknowledged_by": lambda resource: resource.desired and resource.desired.acknowledged_by,
     "subscribed": lambda resource: resource.subscribed,
 }
-_FOR_PEOPLE = [name for name in _COLUMNS if name != "desired_revision"]
+_FOR_PEOPLE = [name for name in _COLUMNS if name not in {"desired_revision", "acknowledged_at", "acknowledged_by"}]
 
 
 def _resource_rows(device: DeviceObject, patterns: Sequence[str]) -> Iterator[Row]:

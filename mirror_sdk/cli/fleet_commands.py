@@ -116,9 +116,12 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
 @patterns_option
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
 @click.option("--unconfirmed", is_flag=True, help="Also what was reported before the device took the write.")
+@click.option("--acknowledged", is_flag=True, help="Also failed writes that someone acknowledged.")
 @click.option("--check", is_flag=True, help="End with status 1 if anything is shown.")
 @form_options
-def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool, form: Form) -> None:
+def drift(
+    paths: Sequence[str], tolerance: float, unconfirmed: bool, acknowledged: bool, check: bool, form: Form
+) -> None:
     """Show where desired and reported values differ, in the whole fleet.
 
     A value that was reported before the device took another one accuses nobody: it is unconfirmed, and left out without
@@ -132,7 +135,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
 
     with connect() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
+    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed, acknowledged=acknowledged)
     nothing = "no desired value differs from the reported one"
     if not unconfirmed:
         nothing += "; --unconfirmed shows those that no report has confirmed yet, too"
@@ -299,6 +302,7 @@ def _read_wanted(file: Path) -> pd.DataFrame:
             told = f"{file.name} lacks the column {', '.join(sorted(lacking))}; {found}"
             raise click.BadParameter(told, param_hint="FILE")
         wanted: list[tuple[str, str, str]] = []
+        line_numbers = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
@@ -307,7 +311,9 @@ def _read_wanted(file: Path) -> pd.DataFrame:
                 # Spreadsheets leave such rows below the last one.
                 continue
             wanted.append((with_formula(device), path, with_formula(value)))
-        return pd.DataFrame(wanted, columns=["device_id", "path", "text"], dtype=object)
+            line_numbers.append(rows.line_num)
+        index = pd.Index(line_numbers, name="line")
+        return pd.DataFrame(wanted, index=index, columns=["device_id", "path", "value"], dtype=object)
 
 
 def _delimiter(head: str) -> str:

@@ -13,6 +13,7 @@ from mirror_sdk._lazy_group import LazyGroup
 
 _MODULES = {
     "mirror_sdk.cli.device_commands": [
+        "acknowledge",
         "device-events",
         "devices",
         "execute",

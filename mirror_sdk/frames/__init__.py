@@ -15,6 +15,9 @@ Questions about time are for a history, a recording or events: ``resample``, ``d
 >>> state.mirror.drift()[["path", "desired_num", "kind"]].to_dict("records")
 [{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
 
+A write that failed stays in the drift table until the next write. ``client.acknowledge_failed_write(device, path)``
+acknowledges it: then drift, FleetMap and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
+
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
 ``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is

@@ -216,7 +216,7 @@ class MirrorAccessor(Questions):
         >>> sheet = client.state_frame().mirror.for_excel()
         >>> sheet.to_excel(folder / "state.xlsx", index=False)
         >>> [name for name in sheet if "_at" in name]
-        ['reported_at (UTC)', 'requested_at (UTC)', 'desired_at (UTC)']
+        ['reported_at (UTC)', 'requested_at (UTC)', 'desired_at (UTC)', 'acknowledged_at (UTC)']
         """
         return for_excel(self._frame)
 
@@ -276,6 +276,7 @@ class MirrorAccessor(Questions):
         relative: float = 0.0,
         now: datetime | None = None,
         unconfirmed: bool = False,
+        acknowledged: bool = False,
     ) -> pd.DataFrame:
         """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
 
@@ -288,7 +289,14 @@ class MirrorAccessor(Questions):
         >>> client.state_frame().mirror.drift(unconfirmed=True)["kind"].tolist()
         ['unconfirmed', 'never_reported']
         """
-        return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now, unconfirmed=unconfirmed)
+        return drift_frame(
+            self._frame,
+            tolerance=tolerance,
+            relative=relative,
+            now=now,
+            unconfirmed=unconfirmed,
+            acknowledged=acknowledged,
+        )
 
     def stale(
         self,

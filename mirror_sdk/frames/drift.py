@@ -58,6 +58,7 @@ def drift_frame(
     now: datetime | None = None,
     tz: str | None = None,
     unconfirmed: bool = False,
+    acknowledged: bool = False,
 ) -> pd.DataFrame:
     """The drift table of a state table: one row per resource whose desired and reported value differ.
 
@@ -69,6 +70,7 @@ def drift_frame(
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
         unconfirmed: Whether a value that was reported before the device said yes to another one is a row too. A read or
             a subscription confirms it, or shows that the device did otherwise.
+        acknowledged: Whether a failed write that someone acknowledged is a row too.
 
     Returns:
         A frame with these columns, also when it has no rows:
@@ -114,6 +116,8 @@ def drift_frame(
         return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **about)
     need_times(asked, "reported_at", "desired_at")
     kinds = _kinds(asked, tolerance, relative)
+    if not acknowledged and "acknowledged_at" in asked:
+        kinds = kinds.mask((kinds == DriftKind.FAILED.value) & asked["acknowledged_at"].notna())
     if not unconfirmed:
         kinds = kinds.mask(kinds == DriftKind.UNCONFIRMED.value)
     drifting = asked[kinds.notna()]

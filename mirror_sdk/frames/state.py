@@ -71,6 +71,8 @@ def state_frame(
         subscribed         boolean              whether the device accepted a subscription
         reported_revision  Int64                number of the mirror's change that brought the value
         desired_revision   Int64                number of the change that issued the write, or ended it
+        acknowledged_at    datetime64[ms, UTC]  when the failed write was acknowledged; NA where it was not
+        acknowledged_by    string               who acknowledged it
         reported_raw       object               payload (bytes), with ``raw=True`` only
         desired_raw        object               payload (bytes), with ``raw=True`` only
         reported_origin    string               by what the value came, with ``raw=True`` only: see ``ReportedValue``

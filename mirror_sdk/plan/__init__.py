@@ -17,6 +17,16 @@ undone; the column ``undoable`` tells what cannot.
 >>> plan.undo().apply()["status"].tolist()
 ['success']
 
+An undo leaves alone what was changed after the plan wrote it: such a row is refused with ``check`` ``changed``, and the
+others are undone. A change is a later write of anybody, the same value included, or a value that the device reported
+later and that is neither the one written nor the one before. A plan that was saved knows this too.
+
+>>> plan = client.plan([("light-01", "/3311/0/5851", 50)])
+>>> _ = plan.apply()
+>>> client.write_value("light-01", "/3311/0/5851", 77)
+>>> plan.undo().frame[["current_num", "check"]].to_dict("records")
+[{'current_num': 77.0, 'check': 'changed'}]
+
 The answer to a question is what is written next, and with ``if_match=True`` only where nobody wrote meanwhile:
 
 >>> dim = client.snapshot().query("path == '/3311/0/5851' and reported_num < 20")

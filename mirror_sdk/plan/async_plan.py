@@ -136,7 +136,10 @@ class AsyncPlan(PlanReport):
     async def undo(self) -> AsyncPlan:
         """A plan that writes what was reported before this one, wherever this one may have had an effect.
 
-        What the table of this plan says is not ``undoable`` is refused in it. Nothing is sent before it is applied.
+        What the table of this plan says is not ``undoable`` is refused in it. So is what was changed after this plan
+        wrote it, by another write or by the device itself: ``check`` is ``changed``, ``reason`` shows the later value,
+        and the other rows are undone all the same. The service compares once more when it is applied. Nothing is sent
+        before it is applied.
 
         Raises:
             MirrorError: The state could not be read.

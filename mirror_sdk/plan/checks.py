@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import uuid
 from collections import defaultdict
@@ -13,9 +14,9 @@ from enum import StrEnum
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-from mirror_sdk.values import NO_VALUE, Value, decode, encode
+from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
@@ -25,6 +26,8 @@ CONNECTED_EXPIRY_SECONDS = 60
 """How long a write waits for a device that stays connected."""
 _SILENCES = 2
 """A device that sleeps for long is given so many times the span in which nothing was heard of it."""
+
+_FLOAT32_PRECISION = 1e-6
 
 Place = tuple[str, str]
 """A device's id and a path."""
@@ -204,7 +207,10 @@ def _plan(
     if finding is None:
         finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, why, resource)
     if finding is None and resource is not None and device is not None:
-        finding = _of_state(wanted, resource, device.listed, want.if_match)
+        finding = _of_state(wanted, resource, device.listed, want)
+    if want.undoes is not None:
+        # Refused by the service too, if another write comes before this one is sent.
+        want = want._replace(if_match=_revision(resource) if resource else None, undoes=None)
     return PlannedWrite(
         async_id=async_id,
         want=want,
@@ -282,15 +288,15 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
     return None
 
 
-def _of_state(wanted: Value, resource: Resource, listed: Device, if_match: int | None) -> Finding:
+def _of_state(wanted: Value, resource: Resource, listed: Device, want: Want) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
     if desired is not None and is_pending and same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
-    if if_match is not None and if_match != _revision(resource):
-        return changed_since(resource)
+    if conflict := _conflict(resource, want):
+        return conflict
     if listed.state != "registered":
         return Finding(
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it all the same"
@@ -300,6 +306,39 @@ def _of_state(wanted: Value, resource: Resource, listed: Device, if_match: int |
     return Finding(
         Decision.WRITE, Check.OK, "the device sleeps and takes it at its next contact" if listed.queue_mode else ""
     )
+
+
+def _conflict(resource: Resource, want: Want) -> Finding | None:
+    """The finding of a write that is wanted only while nobody else wrote."""
+    if want.if_match is not None and want.if_match != _revision(resource):
+        return changed_since(resource)
+    change = _later_change(resource, want.undoes) if want.undoes is not None else None
+    if change is None:
+        return None
+    reason = f"it was changed after the plan wrote it: {change}; to overwrite it, plan the value with client.plan()"
+    return _refuse(Check.CHANGED, reason)
+
+
+def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
+    """What changed the resource after a write: another write, or the device itself; ``None`` if nothing did."""
+    desired, reported = resource.desired, resource.reported
+    if desired is None:
+        # The service may not have accepted the write at all.
+        return None if write.accepted_at is None else "its desired value is gone"
+    if write.accepted_at not in (None, desired.requested_at) or not same(desired.value, write.written):
+        return repr(desired)
+    if reported is None or not resource.is_reported_since:
+        return None
+    # The old value may have been reported while the write was waiting for the device.
+    is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
+    return None if is_expected else repr(reported)
+
+
+def _is_close(one: Value, other: Value) -> bool:
+    """Whether two values mean the same, as far as a device that keeps 32-bit floats can tell."""
+    if one.kind is other.kind is ValueKind.NUMBER:
+        return math.isclose(one.python, other.python, rel_tol=_FLOAT32_PRECISION)  # type: ignore[arg-type] # kind says so
+    return same(one, other)
 
 
 def _revision(resource: Resource) -> int | None:

@@ -24,6 +24,7 @@ from mirror_sdk.errors import (
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value, same
+from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -57,6 +58,13 @@ class Entry:
             answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
+
+    @property
+    def way_back(self) -> Want:
+        """What undoes the write, as long as it is the last change of its resource."""
+        accepted_at = self.request.accepted_at if isinstance(self.request, PlacedRequest) else None
+        undoes = EarlierWrite(self.planned.wanted, self.planned.before, accepted_at)
+        return self.planned.way_back._replace(undoes=undoes)
 
     def is_settled_by(self, seen_at: datetime, resources: Mapping[str, Resource]) -> bool:
         """Whether a write that was sent before is not to be sent again, by what the mirror says of it now.

@@ -165,7 +165,7 @@ class PlanReport(JsonForm):
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        return [entry.planned.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
+        return [entry.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
 
     def summary_text(self) -> str:
         """How many writes there are of each decision, and what became of those that were sent.

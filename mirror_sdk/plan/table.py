@@ -61,7 +61,8 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
         ==============  ===================  ===========================================================
 
         The last three are NA where nothing is sent. Where ``check`` is ``changed``, somebody else wrote before this
-        write, which ``if_match`` had refused: ``current`` is what is there since.
+        write, which ``if_match`` had refused, or after the write that this one undoes: ``current`` is what is
+        there since.
     """
     definitions = [lookup(one.want.path) for one in planned]
     columns: dict[str, list[object]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +14,7 @@ from mirror_sdk._tables import DeviceTable, is_table, named_rows
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.resource import seen_revision
+from mirror_sdk.values import Value
 from mirror_sdk.values.declared import EXACT_FLOATS
 from mirror_sdk.values.typed import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
@@ -32,10 +34,26 @@ Wanted: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
 """What is to be written: a table, or a list of (device, path, value)."""
 
 
+class EarlierWrite(NamedTuple):
+    """A write that is to be undone, unless the resource was changed after it.
+
+    Attributes:
+        written: The value that was written.
+        before: The value before the write.
+        accepted_at: When the service accepted it, by which the mirror's desired value is recognized; ``None`` if
+            unknown.
+    """
+
+    written: Value
+    before: Value
+    accepted_at: datetime | None
+
+
 class Want(NamedTuple):
     """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first.
 
-    With ``if_match`` it is wanted only while the desired value has this revision.
+    With ``if_match`` it is wanted only while the desired value has this revision, with ``undoes`` only while that
+    write is the last change.
 
     In the place of a value that could not be read from a text stands the error, which refuses it.
     """
@@ -45,14 +63,17 @@ class Want(NamedTuple):
     value: object
     content_type: str | None = None
     if_match: int | None = None
+    undoes: EarlierWrite | None = None
 
 
 def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None, if_match: bool = False) -> list[Want]:
     """The single values wanted; a missing one (``NA``, ``NaN``, ``None``) is not wanted.
 
+    A text in a table is read as what people typed, see :func:`~mirror_sdk.parse_value`; one in a list stays a text.
+
     Args:
         wanted: A table with the columns ``device_id`` or, as in the files of ``mirror plan``, ``device``, ``path``,
-            ``value`` or ``text`` (what people typed), and perhaps ``content_type``; or one with the index ``device_id``
+            ``value`` or ``text``, and perhaps ``content_type``; or one with the index ``device_id``
             and a column per path; or (device, path, value). Devices stand there as ids or names.
         value: One value for all that the rows name, or a column of the table's rows, one for each.
         path: With a value, the resource of each device that is written, in the place of the table's column.
@@ -125,11 +146,9 @@ def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     names = set(frame.columns)
     if {"value", "text"} <= names:
         raise ValueRefused(f"the table has both a column value and a column text; {_CURE}")
-    if set(_LONG) <= names:
-        return _of_long(frame, if_match=if_match)
-    if set(_TYPED) <= names:
-        typed = _of_long(frame.rename(columns={"text": "value"}), if_match=if_match)
-        return [want._replace(value=_read(want)) for want in typed]
+    for named in (_LONG, _TYPED):
+        if set(named) <= names:
+            return _of_long(frame, named, if_match=if_match)
     if if_match:
         raise _unseen()
     return _of_wide(frame)
@@ -167,29 +186,33 @@ def _revision(told: Any) -> int:
         ) from None
 
 
-def _read(typed: Want) -> object:
-    """What a text stands for; the error where it is no value, and what is missing or no text as it is."""
-    if not isinstance(typed.value, str):
-        return typed.value
+def _read(cell: object, path: str, frame: pd.DataFrame, row: object, column: object) -> object:
+    """A cell of a table; of a text what it stands for, or the error where it is no value.
+
+    One cell that is no number makes all of a column of a CSV texts, so texts are read in every table.
+    """
+    if not isinstance(cell, str):
+        return cell
     try:
-        return read_typed(typed.value, typed.path)
+        return read_typed(cell, path)
     except ValueRefused as error:
-        return error
+        named = "row" if frame.index.name is None else frame.index.name
+        return ValueRefused(f"{named} {row}, column {column}: {error}")
 
 
-def _of_long(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
-    columns = [frame[name].astype(object) for name in _LONG]
+def _of_long(frame: pd.DataFrame, named: Sequence[str], *, if_match: bool) -> list[Want]:
+    columns = [frame[name].astype(object) for name in named]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
     seen = _seen(frame) if if_match else [None] * len(frame)
     return [
         Want(
             own_id(device_id) or _text_of("device_id", device_id),
             _text_of("path", path),
-            value,
+            _read(value, path, frame, row, named[-1]),
             None if _is_missing(content_type) else str(content_type),
             revision,
         )
-        for device_id, path, value, content_type, revision in zip(*columns, types, seen, strict=True)
+        for row, device_id, path, value, content_type, revision in zip(frame.index, *columns, types, seen, strict=True)
         if not _is_missing(value)
     ]
 
@@ -217,7 +240,7 @@ def _of_wide(frame: pd.DataFrame) -> list[Want]:
         lacking = [name for name in _LONG if name not in frame.columns]
         raise ValueRefused(f"the table lacks {', '.join(lacking)}; {_CURE}")
     return [
-        Want(own_id(device_id) or _text_of("device_id", device_id), path, value)
+        Want(own_id(device_id) or _text_of("device_id", device_id), path, _read(value, path, frame, device_id, path))
         for path in paths
         for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
         if not _is_missing(value)

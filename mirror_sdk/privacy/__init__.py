@@ -23,14 +23,15 @@ no ``repr``.
 
 **Columns.** In every table, its index, and the names of the columns of wide ones:
 
-=============  ==============  ====================================================================
-column         becomes         why
-=============  ==============  ====================================================================
-device_id      device-…        stands for one device, and with it for who has it
-endpoint_name  name-…          given by people: names, rooms, addresses, serial numbers
-async_id       request-…       chosen by the application, of anything
-uid            entry-…         finds the same entry in the log of the service again
-=============  ==============  ====================================================================
+===============  ==============  ==================================================================
+column           becomes         why
+===============  ==============  ==================================================================
+device_id        device-…        stands for one device, and with it for who has it
+endpoint_name    name-…          given by people: names, rooms, addresses, serial numbers
+async_id         request-…       chosen by the application, of anything
+acknowledged_by  person-…        names the person or program that acknowledged a failed write
+uid              entry-…         finds the same entry in the log of the service again
+===============  ==============  ==================================================================
 
 **Resources.** The values of these, reported, desired and asked for, as numbers, texts, booleans and payloads, in every
 instance:
@@ -75,7 +76,13 @@ nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================
 
-A place is rounded to tenths of degrees, which are about 11 km. What :func:`~mirror_sdk.register_object` declares with
+They are reduced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads that
+is not known to be about something else is treated as its value. Known are times, counts, revisions and the other
+columns of this package that are not made of values. A column of your own, such as a floor, is reduced in these rows
+too; to keep it, pseudonymise both tables with one key and join them afterwards.
+
+A place is rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may be in another
+scale, where rounding hides nothing, and are left empty. What :func:`~mirror_sdk.register_object` declares with
 ``personal=`` is treated as it says there, whatever stands here. The texts and bytes of resources that nobody declares
 become pseudonyms too, since nobody says what they hold; their numbers and booleans stay.
 

@@ -34,8 +34,16 @@ class ArrowCells:
     @property
     def has_words(self) -> bool:
         """Whether some may be texts or bytes."""
-        kind = self.column.type.value_type if pa.types.is_dictionary(self.column.type) else self.column.type
-        return any(is_one(kind) for is_one in _WORDS)
+        return any(is_one(self._kind) for is_one in _WORDS)
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether they are times or spans of time."""
+        return bool(pa.types.is_temporal(self._kind))
+
+    @property
+    def _kind(self) -> pa.DataType:
+        return self.column.type.value_type if pa.types.is_dictionary(self.column.type) else self.column.type
 
     def values(self, rows: Rows | None = None) -> list[Any]:
         """Those that occur, each once, without what is missing."""
@@ -49,8 +57,7 @@ class ArrowCells:
 
     def places_of(self, values: Iterable[str]) -> Rows:
         """Where one of these stands."""
-        kind = self.column.type.value_type if pa.types.is_dictionary(self.column.type) else self.column.type
-        found = pc.is_in(self.column, value_set=pa.array(list(values), kind))
+        found = pc.is_in(self.column, value_set=pa.array(list(values), self._kind))
         return np.array(found.to_numpy(zero_copy_only=False), np.bool_) if len(found) else np.zeros(0, np.bool_)
 
     def replace(self, replace: Replace, rows: Rows | None = None) -> None:
@@ -64,7 +71,8 @@ class ArrowCells:
         for place in np.unique(index[wanted & ~missing]).tolist():
             new[place] = replace(told[place])
         # Those of the other rows stay: they stand behind the new ones.
-        cells = pa.concat_arrays([pa.array(new, encoded.dictionary.type), encoded.dictionary])
+        replaced = _array(new, encoded.dictionary.type)
+        cells = pa.concat_arrays([replaced, encoded.dictionary.cast(replaced.type)])
         plain = cells.take(pa.array(np.where(wanted, index, index + len(new)), mask=missing))
         self.column = pa.chunked_array([_as(plain, kind)])
         self.is_changed = True
@@ -96,6 +104,14 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.combine_chunks().dictionary_encode()
+
+
+def _array(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    """Cells in a type, or in the widest one of integers where a pseudonym has no room in a narrow one."""
+    try:
+        return pa.array(cells, kind)
+    except (pa.ArrowInvalid, OverflowError):
+        return pa.array(cells, pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64())
 
 
 def _as(plain: pa.Array, kind: pa.DataType) -> pa.Array:

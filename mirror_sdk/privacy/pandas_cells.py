@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from mirror_sdk.object_table import labelled
 from mirror_sdk.privacy.arrow_cells import is_plain
-from mirror_sdk.privacy.personal import word_of_column
+from mirror_sdk.privacy.personal import path_of_column, word_of_column
 from mirror_sdk.privacy.replacing import Column, Replace, Replacing, Rows
 
 
@@ -41,9 +41,19 @@ class PandasCells:
     @property
     def has_words(self) -> bool:
         """Whether some may be texts or bytes."""
+        return pd.api.types.is_object_dtype(self._kind) or pd.api.types.is_string_dtype(self._kind)
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether they are times or spans of time."""
+        if isinstance(self._kind, pd.ArrowDtype):
+            return bool(pa.types.is_temporal(self._kind.pyarrow_dtype))
+        return isinstance(self._kind, pd.PeriodDtype) or self._kind.kind in "mM"
+
+    @property
+    def _kind(self) -> Any:
         dtype = self.series.dtype
-        kind = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-        return pd.api.types.is_object_dtype(kind) or pd.api.types.is_string_dtype(kind)
+        return dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
 
     def values(self, rows: Rows | None = None) -> list[Any]:
         """Those that occur, each once, without what is missing."""
@@ -83,7 +93,9 @@ def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     cells = [PandasCells(frame.iloc[:, place]) for place in range(frame.shape[1])]
     levels = [PandasCells(_level(frame.index, level)) for level in range(frame.index.nlevels)]
     told = [Column(name, one, _path_of(name, frame.columns)) for name, one in zip(frame.columns, cells, strict=True)]
-    replacing.columns([*told, *map(Column, frame.index.names, levels)])
+    named = zip(frame.index.names, levels, strict=True)
+    told += [Column(name, one) for name, one in named if not (name is None and _has_row_numbers(one.series))]
+    replacing.columns(told)
     result = pd.DataFrame({place: one.series for place, one in enumerate(cells)}, index=frame.index)
     result.columns = _renamed(frame.columns, replacing)
     result.index = _index(frame.index, levels)
@@ -102,10 +114,20 @@ def _series(cells: list[Any], like: pd.Series) -> pd.Series:
     if isinstance(dtype, pd.CategoricalDtype):
         words = pd.Index(list(dict.fromkeys(cell for cell in cells if cell is not None)), dtype=dtype.categories.dtype)
         dtype = pd.CategoricalDtype(words, ordered=dtype.ordered)
-    elif dtype.kind in "biu" and None in cells:
-        # These have no place for what is missing.
-        dtype = pd.array([], dtype="boolean" if dtype.kind == "b" else "Int64").dtype
+    elif dtype.kind in "biu":
+        dtype = _roomy(cells, dtype)
     return pd.Series(cells, index=like.index, dtype=dtype, name=like.name)
+
+
+def _roomy(cells: list[Any], dtype: Any) -> Any:
+    """The type of booleans or integers, or one with room for what is missing and for pseudonyms."""
+    lacks_missing = isinstance(dtype, np.dtype) and None in cells
+    if dtype.kind == "b":
+        return pd.BooleanDtype() if lacks_missing else dtype
+    room = np.iinfo(dtype if isinstance(dtype, np.dtype) else dtype.numpy_dtype)
+    if lacks_missing or not all(cell is None or room.min <= cell <= room.max for cell in cells):
+        return pd.UInt64Dtype() if dtype.kind == "u" else pd.Int64Dtype()
+    return dtype
 
 
 def _level(index: pd.Index, level: int) -> pd.Series:
@@ -121,15 +143,15 @@ def _index(index: pd.Index, levels: Sequence[PandasCells]) -> pd.Index:
     return pd.MultiIndex.from_arrays([level.series for level in levels], names=index.names)
 
 
+def _has_row_numbers(level: pd.Series) -> bool:
+    return bool(pd.api.types.is_integer_dtype(level.dtype))
+
+
 def _path_of(name: Any, columns: pd.Index) -> str | None:
     """The resource whose values a column of a wide table has; ``None`` for another column."""
     if isinstance(name, tuple):
         return str(name[columns.names.index("path")]) if "path" in columns.names else None
-    label, _, path = str(name).partition(" /")
-    if path or str(name).startswith("/"):
-        return f"/{path}" if path else str(name)
-    definition = labelled(label)
-    return f"/{definition.object_id}/0/{definition.resource_id}" if definition else None
+    return path_of_column(name)
 
 
 def _renamed(columns: pd.Index, replacing: Replacing) -> pd.Index:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from mirror_sdk.object_table import lookup
+from mirror_sdk.object_table import labelled, lookup
 from mirror_sdk.wire.declarations import Personal
 from mirror_sdk.wire.paths import parse_path
 
@@ -16,7 +16,7 @@ class PersonalColumn(NamedTuple):
     """A column that tells who or what a row is about.
 
     Attributes:
-        column: Its name; one of the same name with an underscore and more behind it, as a join makes it, is like it.
+        column: Its name; one with more behind that name, as a join makes it, is like it.
         word: What its pseudonyms begin with; each word is a kind of its own, so that an id that is equal to a name
             has another pseudonym.
         why: Why it is personal.
@@ -64,6 +64,7 @@ PERSONAL_COLUMNS = (
     PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
     PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
     PersonalColumn("async_id", "request", "chosen by the application, of anything"),
+    PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
     PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),
 )
 """The columns whose texts become pseudonyms, in every table and index."""
@@ -169,10 +170,24 @@ PERSONAL_RESOURCES = (
 )
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
 
-STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
-"""Columns of one value a row that are made of the values of a resource."""
+NOT_VALUES = frozenset(
+    {
+        *("object_id", "instance_id", "resource_id", "label", "unit", "category", "endpoint_type", "queue_mode"),
+        *("subscribed", "reported_revision", "desired_revision", "revision", "seq", "first_seq", "status"),
+        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "stretches", "share", "told", "lasting"),
+        *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
+    }
+)
+"""Columns of this package that are about a row, and not made of the values of its resource.
 
+Every other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
+"""
+
+_STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
 _VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
+_SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
+"""Columns of numbers as the resource has them, or of their differences; no sums, rates or other powers of them."""
+_LEADING_PATH = re.compile(r"(?:.* )?((?:/\d+)+)")
 _DECLARED_WORD = "value"
 _BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
     where: group for group in PERSONAL_RESOURCES for where in group.where
@@ -182,14 +197,43 @@ _BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
 def word_of_column(name: object) -> str | None:
     """What the pseudonyms of a column begin with; ``None`` for a column that is not personal as a whole."""
     for column in PERSONAL_COLUMNS:
-        if name == column.column or str(name).startswith(f"{column.column}_"):
+        if str(name).startswith(column.column):
             return column.word
     return None
 
 
 def is_value_column(name: object) -> bool:
-    """Whether a column has values of the resource in ``path``."""
-    return name in STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
+    """Whether a column is known to have values of the resource in ``path``."""
+    return name in _STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
+
+
+def has_scale_of_values(name: object) -> bool:
+    """Whether the numbers of a column are as those of its resource are, so that they can be rounded as those can."""
+    return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
+
+
+def path_of_column(name: object) -> str | None:
+    """The resource whose values a column of a wide table has; ``None`` for another column.
+
+    The name is its path or its label, or both, and may have the suffix of a join behind it.
+    """
+    if found := _LEADING_PATH.match(str(name)):
+        return found[1]
+    label = str(name)
+    while label:
+        if definition := labelled(label):
+            return f"/{definition.object_id}/0/{definition.resource_id}"
+        label = label.rpartition("_")[0]
+    return None
+
+
+def is_path(text: object) -> bool:
+    """Whether it is the path of a resource, an object or an instance."""
+    try:
+        parse_path(str(text))
+    except ValueError:
+        return False
+    return True
 
 
 def treatment_of(path: str) -> Treatment | None:

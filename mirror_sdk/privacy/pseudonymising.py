@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import ArrowCells
+from mirror_sdk.privacy.personal import path_of_column
 from mirror_sdk.privacy.replacing import Column, Replacing
 from mirror_sdk.tables.columns import basis_of_table, with_basis
 
@@ -79,8 +80,8 @@ def _of_arrow(table: pa.Table, replacing: Replacing) -> ArrowTable:
     replacing.expect(about)
     columns = [one.column if one.is_changed else _own(one.column) for one in _cells_of(table, replacing)]
     # What anybody wrote beside the table and its columns goes.
-    schema = pa.schema([field.remove_metadata().with_name(replacing.within(field.name)) for field in table.schema])
-    told: ArrowTable = with_basis(pa.Table.from_arrays(columns, schema=schema), replacing.about(about))
+    names = [replacing.within(name) for name in table.column_names]
+    told: ArrowTable = with_basis(pa.Table.from_arrays(columns, names), replacing.about(about))
     return told
 
 
@@ -96,7 +97,8 @@ def _of_polars(frame: pl.DataFrame, replacing: Replacing) -> pl.DataFrame:
 
 def _cells_of(table: pa.Table, replacing: Replacing) -> list[ArrowCells]:
     cells = [ArrowCells(column) for column in table.columns]
-    replacing.columns([Column(name, one) for name, one in zip(table.column_names, cells, strict=True)])
+    named = zip(table.column_names, cells, strict=True)
+    replacing.columns([Column(name, one, path_of_column(name)) for name, one in named])
     return cells
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -12,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.privacy.personal import Treatment, is_value_column, treatment_of, word_of_column
+from mirror_sdk.privacy.personal import (
+    NOT_VALUES,
+    Treatment,
+    has_scale_of_values,
+    is_path,
+    is_value_column,
+    treatment_of,
+    word_of_column,
+)
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
 from mirror_sdk.tables.columns import categories_of
 from mirror_sdk.tables.events import EVENTS_SCHEMA
@@ -35,6 +44,7 @@ _OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", 
 _LEAST_WITHIN = 4
 """The fewest characters of a name that is looked for within other texts; a shorter one is found as a whole alone."""
 _PLACES = 1
+_MOST_DEGREES = 360
 
 
 class Cells(Protocol):
@@ -47,6 +57,10 @@ class Cells(Protocol):
     @property
     def has_words(self) -> bool:
         """Whether some may be texts or bytes."""
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether they are times or spans of time."""
 
     def values(self, rows: Rows | None = None) -> list[Any]:
         """Those that occur, each once, without what is missing."""
@@ -112,7 +126,7 @@ class Replacing:
                     f"the column {column.told} has lists, structures or other values within its cells, in which nobody"
                     " looks for names; have a row for each of them (explode), or leave the column out"
                 )
-        paths = next((column.cells for column in columns if column.name == "path"), None)
+        paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
         kept: list[tuple[Column, Rows | None]] = []
         for column in columns:
             if (word := word_of_column(column.name)) is not None:
@@ -120,18 +134,25 @@ class Replacing:
                 column.cells.replace(self.word(word))
             elif column.path is not None:
                 kept += self._of_resource(column)
-            elif is_value_column(column.name):
-                kept.append((column, self._values(column, paths)))
-            elif column.cells.has_words and column.name not in _OWN_WORDS:
+            elif column.name in _OWN_WORDS or column.name in paths:
+                if column.name not in _FIXED:
+                    # They stay; what was cut away from the column may still be behind it.
+                    column.cells.replace(_same)
+            elif column.name in NOT_VALUES or column.cells.is_temporal:
                 kept.append((column, None))
-            elif column.cells.has_words and column.name not in _FIXED:
-                # They stay; what was cut away from the column may still be behind it.
-                column.cells.replace(_same)
+            else:
+                kept.append((column, self._values(column, paths)))
         self._look_within(kept)
 
     def word(self, word: str) -> Replace:
         """Replaces texts by pseudonyms of a kind."""
-        return lambda original: self._text(word, word, original)
+
+        def replace(original: Any) -> Any:
+            # Of a name such as 0012 pandas makes a number.
+            is_text = isinstance(original, str | bytes)
+            return self._text(word, word, original) if is_text else self._number(word, original)
+
+        return replace
 
     def within(self, name: Any) -> Any:
         """The name of a column; a pseudonym where one occurs in it that was replaced elsewhere."""
@@ -161,19 +182,23 @@ class Replacing:
         selection = about.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
-    def _values(self, column: Column, paths: Cells | None) -> Rows:
-        """Replace what is personal in a column of values; gives the rows that were left."""
-        if paths is None:
+    def _values(self, column: Column, paths: Mapping[str, Cells]) -> Rows | None:
+        """Replace what is personal in a column that may have values; gives the rows that were left, ``None`` for all.
+
+        Raises:
+            ValueRefused: It has values, and no column says of which resources.
+        """
+        if not paths and is_value_column(column.name):
             raise ValueRefused(
                 f"the table lacks the column path, so nobody knows whose values {column.name} has; take a table with"
                 " its paths, and leave them out afterwards"
             )
-        left = paths.places_of(())
-        left[:] = True
-        for treatment, found in _treatments(paths).items():
-            rows = paths.places_of(found)
-            self._treat(column, treatment, rows)
-            left &= ~rows
+        left: Rows | None = None
+        for cells in _paths_of(column, paths):
+            for treatment, found in _treatments(cells).items():
+                rows = cells.places_of(found)
+                self._treat(column, treatment, rows)
+                left = ~rows if left is None else left & ~rows
         return left
 
     def _of_resource(self, column: Column) -> list[tuple[Column, Rows | None]]:
@@ -189,16 +214,26 @@ class Replacing:
             return
         if column.cells.count(rows):
             self._count(column, treatment, rows)
+            if treatment.how is Personal.PLACE and not (column.path or has_scale_of_values(column.name)):
+                # Rounding tells of another scale, such as millionths of degrees, where exactly it is.
+                treatment = treatment._replace(how=Personal.HIDDEN)
             column.cells.replace(lambda original: self._value(treatment, original), rows)
 
     def _value(self, treatment: Treatment, original: Any) -> Any:
-        if treatment.how is Personal.HIDDEN or (isinstance(original, bool) and treatment.how is not None):
+        if treatment.how is Personal.HIDDEN:
             return None
         if treatment.how is Personal.PLACE:
             return _coarse(original)
         if isinstance(original, str | bytes):
             return self._text(treatment.resource, treatment.word, original)
-        return original if treatment.how is None else self._pseudonyms.number(treatment.resource, original)
+        return original if treatment.how is None else self._number(treatment.resource, original)
+
+    def _number(self, kind: str, original: Any) -> float | None:
+        """The pseudonym of a number; nothing for a boolean, which has only two, and for anything else."""
+        if not _is_number(original):
+            return None
+        pseudonym = self._pseudonyms.number(kind, original)
+        return pseudonym if isinstance(original, numbers.Integral) else float(pseudonym)
 
     def _text(self, kind: str, word: str, original: str | bytes) -> str | bytes:
         pseudonym = self._pseudonyms.text(kind, word, original)
@@ -253,6 +288,25 @@ def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, Abstrac
     )
 
 
+def _has_paths(column: Column) -> bool:
+    """Whether a column says of which resources the rows are, whatever name a join or a program gave it."""
+    if column.name == "path" or not column.cells.has_words or is_value_column(column.name):
+        return column.name == "path"
+    values = column.cells.values()
+    return bool(values) and all(map(is_path, values))
+
+
+def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
+    """The columns that say whose values a column has: after a join the one with the same suffix, or any of them."""
+    suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
+    own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]
+    return own or list(paths.values())
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -271,10 +325,14 @@ def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
 
 
 def _coarse(original: Any) -> Any:
-    """A coordinate in tenths of degrees, in the form it came in; nothing where it is none."""
+    """A coordinate in tenths of degrees, in the form it came in; nothing where it is no number of degrees."""
+    if not (isinstance(original, str | bytes) or _is_number(original)):
+        return None
     try:
         degrees = round(float(original), _PLACES)
     except (ValueError, OverflowError):
+        return None
+    if abs(degrees) > _MOST_DEGREES:
         return None
     if isinstance(original, str | bytes):
         return str(degrees) if isinstance(original, str) else str(degrees).encode()

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from mirror_sdk.errors import RecordingDamaged, ValueRefused
+from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.recording.coverage import Span, merge, read_older_spans, read_spans, write_spans
 from mirror_sdk.recording.layout import (
@@ -37,7 +38,7 @@ from mirror_sdk.recording.layout import (
 )
 from mirror_sdk.tables.columns import categories_of
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA
-from mirror_sdk.tables.state import REVISIONS, STATE_SCHEMA
+from mirror_sdk.tables.state import ADDED_COLUMNS, STATE_SCHEMA
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(
@@ -303,8 +304,8 @@ def _read_state(path: Path) -> pd.DataFrame:
         state = read_parquet(path)
         about = state.attrs["mirror"]
         pd.Timestamp(about["taken_at"]), int(about["devices"])
-        for name in set(REVISIONS) - set(state.columns):
-            state[name] = pd.array([pd.NA] * len(state), dtype="Int64")
+        for name in set(ADDED_COLUMNS) - set(state.columns):
+            state[name] = to_frame(STATE_SCHEMA.empty_table(), {})[name].reindex(state.index)
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
         return columns

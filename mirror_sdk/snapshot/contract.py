@@ -57,6 +57,8 @@ COLUMNS = pa.schema(
                         pa.field("desired_at", _INSTANT),
                         pa.field("requested_at", _INSTANT),
                         pa.field("desired_revision", pa.int64()),
+                        pa.field("acknowledged_at", _INSTANT),
+                        pa.field("acknowledged_by", _WORD),
                     ]
                 )
             ),
@@ -65,7 +67,7 @@ COLUMNS = pa.schema(
 )
 """The columns that are read; a service may send others beside them."""
 
-_EXTENSIONS = {"reported_revision", "reported_origin", "desired_revision"}
+_EXTENSIONS = {"reported_revision", "reported_origin", "desired_revision", "acknowledged_at", "acknowledged_by"}
 """Those of them that an older service does not send."""
 
 
@@ -241,6 +243,8 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     for name in ("desired_at", "requested_at"):
         require_instants(name, desired.field(name))
     _check_revision("desired_revision", desired)
+    if desired.type.get_field_index("acknowledged_at") >= 0:
+        require_instants("acknowledged_at", desired.field("acknowledged_at"))
 
 
 def _check_revision(name: str, struct: pa.StructArray) -> None:

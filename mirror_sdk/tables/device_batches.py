@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.tables.columns import at, fixed_category_array, nulls, occurring, own, words_at
+from mirror_sdk.tables.columns import INSTANT, at, fixed_category_array, nulls, occurring, own, words_at
 from mirror_sdk.tables.payloads import TypedColumns, read_payloads
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.values import ValueKind
@@ -61,6 +61,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "subscribed": _told(resources["subscribed"]),
         "reported_revision": _told(_extension(resources.struct, "reported_revision", pa.int64())),
         "desired_revision": desired.spread(_extension(desired.struct, "desired_revision", pa.int64())),
+        "acknowledged_at": desired.spread(_extension(desired.struct, "acknowledged_at", INSTANT)),
+        "acknowledged_by": desired.spread(_extension(desired.struct, "acknowledged_by", pa.string()).cast(pa.string())),
     }
     if raw:
         columns |= {

@@ -41,11 +41,16 @@ STATE_SCHEMA = pa.schema(
         pa.field("subscribed", pa.bool_()),
         pa.field("reported_revision", pa.int64()),
         pa.field("desired_revision", pa.int64()),
+        pa.field("acknowledged_at", INSTANT),
+        pa.field("acknowledged_by", pa.string()),
     ]
 )
 """The state table without its raw columns."""
 
 REVISIONS = ("reported_revision", "desired_revision")
+"""The columns that tell the order of changes."""
+
+ADDED_COLUMNS = (*REVISIONS, "acknowledged_at", "acknowledged_by")
 """The columns that tables of earlier versions do not have."""
 
 STATE_RAW_SCHEMA = pa.schema(
@@ -117,6 +122,8 @@ _RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
     "subscribed": lambda resource: resource.subscribed,
     "reported_revision": lambda resource: resource.reported and resource.reported.revision,
     "desired_revision": lambda resource: resource.desired and resource.desired.revision,
+    "acknowledged_at": lambda resource: resource.desired and resource.desired.acknowledged_at,
+    "acknowledged_by": lambda resource: resource.desired and resource.desired.acknowledged_by,
     "reported_raw": lambda resource: _reported(resource).raw,
     "desired_raw": lambda resource: _desired(resource).raw,
     "reported_origin": lambda resource: resource.reported and resource.reported.origin,

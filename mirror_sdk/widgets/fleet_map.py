@@ -106,7 +106,7 @@ class FleetMap(MirrorWidget):
             last_contact      datetime64[ms, UTC]  when anything last came from it
             condition         category             the worst that is true of it: failed, drift, pending ...
             resources         Int64                how many resources it has introduced
-            failed            Int64                how many of them have a write that failed
+            failed            Int64                how many have a write that failed and was not acknowledged
             drifting          Int64                how many differ from what was asked for
             pending           Int64                how many writes wait
             stale             Int64                how many values are stale

@@ -58,7 +58,9 @@ class Desired(WireModel):
 
     ``content_type`` is the format it was written in, ``category`` why the write failed, told only to
     the application that placed it, ``revision`` the number of the mirror's change that made it what it is, its status
-    included: a larger one is later, also within one millisecond. Servers without these extensions leave them out.
+    included: a larger one is later, also within one millisecond. ``acknowledged_at`` and ``acknowledged_by`` say when
+    and by whom a failed write was acknowledged; the next write clears them. Servers without these extensions leave them
+    out.
     ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
     issue time.
     """
@@ -71,6 +73,8 @@ class Desired(WireModel):
     requested_at: Timestamp | None = None
     category: str | None = None
     revision: Revision | None = None
+    acknowledged_at: Timestamp | None = None
+    acknowledged_by: str | None = None
 
 
 class ResourceState(WireModel):

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk.wire.device_object import ResourceState
+from mirror_sdk.wire.device_object import ResourceState, Revision
+from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -34,6 +35,11 @@ MAX_WAIT_SECONDS = 10
 DESIRED_CHANGED = "DESIRED_CHANGED"
 """The reason of the 412 for a write to a resource whose desired value is another by now than the writer saw."""
 
+NO_FAILED_WRITE = "NO_FAILED_WRITE"
+"""The reason of the 409 for acknowledging a write that has not failed, or another one than the caller saw."""
+MAX_ACKNOWLEDGED_BY = 200
+"""How many characters the name of who acknowledges a failed write has at most."""
+
 Method = Literal["GET", "PUT", "POST"]
 ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
 
@@ -49,6 +55,11 @@ def _check_uri(uri: str) -> str:
     return uri
 
 
+def _check_path(path: str) -> str:
+    parse_path(path)
+    return path
+
+
 def _check_media_type(text: str) -> str:
     if not re.fullmatch(MEDIA_TYPE_PATTERN, text):
         raise ValueError(f"{text!r} is no content type; write it like text/plain")
@@ -59,6 +70,14 @@ _MediaType = Annotated[
     str,
     Field(min_length=1, max_length=MAX_MEDIA_TYPE, json_schema_extra={"pattern": MEDIA_TYPE_PATTERN}),
     AfterValidator(_check_media_type),
+]
+
+
+_Path = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+_By = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_ACKNOWLEDGED_BY, json_schema_extra=PRINTABLE),
+    AfterValidator(check_printable),
 ]
 
 
@@ -78,6 +97,20 @@ class DeviceRequestBody(WireModel):
     accept: _MediaType | None = None
     payload_b64: Annotated[Payload | None, Field(alias="payload-b64")] = None
     expiry_seconds: ExpirySeconds | None = None
+
+
+class AcknowledgementBody(WireModel):
+    """A failed write to acknowledge [an extension].
+
+    Attributes:
+        resource_path: The resource that was written.
+        by: Who acknowledges it; the name of the access key by default.
+        revision: The ``desired.revision`` that the caller saw; the write is acknowledged only if it is still that one.
+    """
+
+    resource_path: _Path
+    by: _By | None = None
+    revision: Annotated[Revision, Field(strict=True)] | None = None
 
 
 class WaitingRequest(WireModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 DEVICE_OBJECT = "/v3/devices/{device_id}/echo"
+ACKNOWLEDGEMENTS = "/v3/devices/{device_id}/echo/acknowledgements"
 SNAPSHOT = "/v3/device-echo"
 SNAPSHOT_RANGES = "/v3/device-echo/ranges"
 HISTORY = "/v3/device-echo/history"

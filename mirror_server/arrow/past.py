@@ -23,8 +23,9 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 _Numbers: TypeAlias = npt.NDArray[np.int32]
 
-_NOT_KEPT = {"subscribed", "reported_expires_at"}
-"""What the history does not tell: whether a resource was subscribed, and for how long its value was fresh."""
+_NOT_KEPT = {"subscribed", "reported_expires_at", "acknowledged_at", "acknowledged_by"}
+"""What the history does not tell: whether a resource was subscribed, for how long its value was fresh, and whether a
+failed write was acknowledged."""
 
 _KEPT = (
     "path",

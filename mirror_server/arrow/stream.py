@@ -44,6 +44,8 @@ DESIRED = pa.struct(
         pa.field("desired_at", INSTANT),
         pa.field("requested_at", INSTANT),
         pa.field("desired_revision", pa.int64()),
+        pa.field("acknowledged_at", INSTANT),
+        pa.field("acknowledged_by", WORD),
     ]
 )
 """What was to be written to a resource: ``resource`` is its place in the list of resources."""

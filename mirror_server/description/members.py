@@ -76,6 +76,8 @@ _OF_MODELS = {
             "Why the write failed, in one word, as in its async response: only for the key that placed it, absent for"
             " every other; an extension."
         ),
+        "acknowledged_at": "When the failed write was acknowledged; absent when it was not; an extension.",
+        "acknowledged_by": "Who acknowledged it: a name that was given, or that of an access key; an extension.",
     },
     "AccessKey": {
         "id": "The key's id, which is in its second part, and no secret.",

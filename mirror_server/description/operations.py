@@ -92,9 +92,11 @@ An Arrow IPC stream, a row a device:
     - `desired_at` timestamp[ms, tz=UTC]
     - `requested_at` timestamp[ms, tz=UTC]
     - `desired_revision` int64, as `revision` of a desired value in JSON
+    - `acknowledged_at` timestamp[ms, tz=UTC]
+    - `acknowledged_by` string
 
-`path`, the content types and the origin are encoded as dictionaries with int32 indices. The last batch has no rows,
-and the snapshot's end in its metadata `mirror.end`."""
+`path`, the content types, the origin and `acknowledged_by` are encoded as dictionaries with int32 indices. The last
+batch has no rows, and the snapshot's end in its metadata `mirror.end`."""
 
 
 _HISTORY = (
@@ -170,6 +172,20 @@ def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
 
 
 MIRROR: dict[tuple[str, str], Operation] = {
+    ("post", routes.ACKNOWLEDGEMENTS): Operation(
+        name="acknowledge_failed_write",
+        group="Mirror",
+        summary="Acknowledge a failed write, so that it does not count as failed any more",
+        meaning="The desired value shows when and by whom until the next write. A write that was acknowledged before"
+        " stays as it is. The reason `NO_FAILED_WRITE` (409) says that the last write has not failed, or is another one"
+        " than that of `revision`.",
+        body=Content(
+            model=device_requests.AcknowledgementBody, variants=("with the name of the key", "for somebody else")
+        ),
+        answers=_done("It is acknowledged."),
+        errors=(404, 409),
+        is_extension=True,
+    ),
     ("get", routes.DEVICE_OBJECT): Operation(
         name="get_device_object",
         group="Mirror",

@@ -12,9 +12,14 @@ import { followDevice, noteValue, Plot, readHistory, valuesOf } from "./values.j
 const WORDS = {
   none: "", pending: "pending", success: "success", failure: "failure",
   drift: "success, but differs", unconfirmed: "success, unconfirmed", unreported: "success, never reported",
+  acknowledged: "failure, acknowledged",
 };
 const WHY = {
   failure: (wanted, last, { desired }) => ["The write of ", wanted, ` failed: ${whyOf(desired.category)}.`],
+  acknowledged: (wanted, last, { desired }) => [
+    "The write of ", wanted, ` failed: ${whyOf(desired.category)}. ${visible(desired.acknowledged_by)} acknowledged it `,
+    instant(desired.acknowledged_at), ".",
+  ],
   drift: (wanted, last) => ["The device took ", wanted, " and has reported ", last, " since: it was changed at the device, or not kept."],
   unconfirmed: (wanted, last, { reported, desired }) => {
     const older = isReportedSince(reported, desired) === null ? "may be older" : "is older";
@@ -152,6 +157,7 @@ function makePanel(path) {
   prepareField(opened);
   parts.read.addEventListener("click", () => send(opened, "GET"));
   parts.subscribe.addEventListener("click", () => changeSubscription(opened));
+  parts.acknowledge.addEventListener("click", () => acknowledge(opened));
   parts.execute.addEventListener("click", () => { parts.sure.hidden = !parts.sure.hidden; });
   parts.sure.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -193,6 +199,7 @@ function refreshPanel() {
   parts.figure.hidden = values.length < 2;
   plot.show(values, unit, labelOf(path) || path);
   refreshSubscription(resource);
+  parts.acknowledge.hidden = markOf(resource) !== "failure";
   const declared = declaredFor(path);
   const takes = declared && declared.type !== "string" ? `: ${expected(declared)}` : "";
   parts.field.textContent = `New value${takes}${unit && `, in ${unit}`}`;
@@ -202,7 +209,7 @@ function refreshPanel() {
   parts.send.textContent = finding?.decision === "offline" ? "Write all the same" : "Write";
   show(parts.answers, requestsOf(fleet.chosen, path).slice(0, 5).map(requestInWords));
   parts.read.disabled = !scopes.has("read");
-  for (const control of [parts.typed, parts.send, parts.execute]) control.disabled = !scopes.has("write");
+  for (const control of [parts.typed, parts.send, parts.execute, parts.acknowledge]) control.disabled = !scopes.has("write");
   parts.subscribe.disabled = !scopes.has("subscribe");
   parts.lacking.textContent = lackingInWords(parts);
 }
@@ -242,6 +249,13 @@ async function send({ path }, method, value = {}) {
   refreshPanel();
   await request.then(placed, tell);
   refreshPanel();
+}
+
+// Acknowledges the failed write that is shown: one that failed since is refused.
+async function acknowledge({ path }) {
+  const { revision } = openedResource().desired;
+  const route = `v3/devices/${encodeURIComponent(fleet.chosen)}/echo/acknowledgements`;
+  await ask("POST", route, { body: { resource_path: path, revision } }).then(placed, tell);
 }
 
 // Subscriptions

@@ -218,6 +218,7 @@ async function readWaiting() {
 
 function placed() {
   dirty.waiting = true;
+  if (fleet.chosen) dirty.devices.add(fleet.chosen);
   gatherSoon();
 }
 

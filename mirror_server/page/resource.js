@@ -20,9 +20,11 @@ const WHY = {
 };
 
 // none, pending, success, failure, drift (success, but something else was reported since), unconfirmed (what was
-// reported is older than the success) or unreported (success, and nothing was ever reported).
+// reported is older than the success), unreported (success, and nothing was ever reported) or acknowledged (a failure
+// that someone acknowledged, and that does not count).
 export function markOf({ desired, reported, resource_path }) {
   if (desired.status === undefined) return "none";
+  if (desired.acknowledged_at !== undefined) return "acknowledged";
   if (desired.status !== 1) return STATUSES[desired.status];
   if (reported.value === undefined) return "unreported";
   if (isSameValue(reported.value, desired.value, resource_path)) return "success";

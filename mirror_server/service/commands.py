@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from mirror_sdk.wire.device_object import Origin
+from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_sdk.wire.device_requests import (
     ANY_REVISION,
     DEFAULT_CONTENT_TYPE,
     DESIRED_CHANGED,
     NEVER_WRITTEN,
+    NO_FAILED_WRITE,
     QUEUE_LIMIT,
 )
 from mirror_sdk.wire.paths import parse_path
@@ -39,7 +40,7 @@ from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
-from mirror_server.store import commands, devices, registrations, resources, targets
+from mirror_server.store import commands, devices, keys, registrations, resources, targets
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
@@ -214,6 +215,31 @@ class CommandService:
         if row.reported_expires_at is not None and row.reported_expires_at <= self._clock.now():
             return None
         return Content(row.reported_value, row.reported_content_type or DEFAULT_CONTENT_TYPE)
+
+    def acknowledge(
+        self, app_id: str, device_id: str, path: str, *, by: str | None, revision: int | None
+    ) -> Future[None]:
+        """Acknowledge the failed write of a resource; one that was acknowledged before stays as it is.
+
+        The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 there is no failed write, or another
+        one than that of the revision.
+
+        Args:
+            app_id: The application that acknowledges it.
+            device_id: The device.
+            path: The resource.
+            by: Who acknowledges it; the name of the application's key by default.
+            revision: The revision of the desired value that the caller saw; any by default.
+        """
+
+        def work(session: Session) -> None:
+            resource = _failed(session, device_id, path, revision)
+            if resource.acknowledged_at is None:
+                key = keys.find(session, app_id)
+                who = by or (key.name if key else app_id)
+                resources.acknowledge(session, device_id, path, by=who, at=self._clock.now())
+
+        return self._database.submit(work)
 
     def waiting(
         self, app_id: str, *, device_id: str | None, after: str | None, limit: int
@@ -598,6 +624,30 @@ def _check_instance(session: Session, device_id: str, path: str) -> None:
     if not _is_instance(session, device_id, path):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+
+
+def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
+    """The resource, whose last write has failed.
+
+    Raises:
+        Refusal: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
+    """
+    if devices.find(session, device_id) is None:
+        raise unknown_device(device_id)
+    resource = resources.find(session, device_id, path)
+    if resource is None:
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        raise Refusal.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
+    if resource.desired_status != DesiredStatus.FAILURE:
+        status = "none" if resource.desired_status is None else DesiredStatus(resource.desired_status).name.lower()
+        message = (
+            f"the last write of {path} has not failed (its status is {status}), so there is nothing to acknowledge"
+        )
+        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
+    if revision not in (None, resource.desired_revision):
+        message = f"{_told_desired(resource)}, not {revision}; read the resource again and decide again"
+        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("revision", message)])
+    return resource
 
 
 def _check_seen(session: Session, placement: Placement) -> None:

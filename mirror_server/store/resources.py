@@ -15,7 +15,8 @@ from mirror_server.store.session import Row, Session, arrays, as_arrays
 RESOURCE_COLUMNS = (
     "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
     " reported_origin, reported_revision, desired_value, desired_content_type, desired_status, desired_at,"
-    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision"
+    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision, acknowledged_at,"
+    " acknowledged_by"
 )
 
 DESIRED_COLUMNS = (
@@ -30,7 +31,8 @@ class ResourceRow(NamedTuple):
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
     part what they are; ``None`` where an older version stored it and its time did not tell the order. ``subscribed`` is
-    ``None`` where it is not known, of an earlier instant.
+    ``None`` where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a
+    write failed and someone acknowledged it.
     """
 
     path: str
@@ -51,6 +53,8 @@ class ResourceRow(NamedTuple):
     desired_category: str | None
     desired_app_id: str | None
     desired_revision: int | None
+    acknowledged_at: Instant | None = None
+    acknowledged_by: str | None = None
 
 
 class ReportedValue(NamedTuple):
@@ -285,10 +289,14 @@ _DESIRED = {
 }
 _DESIRED_OF = {**_DESIRED, "device_id": "text", "path": "text"}
 """What :data:`_DESIRE` takes, in its order, and of what type PostgreSQL has it."""
-_DESIRE = f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)} WHERE device_id = ? AND path = ?"
+_UNACKNOWLEDGED = "acknowledged_at = NULL, acknowledged_by = NULL"
+_DESIRE = (
+    f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)}, {_UNACKNOWLEDGED}"
+    " WHERE device_id = ? AND path = ?"
+)
 _DESIRE_ALL = (
     f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED if name != 'desired_revision')},"
-    " desired_revision = counted.last_revision + v.desired_revision"
+    f" desired_revision = counted.last_revision + v.desired_revision, {_UNACKNOWLEDGED}"
     f" FROM counted, {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
     " WHERE resources.device_id = v.device_id AND resources.path = v.path"
 )
@@ -316,6 +324,22 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
     session.run_many(_DESIRE, [_row_of_desired(value, number) for number, value in enumerate(values, first)])
     return first
+
+
+def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Instant) -> None:
+    """Note that someone acknowledged the failed write of a resource; the next write clears it.
+
+    The revision of the desired value stays: it is the same for all who saw it before.
+    """
+    session.run(
+        "UPDATE resources SET acknowledged_at = :at, acknowledged_by = :by"
+        " WHERE device_id = :device_id AND path = :path",
+        at=at,
+        by=by,
+        device_id=device_id,
+        path=path,
+    )
+    revisions.note_change(session, [device_id])
 
 
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:

@@ -17,7 +17,10 @@ REPORTED_COLUMNS = (
 )
 """What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
 
-DESIRED_COLUMNS = "desired_value, desired_content_type, desired_status, desired_at, requested_at, desired_revision"
+DESIRED_COLUMNS = (
+    "desired_value, desired_content_type, desired_status, desired_at, requested_at, desired_revision, acknowledged_at,"
+    " acknowledged_by"
+)
 """What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
 
 # So few that they are gone before the garbage collector looks at them.

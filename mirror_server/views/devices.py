@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, g, request
 
+from mirror_sdk.wire.device_requests import AcknowledgementBody
 from mirror_sdk.wire.directory import NOT_KEPT, DeviceUpdate
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
@@ -44,6 +45,17 @@ def get_device_object(device_id: str) -> Response:
         answer = EncodedAnswer(serialize.device_object(encoded.content, parts.clock.now()))
     answer.set_etag(encoded.tag, weak=True)
     return answer
+
+
+@routes.post("/v3/devices/<device_id>/echo/acknowledgements")
+@requires(Scope.WRITE)
+def acknowledge_failed_write(device_id: str) -> Response:
+    """Acknowledge a failed write, so that it does not count as failed any more."""
+    body = read_body(AcknowledgementBody)
+    stored = services().commands.acknowledge(
+        app_id(), device_id, body.resource_path, by=body.by, revision=body.revision
+    )
+    return when_stored(stored, lambda _: empty_answer())
 
 
 @routes.get("/v3/devices")

@@ -132,6 +132,9 @@ def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     desired["requested_at"] = timestamp(resource.requested_at)
     if resource.desired_revision is not None:
         desired["revision"] = resource.desired_revision
+    if resource.acknowledged_at is not None:
+        desired["acknowledged_at"] = timestamp(resource.acknowledged_at)
+        desired["acknowledged_by"] = resource.acknowledged_by
     return desired
 
 

@@ -250,6 +250,18 @@ def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, l
     assert "reverted" in run("drift").stdout
 
 
+def test_an_acknowledged_failure_is_no_drift(run: Run, application: Application, light: str) -> None:
+    application.patch_device(light, answer="reject")
+    run("write", light, LEVEL, "40", status=1)
+    run("drift", "--check", "--path", LEVEL, status=1)
+    run("acknowledge", light, LEVEL, "--by", "night shift")
+    assert application.name not in run("drift", "--json", "--path", LEVEL).stdout
+    (row,) = json.loads(run("get", light, "--path", LEVEL, "--json").stdout)
+    assert row["acknowledged_by"] == "night shift"
+    assert application.name in run("drift", "--json", "--acknowledged", "--path", LEVEL).stdout
+    assert "has not failed" in run("acknowledge", light, TEMPERATURE, status=1).stderr
+
+
 def test_drift_and_plans_show_values_in_the_form_of_get(run: Run, application: Application, tmp_path: Path) -> None:
     name = f"form-{os.urandom(4).hex()}"
     values = {LEVEL: ("10", "40", "20"), SWITCH: ("0", "1", "0")}

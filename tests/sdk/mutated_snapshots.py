@@ -60,6 +60,8 @@ def device(number):
                 "desired_at": _AT,
                 "requested_at": _AT,
                 "desired_revision": 9,
+                "acknowledged_at": _AT,
+                "acknowledged_by": "night shift",
             }
         ][: len(paths) > 3],
     }

@@ -199,6 +199,9 @@ def devices(draw):
             desired |= {} if wanted is None else {"status": draw(st.sampled_from([0, 1, 2]))}
             reported |= {} if raw is None else {"revision": draw(REVISIONS), "origin": draw(ORIGINS)}
             desired |= {} if wanted is None else {"revision": draw(REVISIONS)}
+            if wanted is not None and draw(st.booleans()):
+                by = draw(st.sampled_from(["night shift", "Ünal"]))
+                desired |= {"acknowledged_at": draw(INSTANTS), "acknowledged_by": by}
             state = {"resource_path": path, "subscribed": draw(st.booleans()), "reported": reported, "desired": desired}
             resources.append(state)
         name = draw(st.sampled_from(["same", f"name-{index}"]))
@@ -234,6 +237,8 @@ def batch_of(objects):
                     "desired_at": state.desired.desired_at,
                     "requested_at": state.desired.requested_at,
                     "desired_revision": state.desired.revision,
+                    "acknowledged_at": state.desired.acknowledged_at,
+                    "acknowledged_by": state.desired.acknowledged_by,
                 }
                 for place, state in enumerate(one.resources)
                 if state.desired.value is not None

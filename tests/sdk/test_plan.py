@@ -1,5 +1,6 @@
 """Plans: what they find, what they send, and the way back, with either client against a real server."""
 
+import io
 import json
 import sys
 import threading
@@ -7,6 +8,8 @@ from datetime import timedelta
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from patience import once, until
 
@@ -161,6 +164,34 @@ def test_wanted_values_come_as_tables_too(client, lights):
     assert client.plan(wide).frame["wanted_num"].tolist() == [5.0, 6.0, 7.0, 8.0]
     state = client.state_frame(paths=[LEVEL])
     assert len(client.plan(state.assign(value=state["reported_num"] + 1)).frame) == 4
+
+
+CSV = """device,path,value
+light-0,/3311/0/5851,40
+light-1,/3311/0/5851,abc
+light-2,/3311/0/5850,on
+light-3,/3311/0/5851,"5,5"
+"""
+
+
+def test_a_bad_cell_of_a_csv_refuses_its_row_alone(client, lights):
+    read = pd.read_csv(io.StringIO(CSV))
+    typed = pd.read_csv(io.StringIO(CSV), dtype=str).rename(columns={"value": "text"})
+    for table in (read, typed, pl.from_pandas(read), pa.Table.from_pandas(read)):
+        frame = client.plan(table).frame
+        assert frame["check"].tolist() == ["ok", "wrong_type", "ok", "wrong_type"]
+        assert (frame["wanted_num"][0], frame["wanted_bool"][2]) == (40, True)
+        column = "text" if table is typed else "value"
+        assert frame["reason"][1].startswith(f"row 1, column {column}: /3311/0/5851 (Light Control · Dimmer, integer)")
+        assert "write it like 50" in frame["reason"][1]
+        assert "a comma is no decimal point" in frame["reason"][3]
+
+
+def test_a_bad_cell_of_a_wide_table_refuses_its_row_alone(client, lights):
+    file = "device_id,/3311/0/5851\nlight-0,40\nlight-1,abc\n"
+    frame = client.plan(pd.read_csv(io.StringIO(file), index_col="device_id")).frame
+    assert frame["check"].tolist() == ["ok", "wrong_type"]
+    assert frame["reason"][1].startswith("device_id light-1, column /3311/0/5851: ")
 
 
 @pytest.mark.parametrize(

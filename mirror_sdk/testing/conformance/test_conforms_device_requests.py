@@ -196,6 +196,27 @@ def test_a_write_the_device_refuses_is_a_failure(
     assert (resource["desired"]["status"], resource["reported"]) == (2, {})
 
 
+def test_a_failed_write_is_acknowledged_until_the_next_write(service: Service, bench: Bench, light: str) -> None:
+    """Extension: ``acknowledged_at`` and ``acknowledged_by``; what has not failed is 409."""
+    route = ("POST", f"/v3/devices/{light}/echo/acknowledgements")
+    body = {"resource_path": SWITCH, "by": "night shift"}
+    answer = service.call(*route, json=body)
+    if answer.status_code in {404, 405}:
+        pytest.skip("the server has no acknowledgements")
+    assert (answer.status_code, answer.json()["reason"]) == (409, "NO_FAILED_WRITE")
+    bench.patch(light, answer="reject")
+    assert service.ask(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
+    failed = service.resource(light, SWITCH)["desired"]
+    assert service.call(*route, json=body).status_code == 204
+    acknowledged = service.resource(light, SWITCH)["desired"]
+    assert acknowledged.pop("acknowledged_at")
+    assert acknowledged.pop("acknowledged_by") == "night shift"
+    assert acknowledged == failed
+    bench.patch(light, answer="normal")
+    assert service.ask(light, "PUT", SWITCH, value="0")["status"] == 200
+    assert not {"acknowledged_at", "acknowledged_by"} & service.resource(light, SWITCH)["desired"].keys()
+
+
 def test_a_write_fails_when_the_device_does_not_connect_in_time(
     service: Service, manual_bench: Bench, light: str
 ) -> None:

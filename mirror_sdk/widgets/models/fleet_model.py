@@ -91,7 +91,7 @@ class DeviceSummary:
         device: What the directory says of it.
         name: How it is called here.
         resources: How many resources it has introduced.
-        failed: How many of them have a write that failed.
+        failed: How many of them have a write that failed and was not acknowledged.
         drifting: How many differ from what was asked for.
         pending: How many writes wait.
         stale: How many values are stale; see :func:`mirror_sdk.frames.stale.silent_rows`.

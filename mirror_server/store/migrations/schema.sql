@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0021');
+INSERT INTO "alembic_version" VALUES('0024');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -246,7 +246,7 @@ CREATE TABLE resources (
   desired_at BIGINT,
   desired_updated_at BIGINT,
   requested_at BIGINT,
-  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT, reported_revision BIGINT, desired_revision BIGINT,
+  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT, reported_revision BIGINT, desired_revision BIGINT, acknowledged_at BIGINT, acknowledged_by TEXT,
   PRIMARY KEY (device_id, path),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )

@@ -385,6 +385,10 @@ def test_a_device_is_read_written_and_executed_and_answers_on_the_page(visit: Vi
     visit.press("Write")
     expect(visit.answer).to_contain_text("Write of 72 %: failed. REJECTED, the device refused")
     expect(page.locator("#resources .why")).to_contain_text("The write of 72 % failed: REJECTED")
+    visit.press("Acknowledge failure")
+    expect(page.locator("#resources .why")).to_contain_text("test acknowledged it ")
+    expect(page.get_by_text("failure, acknowledged")).to_be_visible()
+    expect(page.get_by_role("button", name="Acknowledge failure")).to_be_hidden()
     application.patch_device(light, answer="normal")
 
     page.get_by_role("button", name="Light Control · On/Off").click()

@@ -66,6 +66,18 @@ def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, be
     assert len(model.rows) == 6
 
 
+def test_an_acknowledged_failure_does_not_count(model, client, bench):
+    device_id = add(bench, "failed")
+    client.read_value(device_id, TEMPERATURE)
+    bench.set_answer(device_id, "reject")
+    assert client.begin_write(device_id, SWITCH, True).exception() is not None
+    model.load()
+    assert shown(model) == {"failed": "1 failed"}
+    client.acknowledge_failed_write(device_id, SWITCH)
+    model.load()
+    assert shown(model) == {"failed": "all as asked for"}
+
+
 def test_the_row_of_a_device_says_what_it_is_and_how_it_stands(model, client, bench):
     device_id = add(bench, "<b>")
     bench.set_online(device_id, False)

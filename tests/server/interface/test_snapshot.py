@@ -91,6 +91,7 @@ def told_by_arrow(device):
         if desired:
             about = {name: desired[name] for name in ("desired_at", "requested_at")}
             about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status", "revision")}
+            about |= {name: desired.get(name) for name in ("acknowledged_at", "acknowledged_by")}
             written.append({"resource": place, **about})
     names = {name: device[name] for name in ("device_id", "endpoint_name")}
     return {**names, "resources": resources, "desired": written}

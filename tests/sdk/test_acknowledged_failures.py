@@ -1,0 +1,99 @@
+"""Failed writes that someone acknowledged: they do not count as failed until the next write."""
+
+import pandas as pd
+import pytest
+from polars.testing import assert_frame_equal
+
+from mirror_sdk import Conflict, NotFound, ValueRefused
+from mirror_sdk.frames import mirror
+
+LEVEL = "/3311/0/5851"
+RESOURCES = [{"path": LEVEL, "value": "10", "observable": True, "writable": True}]
+
+
+@pytest.fixture
+def lights(client, bench):
+    """Three lights that refused a write."""
+    devices = [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
+    for device in devices:
+        client.read_value(device, LEVEL)
+        bench.set_answer(device, "reject")
+        assert client.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
+    return devices
+
+
+def failed(client, **options):
+    return set(client.snapshot().mirror.drift(**options)["device_id"])
+
+
+def test_drift_leaves_an_acknowledged_failure_out(client, lights):
+    client.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
+    assert failed(client) == set(lights[1:])
+    assert failed(client, acknowledged=True) == set(lights)
+    desired = client.get_device(lights[0])[LEVEL].desired
+    assert desired.acknowledged_by == "night shift"
+    assert desired.to_dict()["acknowledged_at"] is not None
+    assert client.get_device(lights[1])[LEVEL].desired.acknowledged_at is None
+
+
+def test_a_table_names_what_to_acknowledge(client, lights):
+    client.acknowledge_failed_write(client.snapshot().mirror.drift().query("kind == 'failed'"))
+    assert failed(client) == set()
+
+
+def test_of_a_table_the_others_are_acknowledged(client, bench, lights):
+    bench.set_answer(lights[1], "normal")
+    client.write_value(lights[1], LEVEL, 40)
+    with pytest.raises(Conflict, match="has not failed") as caught:
+        client.acknowledge_failed_write(client.snapshot(), LEVEL)
+    assert "1 of 3 resources were refused" in caught.value.__notes__[0]
+    assert failed(client) == set()
+
+
+def test_the_next_write_counts_again(client, lights):
+    client.acknowledge_failed_write(lights[0], LEVEL)
+    assert client.begin_write(lights[0], LEVEL, 41).exception().category == "REJECTED"
+    assert failed(client) == set(lights)
+
+
+def test_a_refreshed_table_has_it(client, lights):
+    state = client.snapshot()
+    client.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
+    refreshed = client.refresh(state)
+    assert refreshed["acknowledged_by"].dropna().tolist() == ["night shift"]
+    pd.testing.assert_frame_equal(refreshed, client.snapshot())
+
+
+def test_both_ways_to_the_state_table_have_it(client, lights):
+    client.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
+    pd.testing.assert_frame_equal(client.snapshot(), client.state_frame())
+    assert_frame_equal(client.snapshot(as_="polars"), client.state_frame(as_="polars"))
+
+
+def test_another_write_than_the_caller_saw_is_not_acknowledged(client, lights):
+    seen = client.get_device(lights[0])[LEVEL]
+    client.begin_write(lights[0], LEVEL, 41).exception()
+    with pytest.raises(Conflict, match="read the resource again"):
+        client.acknowledge_failed_write(lights[0], LEVEL, if_match=seen)
+    client.acknowledge_failed_write(lights[0], LEVEL, if_match=client.get_device(lights[0])[LEVEL].desired)
+    assert failed(client) == set(lights[1:])
+
+
+def test_what_cannot_be_acknowledged_is_refused(client, lights):
+    with pytest.raises(NotFound):
+        client.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
+    with pytest.raises(ValueRefused, match="if_match= goes with one resource"):
+        client.acknowledge_failed_write(client.snapshot(), if_match=1)
+
+
+def test_an_explanation_tells_who_acknowledged_it(client, lights):
+    client.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
+    told = str(client.explain(lights[0], LEVEL))
+    assert "It was acknowledged at " in told
+    assert "by night shift, and does not count as failed." in told
+
+
+def test_a_table_of_an_earlier_version_has_no_acknowledgements(client, lights):
+    client.acknowledge_failed_write(lights[0], LEVEL)
+    earlier = client.snapshot().drop(columns=["acknowledged_at", "acknowledged_by"])
+    assert set(mirror(earlier).drift()["device_id"]) == set(lights)

@@ -1,0 +1,197 @@
+"""Pseudonyms in tables that were computed from others: no column keeps an exact value of a personal resource."""
+
+import numbers
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from mirror_sdk.frames import HISTORY_SCHEMA, mirror
+from mirror_sdk.frames.columns import build
+from mirror_sdk.privacy import pseudonymise
+
+KEY = "a key that nobody guesses, of November"
+BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
+COORDINATES = {
+    "/6/0/0": (52.5162746, 52.5297531),
+    "/6/0/1": (13.3777041, 13.3889117),
+    "/6/0/2": (34.2718, 37.9061),
+    "/4/0/8": (26201337.0, 26201555.0),
+}
+PERSONAL = {number for pair in COORDINATES.values() for number in (*pair, pair[1] - pair[0])}
+TEMPERATURE = "/3303/0/5700"
+
+
+def history():
+    """Each resource is told twice in each of two hours."""
+    rows = [
+        {
+            "device_id": "d1",
+            "endpoint_name": "anna",
+            "path": path,
+            "changed_at": BEGIN + timedelta(hours=hour, minutes=20 * place),
+            "what": "reported",
+            "value_num": number + hour,
+            "value_kind": "number",
+            "revision": 4 * hour + place + 1,
+        }
+        for path, pair in {**COORDINATES, TEMPERATURE: (21.53, 21.77)}.items()
+        for hour in range(2)
+        for place, number in enumerate(pair)
+    ]
+    columns = {name: [row.get(name) for row in rows] for name in HISTORY_SCHEMA.names}
+    return build(columns, HISTORY_SCHEMA)
+
+
+@cache
+def derived_tables():
+    told, end = history(), BEGIN + timedelta(hours=2)
+    hours = told.mirror.resample("1h", ["last", "min", "max", "time_weighted_mean", "count"], begin=BEGIN, end=end)
+    places, rest = told[told["path"] == "/6/0/0"], told[told["path"] == TEMPERATURE]
+    narrow = hours[hours["path"] != TEMPERATURE]
+    on_hours = {"on": ["device_id", "path", "bin"]}
+    return {
+        "compare": told.mirror.compare(BEGIN, BEGIN + timedelta(hours=1), "1h", how="last"),
+        "rates": told.mirror.rates("/6/*", begin=BEGIN, end=end),
+        "rates by bin": told.mirror.rates("*", bin="1h", begin=BEGIN, end=end),
+        "resample": hours,
+        "unchanged": told.mirror.unchanged("1min", begin=BEGIN, end=end),
+        "align": told.mirror.align(on="1h", how="last", begin=BEGIN, end=end),
+        "own column": hours.assign(
+            doubled=hours["last"] * 2, micro=(hours["last"] * 1e6), exact=hours["last"].astype("string")
+        ),
+        "statistics of pandas": hours.groupby(["device_id", "path"], observed=True)["last"].describe().reset_index(),
+        "join": hours.mirror.join(hours, **on_hours),
+        "join with another suffix": hours.mirror.join(hours, suffix="-b", **on_hours),
+        "join by device": rest.mirror.join(places, on="device_id"),
+        "join by device, other side": places.mirror.join(rest, on="device_id"),
+        "merge": rest.merge(places, on="device_id"),
+        "wide join": told.mirror.align(on="1h", how="last", begin=BEGIN, end=end).mirror.join(
+            told.mirror.align(on="1h", how="min", begin=BEGIN, end=end), on=["device_id", "bin"]
+        ),
+        "other name of the path": hours.rename(columns={"path": "path_here"}),
+        "path in the index": hours.set_index(["device_id", "path"]),
+        "bins of pandas": narrow.assign(within=pd.cut(narrow["last"].astype(float), [0, 13.3777041, 52.5162746, 1e9])),
+    }
+
+
+def exact(number):
+    """Whether it is one of the exact numbers, that of the next hour, or one in another scale."""
+    told = [(one + hour) * scale for one in PERSONAL for hour in (0, 1) for scale in (1, 2, 1e6)]
+    return any(abs(float(number) - one) < 1e-7 for one in told)
+
+
+def exact_numbers(frame):
+    """What is left of the exact numbers, also within texts and bins."""
+    flat = frame.reset_index()
+    cells = [cell for place in range(flat.shape[1]) for cell in flat.iloc[:, place].dropna().tolist()]
+    cells += [edge for cell in cells if isinstance(cell, pd.Interval) for edge in (cell.left, cell.right)]
+    told = [cell for cell in cells if isinstance(cell, numbers.Real) and not isinstance(cell, bool)]
+    return [one for one in told if exact(one)] + [
+        cell for cell in cells if isinstance(cell, str) and any(str(one) in cell for one in PERSONAL)
+    ]
+
+
+@pytest.mark.parametrize("name", derived_tables())
+def test_no_derived_table_keeps_an_exact_coordinate(name):
+    table = derived_tables()[name]
+    assert exact_numbers(table)
+    assert exact_numbers(mirror(table).pseudonymise(KEY)) == []
+
+
+@pytest.mark.parametrize("name", [name for name in derived_tables() if name != "bins of pandas"])
+def test_no_derived_table_of_arrow_or_polars_keeps_an_exact_coordinate(name):
+    table = pa.Table.from_pandas(derived_tables()[name].reset_index(), preserve_index=False)
+    assert exact_numbers(pseudonymise(table, KEY).to_pandas()) == []
+    assert exact_numbers(pseudonymise(pl.from_arrow(table), KEY).to_pandas()) == []
+
+
+def test_numbers_of_other_resources_stay_in_derived_tables():
+    for name in ("compare", "rates", "rates by bin", "resample", "join", "own column"):
+        table = derived_tables()[name]
+        table = table[table["path"] == TEMPERATURE]
+        shared = mirror(table).pseudonymise(KEY)
+        pd.testing.assert_frame_equal(
+            shared.drop(columns="device_id"), table.drop(columns="device_id"), check_categorical=False
+        )
+
+
+def test_the_value_of_a_joined_table_follows_its_own_path():
+    tables = derived_tables()
+    shared = mirror(tables["join by device, other side"]).pseudonymise(KEY)
+    assert set(shared["value_num_other"]) == {21.53, 21.77, 22.53, 22.77}
+
+
+def test_times_counts_and_revisions_stay():
+    hours = derived_tables()["resample"]
+    shared = mirror(hours).pseudonymise(KEY)
+    for column in ("bin", "count", "covered"):
+        pd.testing.assert_series_equal(shared[column], hours[column])
+    told = history()
+    pd.testing.assert_series_equal(mirror(told).pseudonymise(KEY)["revision"], told["revision"])
+
+
+KINDS = {
+    "boolean": [True, False],
+    "number": [52.5162746, 13.3777041],
+    "integer": [26201337, 26201555],
+    "text": ["SN-4711", "SN-0815"],
+    "bytes": [b"SN-4711", b"SN-0815"],
+    "time": [BEGIN, BEGIN + timedelta(hours=1)],
+    "decimal": [Decimal("52.5162746"), Decimal("13.3777041")],
+    "missing": [None, None],
+}
+TYPES = {
+    "boolean": [pa.bool_()],
+    "number": [pa.float64(), pa.float32()],
+    "integer": [pa.int64(), pa.int32(), pa.uint32(), pa.float64()],
+    "text": [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+    "bytes": [pa.binary()],
+    "time": [pa.timestamp("ms", tz="UTC")],
+    "decimal": [pa.decimal128(18, 7)],
+    "missing": [pa.bool_(), pa.float64(), pa.string()],
+}
+COLUMNS = [(kind, arrow_type) for kind, arrow_types in TYPES.items() for arrow_type in arrow_types]
+
+
+def forms_of(column, path):
+    """The same values in every form of a table, and for pandas in every dtype that has them."""
+    about = {"device_id": ["d1", "d2", "d3"], "path": [path] * 3}
+    table = pa.table({**about, "reported_num": column, "last_other": column})
+    missing = column.null_count
+    yield table
+    yield pl.from_arrow(table)
+    yield table.to_pandas(types_mapper=pd.ArrowDtype)
+    yield table.to_pandas()
+    yield table.to_pandas().convert_dtypes()
+    yield table.to_pandas().astype({"reported_num": object, "last_other": object})
+    if pa.types.is_boolean(column.type) and not missing:
+        yield table.to_pandas().astype({"reported_num": np.bool_})
+
+
+@pytest.mark.parametrize("path", ["/6/0/0", "/3/0/2", "/6/0/2", "/9999/0/1", TEMPERATURE])
+@pytest.mark.parametrize(("kind", "arrow_type"), COLUMNS, ids=lambda one: str(one).replace(" ", ""))
+@pytest.mark.parametrize("has_missing", [True, False])
+def test_every_kind_of_value_is_reduced_in_every_form(path, kind, arrow_type, has_missing):
+    values = [*KINDS[kind], None if has_missing else KINDS[kind][0]]
+    for table in forms_of(pa.array(values, arrow_type), path):
+        shared = pseudonymise(table, KEY)
+        assert len(shared) == 3
+        if path in ("/6/0/0", "/3/0/2", "/6/0/2") and kind in ("number", "integer", "text", "bytes", "decimal"):
+            rows = shared.to_pylist() if isinstance(shared, pa.Table) else pl.DataFrame(shared).to_dicts()
+            told = [row[name] for row in rows for name in ("reported_num", "last_other")]
+            assert not any(cell is not None and cell == value for cell in told for value in KINDS[kind])
+
+
+@pytest.mark.parametrize("form", ["arrow", "polars", "pandas"])
+def test_ids_that_became_numbers_are_replaced(form):
+    table = pa.table({"device_id": [12, 13], "device_id_count": [1, 2]})
+    given = {"arrow": table, "polars": pl.from_arrow(table), "pandas": table.to_pandas()}[form]
+    shared = pseudonymise(given, KEY)
+    told = shared["device_id"].to_pylist() if form == "arrow" else shared["device_id"].to_list()
+    assert not {12, 13} & set(told)
