@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_server.devices.lwm2m.coap.settings import Limits
+from mirror_server.devices.lwm2m.coap.shares import Shares
 from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
@@ -174,13 +175,20 @@ class DtlsTransport:
         keys: The pre-shared keys.
         limits: How many sessions there may be.
         counts: Where handshakes are counted.
+        shares: What each address may send; the receiver counts what came within a session.
 
     Raises:
         CannotListen: DTLSSocket is not installed.
     """
 
     def __init__(
-        self, receiver: Receiver, session_ended: Callable[[Peer], None], keys: Keys, limits: Limits, counts: Counts
+        self,
+        receiver: Receiver,
+        session_ended: Callable[[Peer], None],
+        keys: Keys,
+        limits: Limits,
+        counts: Counts,
+        shares: Shares,
     ) -> None:
         self._dtls = _library()
         self._receiver = receiver
@@ -188,6 +196,7 @@ class DtlsTransport:
         self._keys = keys
         self._limits = limits
         self._counts = counts
+        self._shares = shares
         self._loop = asyncio.get_running_loop()
         self._strangers: OrderedDict[str, _Session] = OrderedDict()
         self._opening: OrderedDict[str, _Session] = OrderedDict()
@@ -234,6 +243,10 @@ class DtlsTransport:
         """Take what the socket received."""
         address = peer.address
         session = self._open.get(address) or self._opening.get(address) or self._strangers.get(address)
+        is_beyond_share = not self._shares.take(address) if session is None else self._shares.is_used_up(address)
+        if is_beyond_share:
+            self._counts.dropped += 1
+            return
         if session is None:
             if _handshake_message(datagram) != _CLIENT_HELLO:
                 self._counts.dropped += 1

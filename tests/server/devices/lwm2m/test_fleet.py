@@ -422,6 +422,23 @@ def test_what_is_too_long_for_a_notification_is_read_once(tmp_path: Path) -> Non
     play(tmp_path, script)
 
 
+def test_values_before_a_flood_are_reported_before_the_observation_ends(tmp_path: Path) -> None:
+    """Where the observation ends first, its subscribers miss them."""
+
+    async def script(world: World) -> None:
+        await world.register()
+        token = await world.observe()
+        assert world.notify(token, 2, "22")
+        assert world.notify(token, 3, "23")
+        world.fleet.flooded(Notification(HERE, token, 4, Response("2.05", b"24"), False, True))
+        assert [kind for kind, _ in world.diary.entries[-2:]] == ["observed", "ended"]
+        assert world.diary.values == ["22", "23"]
+        assert world.diary.of("ended") == [("id-of-sensor", TEMPERATURE)]
+        assert not world.notify(token, 5, "25")
+
+    play(tmp_path, script)
+
+
 def test_a_notification_of_an_error_ends_the_observation(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         await world.register()
