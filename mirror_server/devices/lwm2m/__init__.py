@@ -93,9 +93,9 @@ another handshake, and requests wait until then:
 - After a crash the server answers a record of an unknown session with a fatal alert. A device that acts on it makes a
   handshake with its next message. ``mirror-device``, which sends one after 30 s of silence at the latest, was reached
   after 22 s.
-- The alert cannot be protected, so many libraries ignore it: OpenSSL and tinydtls do. A device with one of these notices
-  when an update of its registration is not answered, which takes it one or two minutes more. It updates before its
-  lifetime ends, often after half of it: give such devices a lifetime of minutes, since the usual one is a day.
+- The alert cannot be protected, so many libraries ignore it: OpenSSL and tinydtls do. A device with one of these
+  notices when an update of its registration is not answered, which takes it one or two minutes more. It updates before
+  its lifetime ends, often after half of it: give such devices a lifetime of minutes, since the usual one is a day.
 
 ``mirror-server erase`` deletes the registration and the key too. Presubscription rules name devices by what they are
 called, and belong to the applications: ``rename`` does not change them.
