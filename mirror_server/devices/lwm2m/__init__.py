@@ -56,6 +56,8 @@ The network
   often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
   or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
   wait until it makes contact. Requests to any device that cannot be reached wait so.
+- There is no bootstrap: give a device this server's address as that of its LwM2M server. ``POST /bs`` is refused with
+  the reason (4.04), which is in the log too.
 - A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
 - A device may send 200 messages a second for long, and 1,000 at once. What is beyond that is dropped, and counts in
   ``mirror_coap_dropped_total``. Where it is a notification, its observation ends, with a line in the log: the

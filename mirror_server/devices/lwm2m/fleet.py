@@ -191,21 +191,23 @@ class Fleet:
             device.is_reachable = False
 
     async def _answer(self, peer: Peer, request: Request) -> Response:
-        match request.path.removeprefix("/").split("/"):
-            case ["rd"]:
-                if request.method == "POST":
-                    return await self.registrar.register(peer, request)
-            case ["rd", location] if location:
-                if request.method == "POST":
-                    return await self.registrar.update(peer, location, request)
-                if request.method == "DELETE":
-                    return await self.registrar.deregister(peer, location)
-            case ["dp"]:
-                if request.method == "POST":
-                    return await self._take_sent(peer, request)
+        response = Response("4.05", b"this path does not take the method", 0)
+        match request.method, request.path.removeprefix("/").split("/"):
+            case "POST", ["rd"]:
+                response = await self.registrar.register(peer, request)
+            case "POST", ["rd", location] if location:
+                response = await self.registrar.update(peer, location, request)
+            case "DELETE", ["rd", location] if location:
+                response = await self.registrar.deregister(peer, location)
+            case "POST", ["dp"]:
+                response = await self._take_sent(peer, request)
+            case "POST", ["bs"]:
+                response = self.registrar.refuse_bootstrap(peer, request)
+            case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
+                pass
             case _:
-                return Response("4.04")
-        return Response("4.05")
+                response = Response("4.04", b"there is no such path; register under /rd", 0)
+        return response
 
     async def _take_sent(self, peer: Peer, request: Request) -> Response:
         """Take the values that a device sends by itself; those of resources it does not have are passed over.

@@ -729,6 +729,8 @@ def test_registering_a_name_at_once_makes_one_device(tmp_path: Path) -> None:
         ("POST", "/rd/abc/def", "4.04"),
         ("POST", "/rd/", "4.04"),
         ("POST", "/", "4.04"),
+        ("GET", "/bs", "4.05"),
+        ("POST", "/bs", "4.04"),
         ("GET", "/.well-known/core", "4.04"),
         ("GET", "/dp", "4.05"),
         ("POST", "/dp", "4.04"),
@@ -736,7 +738,25 @@ def test_registering_a_name_at_once_makes_one_device(tmp_path: Path) -> None:
 )
 def test_paths_and_methods_that_are_not_there(tmp_path: Path, method: Any, path: str, code: str) -> None:
     async def script(world: World) -> None:
-        assert (await world.post(path, method=method)).code == code
+        response = await world.post(path, method=method)
+        assert response.code == code
+        assert response.payload, "a refusal says why"
+
+    play(tmp_path, script)
+
+
+def test_bootstrap_is_refused_with_the_reason_in_the_response_and_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(world: World) -> None:
+        for _ in range(200):
+            response = await world.post("/bs", "ep=sensor", payload=b"")
+        assert (response.code, response.content_format) == ("4.04", 0)
+        assert b"this is no bootstrap server" in response.payload
+        assert world.fleet.registrar.counts.refused == 200
+        lines = [record.getMessage() for record in caplog.records]
+        assert "bootstrap of ep='sensor' from 192.0.2.1:40000 refused: 4.04" in lines[0]
+        assert len(lines) == 61
 
     play(tmp_path, script)
 
