@@ -203,7 +203,7 @@ def _carried(sent: Counts) -> Iterator[Metric]:
         ("mirror_coap_unanswered", "Requests that were given up.", sent.unanswered),
         ("mirror_coap_unreachable", "Messages that an address did not take.", sent.unreachable),
         ("mirror_coap_refused", "Requests refused before anybody looked at them.", sent.refused),
-        ("mirror_coap_dropped", "Datagrams that led to nothing.", sent.dropped),
+        ("mirror_coap_dropped", "Datagrams that led to nothing, those that the kernel dropped included.", sent.dropped),
     ):
         yield CounterMetricFamily(name, meaning, count)
 

@@ -7,9 +7,10 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-# Possessive, so that no text makes them go back over what they have read.
+# Possessive, so that no text makes them go back over what they have read. A value without quotes may hold spaces, which
+# the section does not allow: Leshan's client writes its content formats so.
 _TARGET = re.compile(r"\s*+<\s*+([^<>\s]*+)\s*+>\s*+")
-_ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]*+)))?+\s*+', re.DOTALL)
+_ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^;,"]*+)))?+\s*+', re.DOTALL)
 _SEPARATOR = re.compile(r",\s*+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
@@ -53,7 +54,8 @@ def _link(text: str, position: int) -> tuple[Link, int]:
     while attribute := _ATTRIBUTE.match(text, position):
         position = attribute.end()
         name, quoted, bare = attribute.groups()
-        attributes.setdefault(name.lower(), bare or "" if quoted is None else _ESCAPE.sub(r"\1", quoted))
+        value = (bare or "").rstrip() if quoted is None else _ESCAPE.sub(r"\1", quoted)
+        attributes.setdefault(name.lower(), value)
     if position < len(text) and text[position] != ",":
         raise _no_links(text, position)
     attributes.pop("", None)

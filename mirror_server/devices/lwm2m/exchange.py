@@ -108,7 +108,8 @@ class CannotListen(Exception):
 class Counts:
     """What was received and sent since the sockets were opened, as messages.
 
-    ``dropped`` are datagrams that led to nothing, ``sessions`` the DTLS sessions there are now.
+    ``dropped`` are datagrams that led to nothing, those that the kernel had no room for and those beyond the share of
+    a device among them; ``sessions`` the DTLS sessions there are now.
     """
 
     requests_received: int = 0
@@ -140,6 +141,10 @@ class Handler(Protocol):
 
     def notified(self, notification: Notification) -> bool:
         """Take a notification; ``False`` where its token says nothing, so that the device is told to stop."""
+        ...
+
+    def flooded(self, notification: Notification) -> None:
+        """End the observation of a notification that is beyond the share of its device, which gets a reset."""
         ...
 
     def session_ended(self, peer: Peer) -> None:

@@ -188,27 +188,35 @@ class Fleet:
             observed.held.append(notification)
         return True
 
+    def flooded(self, notification: Notification) -> None:
+        """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
+        observed = self.observations.find(notification)
+        if observed is not None and observed.is_asked:
+            self._end_observation(observed, "was stopped: it sends more messages than one device may")
+
     def session_ended(self, peer: Peer) -> None:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
         for device in self.registry.at(peer):
             device.is_reachable = False
 
     async def _answer(self, peer: Peer, request: Request) -> Response:
-        match request.path.removeprefix("/").split("/"):
-            case ["rd"]:
-                if request.method == "POST":
-                    return await self.registrar.register(peer, request)
-            case ["rd", location] if location:
-                if request.method == "POST":
-                    return await self.registrar.update(peer, location, request)
-                if request.method == "DELETE":
-                    return await self.registrar.deregister(peer, location)
-            case ["dp"]:
-                if request.method == "POST":
-                    return await self._take_sent(peer, request)
+        response = Response("4.05", b"this path does not take the method", 0)
+        match request.method, request.path.removeprefix("/").split("/"):
+            case "POST", ["rd"]:
+                response = await self.registrar.register(peer, request)
+            case "POST", ["rd", location] if location:
+                response = await self.registrar.update(peer, location, request)
+            case "DELETE", ["rd", location] if location:
+                response = await self.registrar.deregister(peer, location)
+            case "POST", ["dp"]:
+                response = await self._take_sent(peer, request)
+            case "POST", ["bs"]:
+                response = self.registrar.refuse_bootstrap(peer, request)
+            case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
+                pass
             case _:
-                return Response("4.04")
-        return Response("4.05")
+                response = Response("4.04", b"there is no such path; register under /rd", 0)
+        return response
 
     async def _take_sent(self, peer: Peer, request: Request) -> Response:
         """Take the values that a device sends by itself; those of resources it does not have are passed over.
@@ -250,7 +258,7 @@ class Fleet:
         """Tell the service what a notification says, if it is news."""
         response = notification.response
         if not response.is_success:
-            self._end_observation(observed, response)
+            self._end_observation(observed, f"ended with {response.code}")
         elif observed.is_news(notification.sequence, now):
             if notification.is_whole:
                 self._tell(observed.device, observed.path, response, now)
@@ -428,11 +436,13 @@ class Fleet:
         except (NoAnswer, Unreachable, _GivenUp):
             _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)
 
-    def _end_observation(self, observed: Observed, response: Response) -> None:
+    def _end_observation(self, observed: Observed, how: str) -> None:
         device, path = observed.device, observed.path
-        self._valueless.warn("device %s ended the observation of %s with %s", device.device_id, path, response.code)
+        self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_asked:
             self.observations.end(device, path)
+            # What came before goes to its subscribers first.
+            self._hand_over()
             self._events.observation_ended(device.device_id, path)
 
     def _tell(self, device: RegisteredDevice, path: str, response: Response, now: Instant) -> None:
@@ -457,7 +467,8 @@ class Fleet:
     def _hand_over(self) -> None:
         told, self._told = self._told, []
         self._handed_over_at = asyncio.get_running_loop().time()
-        self._events.observed(told)
+        if told:
+            self._events.observed(told)
 
     def _sweep(self) -> None:
         """Let go of devices whose registration has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import reprlib
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -130,6 +131,14 @@ class Registrar:
         async with self._alone(location):
             return await self._taken(peer, self._deregister(peer, location))
 
+    def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
+        """Refuse ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
+        response = _refusal(
+            "4.04", "this is no bootstrap server; enter its address as that of the LwM2M server, to register under /rd"
+        )
+        name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
+        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)
+
     def take_up(self, device: RegisteredDevice) -> None:
         """Take in a device that was registered when the service ended."""
         self._registry.add(device)
@@ -179,12 +188,14 @@ class Registrar:
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
-        response = await _answered(work)
+        return self._noted(peer, "registration", await _answered(work))
+
+    def _noted(self, peer: Peer, what: str, response: Response) -> Response:
         if not response.is_success:
             self.counts.refused += 1
             # Of who comes too often each line would be one too many.
             if response.code != _TOO_MANY:
-                self._refusals.warn("registration from %s refused: %s", peer.address, shown(response))
+                self._refusals.warn("%s from %s refused: %s", what, peer.address, shown(response))
         return response
 
     async def _register(self, peer: Peer, request: Request) -> Response:

@@ -19,8 +19,9 @@ With DTLS it proves itself with a key, which the mirror prints once::
     export MIRROR_DEVICE_PSK=00ff1a2b
     mirror-device --server coaps://mirror.example:5684 --name my-sensor
 
-A server that was started anew knows no session any more, and cannot say so: where the device heard nothing for 30 s it
-asks, and connects anew when there is no answer. In queue mode its next contact does that.
+A server that ends the session, or was restarted and knows it no more, has the device connect again. Where the device
+received nothing for 30 s it sends a message, which a restarted server answers with an alert; without an answer it
+connects again too. In queue mode its next contact does that.
 
 One process carries thousands of devices: 19 KiB each, and less than a hundredth of a processor for a thousand of them
 that measure every minute.

@@ -47,6 +47,8 @@ _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
 _DTLS_CLOSE_NOTIFY = (1, 0)
 _DTLS_FATAL = 2
+_UNPROTECTED_ALERT = b"\x15\xfe\xfd\x00\x00"
+"""How an alert of epoch 0 begins, as from a server that does not know the session."""
 # The DTLS library keeps an address with each session, which means nothing where a socket has one peer.
 _DTLS_PEER = ("::1", 1234)
 
@@ -236,8 +238,16 @@ class _DtlsSession:
         self._connected.result()
 
     def handle(self, data: bytes) -> None:
-        """Take a datagram."""
-        if self._session is not None:
+        """Take a datagram.
+
+        An alert without protection ends the session too, which the library would pass over: the server was restarted.
+        Others can send one, and bring about a handshake and no more.
+        """
+        if self._session is None:
+            return
+        if self._connected.done() and data.startswith(_UNPROTECTED_ALERT):
+            asyncio.get_running_loop().call_soon(self._ended)
+        else:
             self._dtls.handleMessage(self._session, data)
 
     def failed(self, error: Exception) -> None:
@@ -310,7 +320,7 @@ class CoapSocket:
         self._message_id = _CHANCE.randrange(1 << 16)
         self._exchanges: dict[int, _Exchange] = {}
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
-        self._pings: dict[int, asyncio.Future[None]] = {}
+        self._pings: dict[int, asyncio.Future[bool]] = {}
         self._notified: OrderedDict[int, bytes] = OrderedDict()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
         self._uploads: dict[tuple[object, ...], bytearray] = {}
@@ -385,6 +395,9 @@ class CoapSocket:
         self._fail_requests(Unreachable("the device closed its socket"))
         for message_id in list(self._exchanges):
             self._end_exchange(message_id)
+        for ping in self._pings.values():
+            if not ping.done():
+                ping.set_result(False)
         for task in self._tasks:
             task.cancel()
         self._channel.close()
@@ -423,8 +436,11 @@ class CoapSocket:
             self._end_exchange_of(message.token)
 
     async def ping(self) -> bool:
-        """Ask whether the server is there; false where it did not answer three times. Source: RFC 7252 section 4.3."""
-        answered: asyncio.Future[None] = self._loop.create_future()
+        """Ask whether the server is there; false where it did not answer three times, or the socket was closed.
+
+        Source: RFC 7252 section 4.3.
+        """
+        answered: asyncio.Future[bool] = self._loop.create_future()
         data = self._send(Message(code=_EMPTY), _CON)
         message_id = self._message_id
         self._pings[message_id] = answered
@@ -434,7 +450,7 @@ class CoapSocket:
                     self._put(data)
                 await asyncio.wait([answered], timeout=self._transmission.ack_timeout_seconds * 2**number)
                 if answered.done():
-                    return True
+                    return answered.result()
         finally:
             del self._pings[message_id]
         return False
@@ -540,7 +556,7 @@ class CoapSocket:
         ping = self._pings.get(message.mid)
         if ping is not None:
             if not ping.done():
-                ping.set_result(None)
+                ping.set_result(True)
             return
         token = exchange.token if exchange else self._notified.get(message.mid)
         if token in self._waiting:

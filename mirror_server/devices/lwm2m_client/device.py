@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -108,6 +108,7 @@ class LwM2MDevice:
         requests: The last requests of the server.
         heard_at: When the last one came, or the answer to a ping.
         registration_id: What the server calls the registration; empty without one.
+        session_lost: Called on the event loop with the reason, when its DTLS session is lost.
 
     Raises:
         ValueError: ``server`` is no such address, or it needs a key that is not there, or a path is none.
@@ -144,6 +145,7 @@ class LwM2MDevice:
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
         self.heard_at: Instant = 0
         self.registration_id = ""
+        self.session_lost: Callable[[str], object] = lambda _reason: None
         self._key = key
         self._transmission = transmission
         self._own_clock = SystemClock() if clock is None else None
@@ -314,7 +316,7 @@ class LwM2MDevice:
         if is_heard:
             self.heard_at = self._clock.now()
         else:
-            self._close_socket()
+            self._lose_session("hears nothing from the server")
         return is_heard
 
     def set_value(self, path: str, value: PythonValue) -> None:
@@ -431,7 +433,12 @@ class LwM2MDevice:
 
     def session_ended(self) -> None:
         """The DTLS session is gone: the next registration or update begins another."""
-        self._close_socket()
+        self._lose_session("the DTLS session ended")
+
+    def _lose_session(self, reason: str) -> None:
+        if self._socket is not None:
+            self._close_socket()
+            self.session_lost(reason)
 
     def _answer(self, incoming: Incoming) -> Observed:
         request = incoming.request

@@ -18,8 +18,8 @@ CONTACT_SECONDS = 15 * 60
 PING_SECONDS = 30
 """How long a device hears nothing over DTLS before it asks whether the server is there.
 
-A server that started anew knows nothing of the session, so that it cannot say a word; a device that only spoke would
-not notice. Without DTLS it knows the device by its address.
+A server that was restarted does not know the session and cannot send requests. Without DTLS it knows the device by its
+address.
 """
 _FAREWELL_SECONDS = 5
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5, 300
@@ -44,6 +44,8 @@ class DeviceRunner:
         self._contact_at: Instant = 0
         self._retry_at: Instant | None = None
         self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._due = asyncio.Event()
+        device.session_lost = self._note_lost_session
 
     async def start(self) -> None:
         """Register.
@@ -80,15 +82,12 @@ class DeviceRunner:
             await self._device.close()
 
     async def _until(self, due_at: Instant) -> None:
+        """Wait until something is due, or the session is lost."""
         loop = asyncio.get_running_loop()
-        due = asyncio.Event()
-
-        def call() -> None:
-            loop.call_soon_threadsafe(due.set)
-
-        timer = self._clock.call_at(due_at, call)
+        self._due.clear()
+        timer = self._clock.call_at(due_at, lambda: loop.call_soon_threadsafe(self._due.set))
         try:
-            await due.wait()
+            await self._due.wait()
         finally:
             timer.cancel()
 
@@ -96,8 +95,8 @@ class DeviceRunner:
         now = self._clock.now()
         self._model.measure(self._device)
         ping_at = self._ping_at()
-        if ping_at is not None and now >= ping_at and not await self._device.ping():
-            self._say("hears nothing from the server; connects anew")
+        if ping_at is not None and now >= ping_at:
+            await self._device.ping()
         if self._is_renewal_due(now):
             await self._renew()
         elif self._device.queue_mode and not self._device.is_asleep and now >= self._asleep_at():
@@ -135,6 +134,10 @@ class DeviceRunner:
         if self._device.queue_mode and not self._device.is_asleep:
             dues.append(self._asleep_at())
         return min(dues)
+
+    def _note_lost_session(self, reason: str) -> None:
+        self._say(f"{reason}; connects anew")
+        self._due.set()
 
     def _note_contact(self) -> None:
         self._renewed_at, self._retry_at, self._pause_seconds = self._clock.now(), None, _FIRST_PAUSE_SECONDS

@@ -21,6 +21,7 @@ from mirror_server.devices.lwm2m.coap.messages import (
 )
 from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport, Keys
 from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
+from mirror_server.devices.lwm2m.coap.shares import Shares
 from mirror_server.devices.lwm2m.coap.sockets import open_socket
 from mirror_server.devices.lwm2m.coap.transmission import Transmission
 from mirror_server.devices.lwm2m.exchange import (
@@ -73,7 +74,7 @@ class CoapEndpoint:
         Raises:
             CannotListen: The address is taken, or not of this machine.
         """
-        way = Transmission(self, self._tuning, self._limits, self.counts)
+        way = Transmission(self, self._tuning, self._limits, self.counts, self._new_shares())
         way.transport = await open_socket(address, way, self._limits, self.counts)
         self._ways[False] = way
 
@@ -83,11 +84,15 @@ class CoapEndpoint:
         Raises:
             CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
         """
-        way = Transmission(self, self._tuning, self._limits, self.counts)
-        sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts)
+        shares = self._new_shares()
+        way = Transmission(self, self._tuning, self._limits, self.counts, shares)
+        sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, shares)
         sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
         way.transport = self._sessions = sessions
         self._ways[True] = way
+
+    def _new_shares(self) -> Shares:
+        return Shares(self._limits, asyncio.get_running_loop().time)
 
     def end_sessions(self, identity: str) -> None:
         """End the DTLS sessions of an identity, whose key is no longer good."""
@@ -189,19 +194,19 @@ class CoapEndpoint:
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
         """Hand on a response that no request waits for."""
-        block = message.block(Option.BLOCK2)
-        is_whole = block is None or not (block.more or block.number)
-        sequence = message.number(Option.OBSERVE)
-        is_confirmable = message.type == Type.CONFIRMABLE
-        notification = Notification(peer, message.token, sequence, _response(message), is_confirmable, is_whole)
+        notification = _notification(peer, message)
         try:
             is_known = self._handler.notified(notification)
         except Exception:
             _log.exception("A notification of %s was not taken", peer.address)
             return True
-        if is_known and not is_whole and len(message.payload) <= _BLOCK_BYTES:
+        if is_known and not notification.is_whole and len(message.payload) <= _BLOCK_BYTES:
             self._remember_beginning(peer, message)
         return is_known
+
+    def notification_refused(self, peer: Peer, message: Message) -> None:
+        """End the observation of a notification that is beyond the share of its peer."""
+        self._handler.flooded(_notification(peer, message))
 
     def _remember_beginning(self, peer: Peer, message: Message) -> None:
         self._beginnings[peer, message.token] = message
@@ -415,6 +420,14 @@ def _request(message: Message, payload: bytes) -> Request:
         message.number(Option.CONTENT_FORMAT),
         message.number(Option.ACCEPT),
     )
+
+
+def _notification(peer: Peer, message: Message) -> Notification:
+    block = message.block(Option.BLOCK2)
+    is_whole = block is None or not (block.more or block.number)
+    sequence = message.number(Option.OBSERVE)
+    is_confirmable = message.type == Type.CONFIRMABLE
+    return Notification(peer, message.token, sequence, _response(message), is_confirmable, is_whole)
 
 
 def _response(message: Message) -> Response:

@@ -1,8 +1,14 @@
 """DTLS with pre-shared keys, between the socket and the messages. Source: RFC 6347, RFC 4279.
 
-Each address that begins a handshake has a context of DTLSSocket of its own, of 0.5 KB: where one context holds several
-peers, the library deletes one that says good-bye twice from its table, and the next may crash the process. aiocoap's
-own server holds a context for each address that ever sent a datagram, and cannot listen at all addresses.
+Each session has a context of DTLSSocket of its own, of 0.5 KB: where one context holds several peers, the library
+deletes one that says good-bye twice from its table, and the next may crash the process. aiocoap's own server holds a
+context for each address that ever sent a datagram, and cannot listen at all addresses.
+
+A ClientHello is answered without any state of its address. A greeter does that: a context without a peer, which many
+addresses share. Its cookie is an HMAC of the address and of what the hello says (RFC 6347, 4.2.1), with a secret of the
+context. The address that sends the cookie back gets the greeter as the context of its session, since no other context
+would take this cookie, and the next greeter has another secret. Who was given a cookie by the former one is given a new
+one, and is a round trip later: rare with many greeters, and only addresses that answer can bring it about.
 
 What is known of DTLSSocket beyond its signatures is held by tests: a key longer than 16 bytes would be written over its
 stack, an exception may not leave a callback, and a context that still has a peer may not be freed.
@@ -18,7 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_server.devices.lwm2m.coap.settings import Limits
-from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport
+from mirror_server.devices.lwm2m.coap.shares import Shares
+from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
@@ -28,7 +35,12 @@ Keys = Callable[[str], bytes | None]
 
 _LONGEST_KEY = 16
 """DTLSSocket copies a key to 16 bytes of its stack, however long it is."""
+_GREETERS = 1024
+_ALERTS = "alerts"
+"""What stands for the address of all where alerts are counted."""
 _SWEEP_SECONDS = 1.0
+_SAMPLE_SECONDS = 0.1
+"""How often a message is read of a device whose share is used up."""
 _LINE_SECONDS = 1.0
 """One line in the log tells of all handshakes that failed within this time: strangers may not fill the disk."""
 _CONNECTED = 0x01DE
@@ -36,13 +48,16 @@ _CLOSE_NOTIFY = 0
 _FATAL = 2
 _ALERT = 21
 _HANDSHAKE = 22
+_DATA = 23
 _CLIENT_HELLO = 1
 _SERVER_HELLO = 2
 _CLIENT_KEY_EXCHANGE = 16
 _RECORD_HEAD = 13
+_LEAST_PROTECTED = _RECORD_HEAD + 16
+"""The shortest record of AES-CCM-8: explicit nonce, no data, tag."""
 _VERSION_1_2 = b"\xfe\xfd"
-_ONE_PEER = ("::1", 1)
-"""What a context calls its only peer."""
+_BAD_RECORD_MAC = bytes([_ALERT]) + _VERSION_1_2 + bytes.fromhex("0000 010000000000 0002 02 14")
+"""A fatal alert without protection; its sequence number is one that no handshake has come to."""
 _OWN_IDENTITY = b"server"
 """DTLSSocket keeps a bare pointer to it, so it lives as long as the module; a server says no identity."""
 
@@ -66,24 +81,32 @@ class _Session:
         claimed: As whom it wants to prove itself.
         identity: The same, where there is a key for it.
         began_at: Since when the handshake goes on, on the loop's clock.
-        last_words: How the server ended the handshake, until the device says something: the library does not say it
-            again.
+        hello: The hash of the ClientHello that began it.
+        flight: The messages of the handshake that were sent last, until the device sends data: the library does not
+            send them again when the device repeats what they answer.
     """
 
-    def __init__(self, dtls: Any, peer: Peer, keys: Keys, send: Callable[[Peer, bytes], None], now: float) -> None:
-        self.peer = peer
+    def __init__(self, dtls: Any, keys: Keys, send: Callable[[Peer, bytes], None]) -> None:
+        self.peer: Peer
         self.claimed = b""
         self.identity = ""
-        self.began_at = now
-        self.last_words: list[bytes] = []
+        self.began_at = 0.0
+        self.hello = 0
+        self.flight: list[bytes] = []
+        self._dtls = dtls
         self._keys = keys
         self._key = b""
         self._send = send
         self._heard = _Heard()
-        self._other_side = dtls.Session(*_ONE_PEER)
+        self._other_side: Any
         self._context: Any = dtls.DTLS(
             read=self._plain, write=self._encrypted, event=self._event, pskId=_OWN_IDENTITY, pskStore=self
         )
+
+    def turn_to(self, peer: Peer) -> None:
+        """Have what follows come from this peer; only while there is no other."""
+        self.peer = peer
+        self._other_side = self._dtls.Session(*sockaddr_of(peer.address))
 
     def hear(self, datagram: bytes) -> _Heard:
         """Let the library read a datagram; nothing else is done before it is out of its callbacks."""
@@ -96,10 +119,10 @@ class _Session:
         """Send data, encrypted; whether it fits into a record."""
         return bool(self._context.write(self._other_side, data) >= 0)
 
-    def repeat_last_words(self) -> None:
-        """Say the end of the handshake again."""
-        for words in self.last_words:
-            self._send(self.peer, words)
+    def repeat_flight(self) -> None:
+        """Send the last messages of the handshake again."""
+        for datagram in self.flight:
+            self._send(self.peer, datagram)
 
     def retransmit(self) -> None:
         """Send again what got lost in the handshake, if it is time for it."""
@@ -110,9 +133,9 @@ class _Session:
         self._context.resetPeer(self._other_side)
         self._context = None
 
-    def begin_anew(self, peer: Peer, now: float) -> None:
+    def begin_anew(self, peer: Peer, hello: int, now: float) -> None:
         """Forget as whom the other side proved itself: it makes a new handshake."""
-        self.peer, self.began_at, self.last_words = peer, now, []
+        self.peer, self.hello, self.began_at, self.flight = peer, hello, now, self._heard.written
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
@@ -166,7 +189,7 @@ class _Session:
 class DtlsTransport:
     """Carries datagrams encrypted; ``socket`` carries what it made of them.
 
-    An address is a stranger until it answered the server's first word, then it opens a session, then it has one.
+    An address that sent its cookie back opens a session, then it has one.
 
     Args:
         receiver: Who takes what devices say.
@@ -174,13 +197,20 @@ class DtlsTransport:
         keys: The pre-shared keys.
         limits: How many sessions there may be.
         counts: Where handshakes are counted.
+        shares: What each address may send; the receiver counts what came within a session.
 
     Raises:
         CannotListen: DTLSSocket is not installed.
     """
 
     def __init__(
-        self, receiver: Receiver, session_ended: Callable[[Peer], None], keys: Keys, limits: Limits, counts: Counts
+        self,
+        receiver: Receiver,
+        session_ended: Callable[[Peer], None],
+        keys: Keys,
+        limits: Limits,
+        counts: Counts,
+        shares: Shares,
     ) -> None:
         self._dtls = _library()
         self._receiver = receiver
@@ -188,8 +218,10 @@ class DtlsTransport:
         self._keys = keys
         self._limits = limits
         self._counts = counts
+        self._shares = shares
         self._loop = asyncio.get_running_loop()
-        self._strangers: OrderedDict[str, _Session] = OrderedDict()
+        self._greeters: dict[int, _Session] = {}
+        self._read_at = -_SAMPLE_SECONDS
         self._opening: OrderedDict[str, _Session] = OrderedDict()
         self._open: OrderedDict[str, _Session] = OrderedDict()
         self._of_identity: dict[str, deque[_Session]] = {}
@@ -218,10 +250,11 @@ class DtlsTransport:
         """End all sessions, and close the socket."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for sessions in (self._strangers, self._opening, self._open):
+        for sessions in (self._opening, self._open):
             for session in sessions.values():
                 session.end()
             sessions.clear()
+        self._greeters.clear()
         self._of_identity.clear()
         await self.socket.close()
 
@@ -233,22 +266,56 @@ class DtlsTransport:
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Take what the socket received."""
         address = peer.address
-        session = self._open.get(address) or self._opening.get(address) or self._strangers.get(address)
-        if session is None:
-            if _handshake_message(datagram) != _CLIENT_HELLO:
-                self._counts.dropped += 1
-                return
-            session = self._new_stranger(peer)
+        session = self._open.get(address) or self._opening.get(address)
+        is_hello = _handshake_message(datagram) == _CLIENT_HELLO
+        if self._is_beyond_share(address, has_session=session is not None):
+            self._counts.dropped += 1
+        elif session is None and not is_hello:
+            self._counts.dropped += 1
+            self._answer_unknown(peer, datagram)
+        elif session is not None and is_hello and _hello_hash(datagram) == session.hello:
+            # The library would begin another handshake, and the device goes on with this one.
+            if address in self._opening:
+                session.repeat_flight()
+        else:
+            self._hear(session or self._greeter(peer), peer, datagram)
+
+    def _hear(self, session: _Session, peer: Peer, datagram: bytes) -> None:
+        address = peer.address
         heard = session.hear(_of_known_version(datagram))
         if heard.greeted:
-            self._begin(session, peer)
+            self._begin(session, peer, _hello_hash(datagram))
         if heard.connected and address in self._opening:
-            session.last_words = heard.written
+            session.flight = heard.written
             self._open_session(session)
         if address in self._open:
             self._deliver(session, datagram, heard)
         if heard.broken:
             self._break_off(session)
+
+    def _is_beyond_share(self, address: str, *, has_session: bool) -> bool:
+        """Whether a datagram is too many to be read.
+
+        Within a session the receiver counts messages, since others can send in the name of an address. Where the share
+        is used up, one message in a while is read all the same, so that the receiver sees that there are too many.
+        """
+        if not has_session:
+            return not self._shares.take(address)
+        if not self._shares.is_used_up(address):
+            return False
+        now = self._loop.time()
+        if now - self._read_at < _SAMPLE_SECONDS:
+            return True
+        self._read_at = now
+        return False
+
+    def _answer_unknown(self, peer: Peer, datagram: bytes) -> None:
+        """Have a device make a new handshake whose session is not known, after a restart or from another port.
+
+        The alert is shorter than what it answers, and is never answered by another one. Source: RFC 6347, 4.1.2.7.
+        """
+        if _is_protected(datagram) and self._shares.take(_ALERTS):
+            self._send_raw(peer, _BAD_RECORD_MAC)
 
     def failed(self, peer: Peer, reason: str) -> None:
         """Hear of the socket that nothing reaches a peer; its session stays, for it may come back."""
@@ -256,13 +323,14 @@ class DtlsTransport:
         if session is not None:
             self._receiver.failed(session.peer, reason)
 
-    def _new_stranger(self, peer: Peer) -> _Session:
-        session = _Session(self._dtls, peer, self._keys, self._send_raw, self._loop.time())
-        self._strangers[peer.address] = session
-        if len(self._strangers) > self._limits.handshakes:
-            self._strangers.popitem(last=False)[1].end()
-        self._sweep_later()
-        return session
+    def _greeter(self, peer: Peer) -> _Session:
+        """The context that answers the hello of an address."""
+        number = hash(peer.address) % _GREETERS
+        greeter = self._greeters.get(number)
+        if greeter is None:
+            greeter = self._greeters[number] = _Session(self._dtls, self._keys, self._send_raw)
+        greeter.turn_to(peer)
+        return greeter
 
     def _send_raw(self, peer: Peer, data: bytes) -> None:
         try:
@@ -273,20 +341,22 @@ class DtlsTransport:
     def _deliver(self, session: _Session, datagram: bytes, heard: _Heard) -> None:
         self._open.move_to_end(session.peer.address)
         if heard.plaintexts:
-            session.last_words = []
+            session.flight = []
         elif not heard.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
-            session.repeat_last_words()
+            session.repeat_flight()
         for plaintext in heard.plaintexts:
             self._receiver.received(session.peer, plaintext)
 
-    def _begin(self, session: _Session, peer: Peer) -> None:
+    def _begin(self, session: _Session, peer: Peer, hello: int) -> None:
         """An address proved to be one: what it had is over, and its handshake goes on."""
         address = peer.address
         if address in self._open:
             self._forget(session)
-        self._strangers.pop(address, None)
+        number = hash(address) % _GREETERS
+        if self._greeters.get(number) is session:
+            del self._greeters[number]
         self._opening.pop(address, None)
-        session.begin_anew(peer, self._loop.time())
+        session.begin_anew(peer, hello, self._loop.time())
         self._opening[address] = session
         if len(self._opening) > self._limits.handshakes:
             self._refuse(next(iter(self._opening.values())))
@@ -313,9 +383,6 @@ class DtlsTransport:
             self._end(session)
         elif self._opening.get(address) is session:
             self._refuse(session)
-        elif self._strangers.get(address) is session:
-            del self._strangers[address]
-            session.end()
 
     def _refuse(self, session: _Session) -> None:
         """Let a handshake end that came to nothing."""
@@ -357,12 +424,12 @@ class DtlsTransport:
         """Send again what got lost in handshakes, and let those end that take too long."""
         self._sweeper = None
         before = self._loop.time() - self._limits.handshake_seconds
-        for session in [*self._strangers.values(), *self._opening.values()]:
+        for session in list(self._opening.values()):
             if session.began_at < before:
                 self._break_off(session)
             else:
                 session.retransmit()
-        if self._strangers or self._opening:
+        if self._opening:
             self._sweep_later()
 
 
@@ -382,6 +449,16 @@ def _handshake_message(datagram: bytes) -> int | None:
     if len(datagram) <= _RECORD_HEAD or datagram[0] != _HANDSHAKE or any(datagram[3:5]):
         return None
     return datagram[_RECORD_HEAD]
+
+
+def _hello_hash(datagram: bytes) -> int:
+    """What a ClientHello is known by when it comes again, in a record with another number."""
+    return hash(datagram[_RECORD_HEAD:])
+
+
+def _is_protected(datagram: bytes) -> bool:
+    """Whether a datagram looks like a record within a session, and is no alert."""
+    return len(datagram) >= _LEAST_PROTECTED and datagram[0] in (_HANDSHAKE, _DATA) and any(datagram[3:5])
 
 
 def _library() -> Any:

@@ -43,8 +43,11 @@ class Limits:
         payload_bytes: The longest payload, in blocks or not.
         requests_in_hand: Requests of devices that are being answered, of all of them; as many as register at once.
         requests_in_hand_of_peer: The same, of one device.
+        messages_per_second_of_peer: What one device may send for long; the rest is dropped. A device that notifies of
+            a hundred resources each second needs half of it.
+        burst_of_peer: What one device may send at once, besides.
         remembered_messages: Requests that are known when they come again.
-        remembered_addresses: Addresses whose way back is known.
+        remembered_addresses: Addresses whose way back is known, and whose share is counted.
         uploads: Transfers in blocks that are not complete.
         uploads_bytes: What these hold together.
         upload_idle_seconds: After how long without a block an upload is given up.
@@ -58,6 +61,8 @@ class Limits:
     payload_bytes: int = 256 * 1024
     requests_in_hand: int = 16_384
     requests_in_hand_of_peer: int = 16
+    messages_per_second_of_peer: int = 200
+    burst_of_peer: int = 1_000
     remembered_messages: int = 50_000
     remembered_addresses: int = 50_000
     uploads: int = 1_000

@@ -1,9 +1,9 @@
 """The UDP sockets: aiocoap's, which knows to which address a datagram came and hears of ports that are closed.
 
 The only module that imports aiocoap. What it touches that aiocoap does not promise to keep is held by a test each:
-``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received`` and ``send`` of the same class, what it
-calls of its manager (``dispatch_error``), ``max_size`` and ``_read_ready`` of its transport, and the fields
-``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
+``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received``, ``datagram_errqueue_received``,
+``error_received`` and ``send`` of the same class, what it calls of its manager (``dispatch_error``), ``max_size`` and
+``_read_ready`` of its transport, and the fields ``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import errno
 import logging
 import math
 import socket
+import struct
 import sys
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
+from aiocoap.util import socknumbers
 
 from mirror_server.devices.lwm2m.coap.settings import Limits
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
@@ -42,6 +44,13 @@ _PASSING = (errno.EAGAIN, errno.ENOBUFS)
 _IP_MULTICAST_ALL = 49
 """Linux hands on what is sent to groups that any program of the machine joined, unless it is told not to."""
 _MAPPED = "::ffff:"
+_SO_MEMINFO = 55
+_MEMINFO = struct.Struct("9I")
+"""Of Linux: what a socket holds, in numbers of which the last counts the datagrams dropped for want of room."""
+_DROPS_SECONDS = 1.0
+"""How often the kernel is asked what it dropped."""
+_LINE_SECONDS = 10.0
+"""One line in the log says so within this time."""
 
 
 class Receiver(Protocol):
@@ -101,6 +110,7 @@ class _Udp6(MessageInterfaceUDP6):
     _lately = 0.0
     _looked_at = 0.0
     _resting: asyncio.TimerHandle | None = None
+    _error: Exception | None = None
 
     def listen(self) -> None:
         """Have :meth:`look` called when something comes."""
@@ -112,6 +122,7 @@ class _Udp6(MessageInterfaceUDP6):
         """Take what came; while it is much, look next after a rest, however much there is by then."""
         self._taken = 0
         try:
+            self._take_errors()
             self.transport._read_ready()
         finally:
             self._rest_or_listen()
@@ -128,18 +139,50 @@ class _Udp6(MessageInterfaceUDP6):
             self._resting = None
             self._loop.add_reader(self._file, self.look)
 
+    def _take_errors(self) -> None:
+        """Take the errors of closed ports: they stand in the receive buffer, where datagrams need the room."""
+        if not socknumbers.HAS_RECVERR:
+            return
+        listening = self.transport.get_extra_info("socket")
+        for _ in range(_DATAGRAMS_AT_ONCE):
+            try:
+                received = listening.recvmsg(_ANCILLARY_BYTES, _ANCILLARY_BYTES, socknumbers.MSG_ERRQUEUE)
+            except OSError:  # nothing is left
+                return
+            self.datagram_errqueue_received(*received)
+
+    def error_received(self, exc: Exception) -> None:
+        """Keep an error of sending; that of a peer is in the error queue."""
+        self._error = exc
+
+    def sending_error(self, message: _Outgoing) -> Exception | None:
+        """Send a message; gives the error, where there is one.
+
+        The first may be of another peer, whose port is closed: the kernel gives it to the next call, whatever it is,
+        and does not send.
+        """
+        for _ in range(2):
+            self._error = None
+            self.send(message)
+            if self._error is None:
+                break
+        return self._error
+
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         manager: _Manager = self._ctx
         manager.take(data, ancdata, flags, address)
         self._taken = 1
         listening = self.transport.get_extra_info("socket")
         while self._taken <= _DATAGRAMS_AT_ONCE:
+            self._taken += 1
             try:
                 received = listening.recvmsg(_LARGEST_DATAGRAM, _ANCILLARY_BYTES)
-            except OSError:  # nothing is left; an error of a peer comes again with the next look at the socket
+            except BlockingIOError:  # nothing is left
+                self._taken -= 1
                 return
+            except OSError:  # of a peer, which the error queue names
+                continue
             manager.take(*received)
-            self._taken += 1
 
     async def shutdown(self) -> None:
         if self._resting is not None:
@@ -165,7 +208,8 @@ class _Manager:
         for _, kind, data in ancillary:
             if kind == _PKTINFO:
                 local = data
-        if flags & _TRUNCATED or (local is not None and _is_multicast(local)):
+        is_to_group = local is not None and _is_multicast(local)
+        if flags & _TRUNCATED or is_to_group or not sockaddr[1]:  # nothing can be sent to port 0
             self._counts.dropped += 1
             return
         way = self._way(sockaddr)
@@ -188,12 +232,55 @@ class _Manager:
         return _Way(Peer(address), self.remote(address))
 
 
+class _KernelDrops:
+    """Counts the datagrams for which the receive buffer of a socket had no room, until it is stopped."""
+
+    def __init__(self, listening: socket.socket, counts: Counts) -> None:
+        self._socket = listening
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._counted = 0
+        self._logged = 0
+        self._logged_at = -math.inf
+        self._timer = self._loop.call_later(_DROPS_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Count no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(_DROPS_SECONDS, self._look)
+        dropped = _dropped_by_kernel(self._socket)
+        self._counts.dropped += dropped - self._counted
+        self._counted = dropped
+        now = self._loop.time()
+        if dropped > self._logged and now - self._logged_at >= _LINE_SECONDS:
+            self._logged, self._logged_at = dropped, now
+            _log.warning(
+                "The system dropped datagrams of devices, %d so far: more came than the server takes, and the receive "
+                "buffer of %d bytes was full. Cure: fewer messages, or a larger buffer by sysctl -w net.core.rmem_max",
+                dropped,
+                _granted_bytes(self._socket),
+            )
+
+
+def _dropped_by_kernel(listening: socket.socket) -> int:
+    """How many datagrams the kernel dropped because the buffer was full; 0 where it does not say."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        return int(_MEMINFO.unpack(listening.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1])
+    except (OSError, struct.error):  # a kernel older than 4.12
+        return 0
+
+
 class Udp6Transport:
     """A socket of IPv6, which carries IPv4 too."""
 
-    def __init__(self, interface: _Udp6, manager: _Manager) -> None:
+    def __init__(self, interface: _Udp6, manager: _Manager, drops: _KernelDrops) -> None:
         self._interface = interface
         self._manager = manager
+        self._drops = drops
 
     @property
     def address(self) -> tuple[str, int]:
@@ -204,22 +291,27 @@ class Udp6Transport:
     def send(self, peer: Peer, datagram: bytes) -> None:
         """Send a datagram; what hinders it is told to the receiver."""
         try:
-            self._interface.send(_Outgoing(self._manager.remote(peer.address), datagram))
-        except (ValueError, OSError) as error:
-            raise Unreachable(f"{peer.address}: {error}") from None
+            outgoing = _Outgoing(self._manager.remote(peer.address), datagram)
+            error = self._interface.sending_error(outgoing)
+        except (ValueError, OSError) as failure:
+            raise Unreachable(f"{peer.address}: {failure}") from None
+        if error is not None:
+            self._manager.dispatch_error(error, outgoing.remote)
 
     async def close(self) -> None:
         """Close the socket."""
+        self._drops.stop()
         await self._interface.shutdown()
 
 
 class Ipv4Transport(asyncio.DatagramProtocol):
     """A socket of IPv4 alone, where the kernel has no IPv6; it does not hear of ports that are closed."""
 
-    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts) -> None:
+    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
         self._peer = lru_cache(limits.remembered_addresses)(_ipv4_peer)
         self._counts = counts
+        self._drops = drops
         self._closed = asyncio.get_running_loop().create_future()
         self._transport: asyncio.DatagramTransport
 
@@ -232,8 +324,11 @@ class Ipv4Transport(asyncio.DatagramProtocol):
         self._closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Take a datagram."""
-        self._receiver.received(self._peer(addr), data)
+        """Take a datagram; nothing can be sent to port 0."""
+        if addr[1]:
+            self._receiver.received(self._peer(addr), data)
+        else:
+            self._counts.dropped += 1
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
         """Hear of an error of sending, of which is not told whose it is."""
@@ -254,6 +349,7 @@ class Ipv4Transport(asyncio.DatagramProtocol):
 
     async def close(self) -> None:
         """Close the socket."""
+        self._drops.stop()
         self._transport.close()
         await self._closed
 
@@ -276,15 +372,18 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if has_ipv6() else socket.AF_INET
     bound = await _bound_socket(loop, address, family, limits)
+    drops = _KernelDrops(bound, counts)
     if family == socket.AF_INET:
-        _, plain = await loop.create_datagram_endpoint(lambda: Ipv4Transport(receiver, limits, counts), sock=bound)
+        _, plain = await loop.create_datagram_endpoint(
+            lambda: Ipv4Transport(receiver, limits, counts, drops), sock=bound
+        )
         return plain
     manager = _Manager(receiver, limits, counts)
     interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
     manager.interface = interface
     interface.transport.max_size = _LARGEST_DATAGRAM
     interface.listen()
-    return Udp6Transport(interface, manager)
+    return Udp6Transport(interface, manager, drops)
 
 
 _aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")
@@ -329,7 +428,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
-    granted = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel tells twice what it grants
+    granted = _granted_bytes(opened)
     if granted < wanted:
         _log.warning(
             "The receive buffer for devices has %d bytes of the %d wished for: bursts may be lost. Cure: sysctl -w "
@@ -338,6 +437,10 @@ def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
             wanted,
             wanted,
         )
+
+
+def _granted_bytes(opened: socket.socket) -> int:
+    return opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel returns twice what it grants
 
 
 def _ipv4_peer(address: tuple[str, int]) -> Peer:

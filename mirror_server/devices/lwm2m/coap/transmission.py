@@ -6,6 +6,8 @@ One for each socket. Source: RFC 7252, section 4; RFC 7641.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import random
 import secrets
 from collections import OrderedDict
@@ -23,11 +25,20 @@ from mirror_server.devices.lwm2m.coap.messages import (
     is_response,
 )
 from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
+from mirror_server.devices.lwm2m.coap.shares import Shares
 from mirror_server.devices.lwm2m.coap.sockets import Transport
 from mirror_server.devices.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
 
+_log = logging.getLogger(__name__)
 _CHANCE = random.SystemRandom()
 """Not the generator that all of a program share, which it may have seeded."""
+_RESETS_SECONDS = 0.1
+"""Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
+than to take it."""
+_LEAST_ACKNOWLEDGEMENT = bytes([1 << 6 | Type.ACKNOWLEDGEMENT << 4])
+"""The first byte of an acknowledgement without a token; that of a reset is greater."""
+_LINE_SECONDS = 10.0
+"""One line in the log names a device that floods within this time."""
 
 
 class Upper(Protocol):
@@ -39,6 +50,10 @@ class Upper(Protocol):
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
         """Take a response that no request waits for; ``False`` to let the device stop."""
+        ...
+
+    def notification_refused(self, peer: Peer, message: Message) -> None:
+        """End the observation of a notification that is beyond the share of its peer."""
         ...
 
 
@@ -105,8 +120,10 @@ def _key(peer: Peer, message: Message) -> _Key:
 class Transmission:
     """The messages of one socket."""
 
-    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts) -> None:
+    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts, shares: Shares) -> None:
         self._upper = upper
+        self._shares = shares
+        self._reset_at = self._logged_at = -math.inf
         self._tuning = tuning
         self._limits = limits
         self._counts = counts
@@ -119,6 +136,9 @@ class Transmission:
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Take a datagram."""
+        if not (self._shares.take(peer.address) or self._is_awaited(peer, datagram)):
+            self._drop_flood(peer, datagram)
+            return
         try:
             message = decode(datagram)
         except NotCoap as error:
@@ -132,6 +152,37 @@ class Transmission:
             self._empty_received(peer, message)
         else:  # a ping, or a code that nobody defined
             self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
+
+    def _is_awaited(self, peer: Peer, datagram: bytes) -> bool:
+        """Whether this may be the acknowledgement or reset that a request of ours waits for."""
+        return peer.address in self._exchanges and datagram[0:1] >= _LEAST_ACKNOWLEDGEMENT
+
+    def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
+        """Drop what is beyond the share of a peer; now and then let it know, and the operator."""
+        self._counts.dropped += 1
+        now = self._loop.time()
+        if now - self._logged_at >= _LINE_SECONDS:
+            self._logged_at = now
+            _log.warning(
+                "%s sends more than %d messages a second: those beyond are dropped (%d datagrams dropped so far)",
+                peer.address,
+                self._limits.messages_per_second_of_peer,
+                self._counts.dropped,
+            )
+        if now - self._reset_at >= _RESETS_SECONDS:
+            self._reset_at = now
+            self._reset_notification(peer, datagram)
+
+    def _reset_notification(self, peer: Peer, datagram: bytes) -> None:
+        """Answer a notification with a reset, which ends its observation. Source: RFC 7641, section 3.6."""
+        try:
+            message = decode(datagram)
+        except NotCoap:
+            return
+        if is_response(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
+            self._upper.notification_refused(peer, message)
+            self._counts.resets_sent += 1
+            self._send(peer, Message(Type.RESET, EMPTY, message.message_id).encode())
 
     def failed(self, peer: Peer, reason: str) -> None:
         """End what waits for a peer that cannot be reached."""

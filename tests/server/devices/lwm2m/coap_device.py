@@ -37,6 +37,7 @@ class Registry:
         self.notifications: list[Notification] = []
         self.known_tokens: set[bytes] = set()
         self.ended: list[Peer] = []
+        self.floods: list[Notification] = []
         self.respond: Callable[[Request], Awaitable[Response]] = self._created
 
     async def answer(self, peer: Peer, request: Request) -> Response:
@@ -46,6 +47,10 @@ class Registry:
     def notified(self, notification: Notification) -> bool:
         self.notifications.append(notification)
         return notification.token in self.known_tokens
+
+    def flooded(self, notification: Notification) -> None:
+        self.floods.append(notification)
+        self.known_tokens.discard(notification.token)
 
     def session_ended(self, peer: Peer) -> None:
         self.ended.append(peer)

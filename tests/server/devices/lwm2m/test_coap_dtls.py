@@ -20,8 +20,9 @@ from dtls_device import DtlsDevice
 from DTLSSocket import dtls
 from udp_relay import UdpRelay, drop
 
-from mirror_server.devices.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen
+from mirror_server.devices.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen, sessions
 from mirror_server.devices.lwm2m.coap.messages import Message, Type, code_number
+from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport
 from mirror_server.devices.lwm2m.coap.sockets import Receiver
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
 
@@ -348,6 +349,125 @@ class HandDevice:
         self._connection = None
         if says_goodbye:
             self.step(lambda datagram: [datagram])
+
+
+@asynccontextmanager
+async def carried_by_hand(
+    limits: Limits | None = None,
+) -> AsyncIterator[tuple[CoapEndpoint, DtlsTransport, HandDevice]]:
+    """An endpoint and a device of it, whose datagrams the test carries."""
+    async with serving(limits=limits) as (endpoint, _):
+        transport = endpoint._ways[True].transport
+        assert isinstance(transport, DtlsTransport)
+        real, swallowing = transport.socket, Swallowing()
+        transport.socket = swallowing  # type: ignore[assignment] - it only sends
+        try:
+            yield endpoint, transport, HandDevice(Peer("127.0.1.1:5684"), transport, swallowing.sent)
+        finally:
+            transport.socket = real
+
+
+def as_it_is(datagram: bytes) -> list[bytes]:
+    return [datagram]
+
+
+@in_loop
+async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_device_out() -> None:
+    async with carried_by_hand() as (endpoint, transport, device):
+        (hello,) = device.step(as_it_is)
+        for number in range(3_000):
+            transport.received(Peer(f"127.1.{number % 250}.{number // 250}:5684"), hello)
+        assert len(transport.socket.sent) == 3_000
+        assert not transport._opening
+        assert len(transport._greeters) <= 1024
+        transport.socket.sent.clear()
+        for _ in range(3):
+            device.step(as_it_is)
+        assert endpoint.counts.handshakes == 1
+
+
+@in_loop
+async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "_GREETERS", 1)
+    async with carried_by_hand() as (endpoint, transport, device):
+        device.step(as_it_is)
+        other = HandDevice(Peer("127.0.1.2:5684"), transport, transport.socket.sent)
+        for _ in range(3):
+            other.step(as_it_is)
+        assert endpoint.counts.handshakes == 1
+        for _ in range(4):
+            device.step(as_it_is)
+        assert endpoint.counts.handshakes == 2
+
+
+@in_loop
+async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake() -> None:
+    """As one does whose first retransmission comes sooner than the answer, over a slow network."""
+
+    def twice(datagram: bytes) -> list[bytes]:
+        again = bytearray(datagram)
+        again[10] += 8  # the number of the record
+        return [datagram, bytes(again)]
+
+    async with carried_by_hand() as (endpoint, transport, device):
+        device.step(as_it_is)
+        (hello,) = device.step(twice)
+        device.step(as_it_is)
+        assert endpoint.counts.handshakes == 1
+        transport.received(Peer("127.0.1.1:5684"), hello)  # so late that the session is there
+        assert (endpoint.counts.sessions, transport._opening) == (1, {})
+
+
+PROTECTED = b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32)
+
+
+@in_loop
+async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_shorter() -> None:
+    async with carried_by_hand() as (endpoint, transport, _):
+        stranger = Peer("127.0.1.9:5684")
+        transport.received(stranger, PROTECTED)
+        (alert,) = transport.socket.sent
+        assert (alert[:5], alert[11:]) == (b"\x15\xfe\xfd\x00\x00", b"\x00\x02\x02\x14")
+        assert len(alert) < len(PROTECTED)
+        for unanswered in (alert, b"\x15" + PROTECTED[1:], PROTECTED[:20], PROTECTED[:3] + b"\0\0" + PROTECTED[5:]):
+            transport.received(stranger, unanswered)
+        assert len(transport.socket.sent) == 1
+        assert endpoint.counts.dropped == 5
+
+
+@in_loop
+async def test_alerts_to_forged_addresses_are_bounded() -> None:
+    limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
+    async with carried_by_hand(limits) as (_, transport, _device):
+        for number in range(1_000):
+            transport.received(Peer(f"127.1.{number % 250}.{number // 250}:5684"), PROTECTED)
+        assert 10 <= len(transport.socket.sent) < 20
+
+
+@in_loop
+async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    hear = sessions._Session.hear
+    monkeypatch.setattr(sessions._Session, "hear", lambda self, data: read.append(data) or hear(self, data))
+    registry = Registry()
+    registry.known_tokens = {b"flood"}
+    limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
+    async with serving(registry, limits=limits) as (endpoint, new_device):
+        device, other = new_device(), new_device("pump", OTHER_KEY)
+        assert await device.connect()
+        assert await other.connect()
+        read.clear()
+        for number in range(200):
+            device.send(notification(number, b"flood", number, b"21.5"))
+        await until(lambda: len(registry.notifications) + endpoint.counts.dropped == 200)
+        assert len(registry.notifications) < 30
+        assert len(read) < 60
+        assert (await device.receive()).type == Type.RESET
+        assert [told.peer.identity for told in registry.floods][:1] == ["boiler"]
+        other.send(registration())
+        assert (await other.receive()).code == code_number("2.01")
 
 
 @in_loop

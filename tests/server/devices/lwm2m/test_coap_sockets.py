@@ -31,8 +31,9 @@ def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
     assert "message.remote.pktinfo" in sent
     assert "message.encode()" in sent
     assert "message.remote.sockaddr" in sent
-    for told in (MessageInterfaceUDP6.datagram_errqueue_received, MessageInterfaceUDP6.error_received):
-        assert "self._ctx.dispatch_error(" in inspect.getsource(told)
+    assert "self._ctx.dispatch_error(" in inspect.getsource(MessageInterfaceUDP6.datagram_errqueue_received)
+    assert list(inspect.signature(MessageInterfaceUDP6.error_received).parameters) == ["self", "exc"]
+    assert "self._protocol.error_received(exc)" in inspect.getsource(RecvmsgSelectorDatagramTransport.sendmsg)
     address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
     assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
     looked = inspect.getsource(RecvmsgSelectorDatagramTransport._read_ready)
@@ -156,14 +157,18 @@ async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss() ->
     """Which needs the buffer: all is sent before the loop looks at the socket once."""
     registry = Registry()
     registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (endpoint, device):
+    async with speaking(registry) as (endpoint, _):
         listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
         if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * Limits().receive_buffer_bytes:
             pytest.skip("the kernel grants no receive buffer of 4 MB")
+        assert endpoint.coap_address is not None
+        devices = [Device(endpoint.coap_address) for _ in range(10)]
         for number in range(5_000):
-            device.send(notification(number, b"mine", number, b"21.5"))
+            devices[number % 10].send(notification(number, b"mine", number, b"21.5"))
         await until(lambda: len(registry.notifications) == 5_000)
         assert [told.sequence for told in registry.notifications] == list(range(5_000))
+        for each in devices:
+            each.close()
 
 
 MUCH = 2 * sockets._MANY

@@ -426,6 +426,23 @@ def test_what_is_too_long_for_a_notification_is_read_once(tmp_path: Path) -> Non
     play(tmp_path, script)
 
 
+def test_values_before_a_flood_are_reported_before_the_observation_ends(tmp_path: Path) -> None:
+    """Where the observation ends first, its subscribers miss them."""
+
+    async def script(world: World) -> None:
+        await world.register()
+        token = await world.observe()
+        assert world.notify(token, 2, "22")
+        assert world.notify(token, 3, "23")
+        world.fleet.flooded(Notification(HERE, token, 4, Response("2.05", b"24"), False, True))
+        assert [kind for kind, _ in world.diary.entries[-2:]] == ["observed", "ended"]
+        assert world.diary.values == ["22", "23"]
+        assert world.diary.of("ended") == [("id-of-sensor", TEMPERATURE)]
+        assert not world.notify(token, 5, "25")
+
+    play(tmp_path, script)
+
+
 def test_a_notification_of_an_error_ends_the_observation(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         await world.register()
@@ -793,6 +810,8 @@ def test_registering_a_name_at_once_makes_one_device(tmp_path: Path) -> None:
         ("POST", "/rd/abc/def", "4.04"),
         ("POST", "/rd/", "4.04"),
         ("POST", "/", "4.04"),
+        ("GET", "/bs", "4.05"),
+        ("POST", "/bs", "4.04"),
         ("GET", "/.well-known/core", "4.04"),
         ("GET", "/dp", "4.05"),
         ("POST", "/dp", "4.04"),
@@ -800,7 +819,25 @@ def test_registering_a_name_at_once_makes_one_device(tmp_path: Path) -> None:
 )
 def test_paths_and_methods_that_are_not_there(tmp_path: Path, method: Any, path: str, code: str) -> None:
     async def script(world: World) -> None:
-        assert (await world.post(path, method=method)).code == code
+        response = await world.post(path, method=method)
+        assert response.code == code
+        assert response.payload, "a refusal says why"
+
+    play(tmp_path, script)
+
+
+def test_bootstrap_is_refused_with_the_reason_in_the_response_and_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(world: World) -> None:
+        for _ in range(200):
+            response = await world.post("/bs", "ep=sensor", payload=b"")
+        assert (response.code, response.content_format) == ("4.04", 0)
+        assert b"this is no bootstrap server" in response.payload
+        assert world.fleet.registrar.counts.refused == 200
+        lines = [record.getMessage() for record in caplog.records]
+        assert "bootstrap of ep='sensor' from 192.0.2.1:40000 refused: 4.04" in lines[0]
+        assert len(lines) == 61
 
     play(tmp_path, script)
 

@@ -40,6 +40,8 @@ def test_a_registration_by_instances_and_objects_tells_what_is_to_be_discovered(
     [
         ('</>;rt="oma.lwm2m";ct="110 112",</1/0>', {110, 112}, ""),
         ("</>;rt=oma.lwm2m;ct=11542,</1/0>", {11542}, ""),
+        ('</>;ct=60 110 112 11542 11543;rt="oma.lwm2m",</1/0>', {60, 110, 112, 11542, 11543}, ""),
+        ("</>;rt=core.x oma.lwm2m;ct= 110  112 ,</1/0>", {110, 112}, ""),
         ("</>;ct=110,</1/0>", {110}, ""),
         ("</1/0>", set(), ""),
         ('</lwm2m>;rt="oma.lwm2m",</lwm2m/1/0>', set(), "/lwm2m"),
