@@ -15,7 +15,7 @@ from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Observation, Observe, Outcome
+from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
 from mirror_server.service.happenings import Happenings
@@ -163,16 +163,23 @@ class SubscriptionService:
             self._store_accepted(session, job.device_id, path, answer)
 
     def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
-        """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
+        """Send the initial value to the applications that waited for it.
+
+        A change in it goes also to those that were subscribed before. Where the device was not asked for its value, or
+        did not give it, the value that the mirror has is the initial one.
+        """
         device = devices.find(session, device_id)
         if device is None:
             return
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
+        known = resources.known(session, device_id, path)
         initial = answer.content
         if initial is None:
+            if (stored := _stored_value(device_id, path, known)) is not None:
+                hearing = Hearing(device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at)
+                self.notify(session, [(stored, stored.changed_at, hearing)])
             return
-        known = resources.known(session, device_id, path)
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
         values = [reported_value(device_id, path, initial, now, "subscription", changed_at)]
         first_revision = resources.report(session, values)
@@ -255,6 +262,17 @@ def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[t
         )
         for app_id in hearing.app_ids:
             yield app_id, observation.device_id, event
+
+
+def _stored_value(device_id: str, path: str, known: resources.Known) -> Observation | None:
+    """The value that the mirror has, with its own time and freshness; ``None`` where it has none."""
+    value, content_type, origin, reported_at, expires_at, changed_at = known
+    if value is None or content_type is None or reported_at is None:
+        return None
+    max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
+    # No observation event told the time of a value that was read.
+    at = max(reported_at, changed_at or 0) if origin == "read" or changed_at is None else changed_at
+    return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
 def _is_news(known: resources.Known, answer: Answer) -> bool:

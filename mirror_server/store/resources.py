@@ -102,9 +102,12 @@ _REPORT_ALL = (
 class Known(NamedTuple):
     """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
 
-    value: bytes | None
-    origin: str | None
-    changed_at: Instant | None
+    value: bytes | None = None
+    content_type: str | None = None
+    origin: str | None = None
+    reported_at: Instant | None = None
+    expires_at: Instant | None = None
+    changed_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +188,12 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 def known(session: Session, device_id: str, path: str) -> Known:
     """What the mirror knows of a resource."""
     row = session.row(
-        "SELECT reported_value, reported_origin, changed_at FROM resources"
-        " WHERE device_id = :device_id AND path = :path",
+        "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
+        " FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
-    return Known(*row) if row else Known(None, None, None)
+    return Known(*row) if row else Known()
 
 
 def last_observed_of_simulated(session: Session) -> list[Row]:

@@ -56,6 +56,8 @@ The network
   often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
   or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
   wait until it makes contact. Requests to any device that cannot be reached wait so.
+- A resource with ``aobs`` in its link is subscribed without a request to observe it. Its initial value is the ``v=`` of
+  the link or what the device sent since it registered. Where there is neither, the resource is read once.
 - A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
 - Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
   the ``sysctl`` that does.

@@ -164,6 +164,7 @@ class Observed:
         heard_at: When that came.
         is_being_read: Whether its value is going to be read, because it was too long for a notification.
         held: The newest notifications that came while the device was asked to observe; they are told after its answer.
+        has_value: Whether the mirror has a value of it from this registration; noted where the device was not asked.
     """
 
     device: RegisteredDevice
@@ -174,6 +175,7 @@ class Observed:
     heard_at: Instant = 0
     is_being_read: bool = False
     held: deque[Notification] | None = None
+    has_value: bool = False
 
     def hold(self) -> None:
         """Keep what comes until it is released."""
