@@ -193,7 +193,7 @@ class Observed:
     def is_news(self, sequence: int | None, now: Instant) -> bool:
         """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
         last = self.sequence
-        if sequence is not None and last is not None and now <= self.heard_at + _SEQUENCE_LIVES_MILLISECONDS:
+        if sequence is not None and last is not None and 0 <= now - self.heard_at <= _SEQUENCE_LIVES_MILLISECONDS:
             ahead = (sequence - last) % (2 * _HALF_OF_SEQUENCES)
             if not 0 < ahead < _HALF_OF_SEQUENCES:
                 return False
