@@ -2046,7 +2046,7 @@ class MirrorClient:
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
             apply_now: Whether devices that are registered now are checked as well, not only at their next
-                registration or registration update.
+                registration or registration update. In a large fleet that goes on after the call has returned.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:

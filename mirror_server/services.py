@@ -46,7 +46,7 @@ from mirror_server.store import logs, processes, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
-from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
+from mirror_server.store.process_messages import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -168,6 +168,7 @@ class Services:
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._dispatcher.wake_all()
+        self.subscriptions.apply_rules()
         self.webhooks.start()
         if self.forwarder is not None:
             self.forwarder.tell_leader()
@@ -204,6 +205,7 @@ class Services:
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
+            self.subscriptions.apply_rules()
         if self.forwarder is not None:
             self.forwarder.look_again()
 
@@ -230,6 +232,9 @@ class Services:
             self._untold.release(what)
         elif kind == AGAIN:
             self._contact(what)
+        elif kind == APPLY:
+            if self.is_leader():
+                self.subscriptions.apply_rules()
         elif kind == EXPIRY:
             self._command_expires(int(what))
         elif self.forwarder is not None:
@@ -252,6 +257,7 @@ class Services:
             self.real_devices.stop()
         if self.bench is not None:
             self.bench.close()
+        self.subscriptions.stop()
         self.log.store_read()
         self.happenings.stop()
         self.happenings.show_life()

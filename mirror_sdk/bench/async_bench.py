@@ -129,7 +129,7 @@ class AsyncBench:
             path: The resource path.
             value: As for a write; a text is taken as it is, so that a device can have a value that is wrong.
             observable: Whether it can be observed; a flag that is not given stays as it is.
-            auto_observable: Whether the device tells of changes without a subscription.
+            auto_observable: Whether the device sends changes without a subscription; it can then be subscribed, too.
             writable: Whether it can be written.
             executable: Whether it can be executed; then it has no value to observe.
 

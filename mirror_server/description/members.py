@@ -29,7 +29,8 @@ _ANYWHERE = {
     " extension.",
     "value": "The device's own value, as text.",
     "observable": "Whether the resource can be subscribed; one that is executable cannot.",
-    "auto_observable": "Whether the device sends changes without a subscription; not of one that is executable.",
+    "auto_observable": "Whether the device sends changes without a subscription; the resource can then be subscribed,"
+    " too. Not of one that is executable.",
     "writable": "Whether the resource can be written.",
     "executable": "Whether the resource can be executed.",
     "online": "Whether the device is connected.",

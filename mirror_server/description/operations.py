@@ -562,7 +562,10 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Subscriptions",
         summary="Replace all presubscription rules",
         meaning="They are checked when a device registers or updates its registration; what it refused or left"
-        " unanswered is then asked again. `apply` and `If-Match` are extensions.",
+        " unanswered is then asked again. With `apply=now` they are applied to the registered devices, too: that they"
+        " are to be is on disk with the 202, which waits about a second for it. In a large fleet the rest follows, also"
+        " after a restart of the service, unless rules are put or deleted before. `apply` and `If-Match` are"
+        " extensions.",
         parameters=(*parameters.APPLY, *parameters.UNLESS_CHANGED_MEANWHILE),
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
         answers=(*_done("Accepted, and on disk.", 202), *_done("The same, for the path without a version.")),

@@ -17,10 +17,11 @@ from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.store import devices, registrations, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
+
+_STORE_SECONDS = 30
 
 CLOCK_SETTING = "manual_clock_now"
 
@@ -53,7 +54,8 @@ class Bench:
     def run(self, act: Callable[[Bench], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
 
-        The future raises :class:`StorageFailed` when nothing can be stored.
+        The future raises :class:`~mirror_server.store.failures.StorageFailed` when nothing can be stored, and a Refusal
+        (503) where other changes hold up the database for too long.
         """
         return self._thread.submit(self._act, act)
 
@@ -113,7 +115,7 @@ class Bench:
             raise Refusal.of_field(
                 "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
             )
-        self._database.write(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
+        self._store(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
         self._advanced()
 
@@ -123,16 +125,29 @@ class Bench:
 
     def _act(self, act: Callable[[Bench], T]) -> T:
         # What a device does cannot be undone, so it is not begun where it could not be stored.
-        self._database.write(settings.probe)
+        self._store(settings.probe)
         try:
             result = act(self)
         except UnknownSimulatedDevice as error:
             raise Refusal(404, str(error), reason="DEVICE_NOT_FOUND") from None
         except BenchRefused as error:
             raise Refusal.of_field(error.field, error.message) from None
-        if not self._database.settle():
-            raise StorageFailed("could not store what this caused, and goes on trying")
+        if not self._database.settle(_STORE_SECONDS):
+            message = f"what this caused was not stored within {_STORE_SECONDS} s, and is tried again"
+            raise Refusal(503, f"{message}; look at the device before you repeat it", reason="STORAGE_FAILED")
         return result
+
+    def _store(self, work: Callable[[Session], object]) -> None:
+        """Store something before a device does anything.
+
+        Raises:
+            Refusal: Other changes held up the database for too long (503); nothing was done.
+        """
+        try:
+            self._database.write(work, _STORE_SECONDS)
+        except TimeoutError:
+            message = f"other changes held up the database for {_STORE_SECONDS} s; nothing was done, so try again later"
+            raise Refusal(503, message, retry_after_seconds=_STORE_SECONDS) from None
 
 
 class StoredSimulation:

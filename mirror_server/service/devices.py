@@ -424,7 +424,10 @@ class DeviceService:
             session,
             device_id,
             [
-                AnnouncedResource(r.path, r.resource_type, r.content_type, r.observable, r.auto_observed)
+                # What a device sends unasked can be subscribed, also where it does not say that it can be observed.
+                AnnouncedResource(
+                    r.path, r.resource_type, r.content_type, r.observable or r.auto_observed, r.auto_observed
+                )
                 for r in resources
             ],
         )

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_sdk.wire.subscriptions import RULES_CHANGED, PresubscriptionRule, SubscriptionState
+from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Observation, Observe, Outcome
+from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
 from mirror_server.service.happenings import Happenings
+from mirror_server.service.rule_applier import RuleApplier
+from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.process_messages import AGAIN, WAITING
+from mirror_server.store.process_messages import AGAIN, APPLY, WAITING
 from mirror_server.store.session import Session
 
 _STATES = {
@@ -61,8 +62,8 @@ class SubscriptionService:
         self._happenings = happenings
         self._wake = wake
         self._ask_again = ask_again
-        # One for each application: parsed rules take ten times what their text does.
-        self._parsed: dict[str, tuple[str, PresubscriptionRules]] = {}
+        self._matcher = RuleMatcher()
+        self._applier = RuleApplier(database, self._matcher, self._ask_again_after_commit)
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
@@ -71,22 +72,30 @@ class SubscriptionService:
     def put_rules(
         self, app_id: str, text: str, *, apply_now: bool, was_seen: Callable[[str], bool] | None = None
     ) -> Future[None]:
-        """Replace the application's rules; with ``apply_now`` they are held against the registered devices too.
+        """Replace the application's rules; with ``apply_now`` they are applied to the registered devices, too.
 
-        What these refused or left unanswered is then asked again. With ``was_seen``, which tells of a tag whether the
-        writer saw the rules it stands for, the future raises a Refusal where the present ones are others (412).
+        The future is done when the rules are on disk, and with them that they are to be applied. It then waits until
+        they are, or are to some thousand devices; the others follow. What devices refused or left unanswered is asked
+        again. Other rules that are put, or the end of these, end that. With ``was_seen``, which tells of a tag whether
+        the writer saw the rules it stands for, the future raises a Refusal where the present ones are others (412).
         """
 
         def work(session: Session) -> None:
             _require_seen(session, app_id, was_seen)
-            subscriptions.put_rules(session, app_id, text)
+            subscriptions.put_rules(session, app_id, text, apply=apply_now)
             if apply_now:
-                for device in devices.registered(session):
-                    self._presubscribe(session, device, {app_id: text})
-                    subscriptions.ask_again(session, device.device_id, app_id)
-                    self._ask_again_after_commit(session, device.device_id)
+                session.notify(APPLY)
 
-        return self._database.submit(work)
+        stored = self._database.submit(work)
+        return self._applier.applied(stored) if apply_now else stored
+
+    def apply_rules(self) -> None:
+        """Go on applying the rules that were put with ``apply=now`` and are not applied to all devices yet."""
+        self._applier.start()
+
+    def stop(self) -> None:
+        """Apply no further rules; what is not applied yet is after the next start."""
+        self._applier.stop()
 
     def delete_rules(self, app_id: str, *, was_seen: Callable[[str], bool] | None = None) -> Future[None]:
         """Delete the application's rules; subscriptions made by them go on until the device registers anew.
@@ -105,11 +114,14 @@ class SubscriptionService:
 
         Source: specification 3.3; wire.md 3.
         """
-        subscriptions.ask_again(session, device_id)
+        subscriptions.ask_again(session, device_id, device_id)
         rules = subscriptions.all_rules(session)
         device = devices.find(session, device_id)
-        if rules and device is not None:
-            self._presubscribe(session, device, rules)
+        if not rules or device is None:
+            return
+        paths = [resource.path for resource in resources.announced(session, device_id) if resource.observable]
+        for app_id, text in rules.items():
+            subscriptions.add_presubscribed(session, app_id, self._matcher.match(app_id, text, device, paths))
 
     def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
         """Subscribe an application to one resource.
@@ -163,16 +175,23 @@ class SubscriptionService:
             self._store_accepted(session, job.device_id, path, answer)
 
     def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
-        """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
+        """Send the initial value to the applications that waited for it.
+
+        A change in it goes also to those that were subscribed before. Where the device was not asked for its value, or
+        did not give it, the value that the mirror has is the initial one.
+        """
         device = devices.find(session, device_id)
         if device is None:
             return
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
+        known = resources.known(session, device_id, path)
         initial = answer.content
         if initial is None:
+            if (stored := _stored_value(device_id, path, known)) is not None:
+                hearing = Hearing(device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at)
+                self.notify(session, [(stored, stored.changed_at, hearing)])
             return
-        known = resources.known(session, device_id, path)
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
         values = [reported_value(device_id, path, initial, now, "subscription", changed_at)]
         first_revision = resources.report(session, values)
@@ -185,31 +204,6 @@ class SubscriptionService:
         """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
 
-    def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
-        observable = [
-            resource.path for resource in resources.announced(session, device.device_id) if resource.observable
-        ]
-        for app_id, text in rules.items():
-            matching = [
-                rule
-                for rule in self._parse(app_id, text).root
-                if rule.matches_device(
-                    device_id=device.device_id,
-                    endpoint_name=device.endpoint_name,
-                    endpoint_type=device.endpoint_type,
-                )
-            ]
-            first = {path: _first(matching, path) for path in observable}
-            positions = {path: position for path, position in first.items() if position is not None}
-            subscriptions.add_presubscribed(session, app_id, device.device_id, positions)
-
-    def _parse(self, app_id: str, text: str) -> PresubscriptionRules:
-        known_text, parsed = self._parsed.get(app_id, ("", None))
-        if parsed is None or known_text != text:
-            parsed = PresubscriptionRules.model_validate_json(text)
-            self._parsed[app_id] = text, parsed
-        return parsed
-
     def _ask_again_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._ask_again(device_id))
         session.notify(f"{AGAIN} {device_id}")
@@ -217,11 +211,6 @@ class SubscriptionService:
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
         session.notify(f"{WAITING} {device_id}")
-
-
-def _first(rules: Sequence[PresubscriptionRule], path: str) -> int | None:
-    """The place of the first rule that is about a resource; ``None`` where none is."""
-    return next((place for place, rule in enumerate(rules) if rule.matches_path(path)), None)
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:
@@ -255,6 +244,17 @@ def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[t
         )
         for app_id in hearing.app_ids:
             yield app_id, observation.device_id, event
+
+
+def _stored_value(device_id: str, path: str, known: resources.Known) -> Observation | None:
+    """The value that the mirror has, with its own time and freshness; ``None`` where it has none."""
+    value, content_type, origin, reported_at, expires_at, changed_at = known
+    if value is None or content_type is None or reported_at is None:
+        return None
+    max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
+    # No observation event told the time of a value that was read.
+    at = max(reported_at, changed_at or 0) if origin == "read" or changed_at is None else changed_at
+    return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
 def _is_news(known: resources.Known, answer: Answer) -> bool:

@@ -106,9 +106,12 @@ _REPORT_ALL = (
 class Known(NamedTuple):
     """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
 
-    value: bytes | None
-    origin: str | None
-    changed_at: Instant | None
+    value: bytes | None = None
+    content_type: str | None = None
+    origin: str | None = None
+    reported_at: Instant | None = None
+    expires_at: Instant | None = None
+    changed_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,21 @@ def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
         device_id=device_id,
     )
     return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
+
+
+def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
+    """Up to ``most`` resources of all devices, by device id and path, from behind this one on.
+
+    Each is given as device id, path, and 1 where its device has it and it can be observed, else 0.
+    """
+    rows = session.rows(
+        "SELECT device_id, path, CASE WHEN present = 1 AND observable = 1 THEN 1 ELSE 0 END FROM resources"
+        " WHERE (device_id, path) > (:device_id, :path) ORDER BY device_id, path LIMIT :most",
+        device_id=device_id,
+        path=path,
+        most=most,
+    )
+    return [(of_device, at_path, usable) for of_device, at_path, usable in rows]
 
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
@@ -189,12 +207,12 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 def known(session: Session, device_id: str, path: str) -> Known:
     """What the mirror knows of a resource."""
     row = session.row(
-        "SELECT reported_value, reported_origin, changed_at FROM resources"
-        " WHERE device_id = :device_id AND path = :path",
+        "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
+        " FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
-    return Known(*row) if row else Known(None, None, None)
+    return Known(*row) if row else Known()
 
 
 def last_observed_of_simulated(session: Session) -> list[Row]:

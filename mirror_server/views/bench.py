@@ -117,6 +117,7 @@ def _run(act: Callable[[Bench], T], render: Callable[[T], Response]) -> Response
     """Do something with the devices, and answer when all it caused is on disk."""
 
     def expired() -> Response:
-        raise Refusal(500, f"not done within {_TIMEOUT_SECONDS} s; advance by less at a time")
+        message = f"not done within {_TIMEOUT_SECONDS} s, and goes on; look at the devices before you repeat it, and"
+        raise Refusal(503, f"{message} advance the clock by less at a time")
 
     return Deferred(_bench().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)

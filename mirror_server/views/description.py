@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import orjson
-from flask import Blueprint, Flask, Response, current_app, request
+from flask import Blueprint, Flask, Response, current_app
 
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
+from mirror_server.views.page_file import make_conditional
 from mirror_server.views.requests import requires, services
 
 Route = tuple[str, str, frozenset[str]]
@@ -27,8 +28,7 @@ def get_description() -> Response:
     has_bench = services().bench is not None
     described = (route for route in each_route(current_app) if has_bench or not route[1].startswith(BENCH_PREFIX))
     answer = Response(_document(frozenset(described)), content_type="application/json")
-    answer.add_etag()
-    answer.make_conditional(request)
+    make_conditional(answer)
     return answer
 
 

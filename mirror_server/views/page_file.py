@@ -28,6 +28,13 @@ def page_file(name: str, content: bytes, policy: str) -> PageFile:
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
     answer = PageFile(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)
+    make_conditional(answer)
+    return answer
+
+
+def make_conditional(answer: Response) -> None:
+    """Give an answer a tag of its content, and leave the content out where the client has it."""
     answer.add_etag()
     answer.make_conditional(request)
-    return answer
+    # Werkzeug adds the date, and the server that sends the answer adds it once more.
+    del answer.headers["Date"]

@@ -22,6 +22,7 @@ from mirror_server.config import Settings
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.logging_format import configure
 from mirror_server.services import Services
+from mirror_server.store import settings, subscriptions
 from mirror_server.web.serve import listen, serve
 
 _LAST_SECONDS = 60
@@ -82,6 +83,20 @@ class DeviceSide:
 
         _, took = _keep_busy(one, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
         return {"seconds": took / number}
+
+    def apply_rules(self, app_id: str, rules: int) -> dict[str, float]:
+        """Apply so many rules that match nothing; gives the seconds it took, and the longest write meanwhile."""
+        listed = [{"resource-path": [f"/9/9{number}*"]} for number in range(rules)]
+        began, longest = time.perf_counter(), 0.0
+        stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=True)
+        while not stored.done() or self._is_applying():
+            asked = time.perf_counter()
+            self._services.database.write(settings.probe)
+            longest = max(longest, time.perf_counter() - asked)
+        return {"seconds": time.perf_counter() - began, "longest_write": longest}
+
+    def _is_applying(self) -> bool:
+        return self._services.database.look(lambda session: subscriptions.next_to_apply(session, "")) is not None
 
     def _observation(self, device_id: str, path: str) -> Observation:
         content = Content(f"{next(self._values) % 1000 / 10}".encode())

@@ -1,7 +1,8 @@
 """What stays as it is while the fleet, the log and the rules grow: nothing here may be quadratic.
 
 E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log, and events
-into it, with a short and a long log; registrations under many presubscription rules, the first against the last.
+into it, with a short and a long log; registrations under many presubscription rules, the first against the last; such
+rules applied to a fleet.
 
 What an event costs more in a large fleet is its pages: devices that are far apart share none, so each event writes
 two, its value's and its device's, to the log beside the database, and at a checkpoint to the database. Statements take
@@ -37,7 +38,7 @@ import httpx
 from children import Program, Server
 from device_object import object_requests
 from filling import Filled, fill
-from measuring import Figure, alternate, at_most, ratio
+from measuring import Figure, alternate, at_most, median, ratio
 from run_settings import Run, get, post
 from serving import with_device_side
 
@@ -48,12 +49,14 @@ _REQUESTS = 10_000
 _PAGE = 100
 _SHORT_LOG = 1000
 _FEW_RULES_SHARE = 10
+_LINKS = 900
 
 
 def measure(run: Run) -> Iterator[Figure]:
     yield from devices_grow(run)
     yield from log_grows(run)
     yield from rules_and_registrations(run)
+    yield from rules_and_fleets(run)
 
 
 def devices_grow(run: Run) -> Iterator[Figure]:
@@ -96,30 +99,61 @@ def log_grows(run: Run) -> Iterator[Figure]:
 
 
 def rules_and_registrations(run: Run) -> Iterator[Figure]:
-    """Registrations in ten parts: the last three against the first three, and many rules against a tenth of them."""
+    """Registrations in ten parts: the last three against the first three, and many rules against fewer and none."""
     tenth = run.scale.registrations // 10
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
     taken: dict[str, list[float]] = {}
-    for rules in (many, few):
+    for rules in (many, few, 0):
         filled = fill(run.folder / f"rules-{rules}.db", device_count=1, resource_count=1)
         with with_device_side(run, filled, run.cores.one) as (server, devices):
             put_rules(server, filled.key, rules)
-            register = partial(devices.ask, do="register", number=tenth, resources=run.scale.resources)
-            register(prefix="warm")
-            taken[f"{rules:,} rules"] = [1000 * register(prefix=f"d{part}")["seconds"] for part in range(10)]
+            register = partial(devices.ask, do="register")
+            for resources, number in ((run.scale.resources, tenth), (_LINKS, max(1, tenth // _LINKS))):
+                register(prefix=f"warm-{resources}", number=number, resources=resources)
+                taken[f"{resources} links, {rules:,} rules"] = [
+                    1000 * register(prefix=f"d{resources}-{part}", number=number, resources=resources)["seconds"]
+                    for part in range(10)
+                ]
+    usual = f"{run.scale.resources} links"
     first, last = [f"registrations {which}" for which in ("first", "last")]
-    samples = {**taken, first: taken[f"{many:,} rules"][:3], last: taken[f"{many:,} rules"][-3:]}
+    with_many = taken[f"{usual}, {many:,} rules"]
+    samples = {**taken, first: with_many[:3], last: with_many[-3:]}
     what = f"registration, last / first of {tenth * 10:,} devices"
     yield ratio(NAME, what, samples, last, first, "ms", at_most(1.3))
-    what = f"registration, {many:,} / {few:,} rules"
-    goal = at_most(1.3 * many / few)
-    yield ratio(NAME, what, samples, f"{many:,} rules", f"{few:,} rules", "ms", goal)
+    for links, other, goal in ((usual, few, 1.3), (f"{_LINKS} links", 0, 2)):
+        what = f"registration of {links}, {many:,} / {other:,} rules"
+        sides = f"{links}, {many:,} rules", f"{links}, {other:,} rules"
+        yield ratio(NAME, what, samples, *sides, "ms", at_most(goal))
+
+
+def rules_and_fleets(run: Run) -> Iterator[Figure]:
+    """Rules that match nothing, applied to a fleet: more rules, more devices, and the writes of others meanwhile."""
+    many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
+    small, large = run.scale.growth[:2]
+    taken: dict[str, list[float]] = {}
+    longest: list[float] = []
+    for size in (small, large):
+        filled = fill(run.folder / f"applied-{size}.db", device_count=size, resource_count=run.scale.resources)
+        with with_device_side(run, filled, run.cores.one) as (_, devices):
+            for _ in range(run.scale.rounds):
+                for rules in (many, few):
+                    told = devices.ask(do="apply_rules", app_id=filled.key.split("_")[1], rules=rules)
+                    taken.setdefault(f"{rules:,} rules, {size:,} devices", []).append(1000 * told["seconds"] / size)
+                    longest.append(1000 * told["longest_write"])
+    sides = f"{many:,} rules, {large:,} devices", f"{few:,} rules, {large:,} devices"
+    yield ratio(NAME, f"applied to a device, {many:,} / {few:,} rules", taken, *sides, "ms", at_most(1.3))
+    sides = f"{many:,} rules, {large:,} devices", f"{many:,} rules, {small:,} devices"
+    yield ratio(NAME, f"applied to a device of {large:,} / {small:,}", taken, *sides, "ms", at_most(1.3))
+    yield median(NAME, "longest write while rules are applied", longest, "ms", at_most(50))
 
 
 def put_rules(server: Server, key: str, count: int) -> None:
-    """Rules of which one fits the devices."""
-    rules = [{"endpoint-type": f"Type-{number}", "resource-path": ["/3303/*"]} for number in range(count - 1)]
-    rules.append({"endpoint-type": "Sensor", "resource-path": ["/3303/0/*"]})
+    """Rules of which one fits the devices; half of the others are about other resources of them."""
+    rules: list[dict[str, object]] = [
+        {"resource-path": [f"/9/{number}*"]} if number % 2 else {"endpoint-type": f"Type-{number}"}
+        for number in range(count - 1)
+    ]
+    rules += [{"endpoint-type": "Sensor", "resource-path": ["/3303/0/*"]}] if count else []
     headers = {"Authorization": f"Bearer {key}"}
     httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=headers).raise_for_status()
 

@@ -38,7 +38,14 @@ FIGURES = {
         "one event to all 20 polls / bare request",
         "one event to all 10 websockets / bare request",
     ],
-    "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
+    "growth": [
+        "E1 at 5 / 10 devices",
+        "write at 5 / 10 devices",
+        "page at 2 / 20 log entries",
+        "registration of 900 links, 10 / 0 rules",
+        "applied to a device, 10 / 1 rules",
+        "longest write while rules are applied",
+    ],
     "fleet": [
         "naive loop / snapshot, cold",
         "memory of a dataset's writer, three times the fleet / the fleet",

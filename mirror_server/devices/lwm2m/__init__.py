@@ -61,6 +61,8 @@ The network
   may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
 - There is no bootstrap: give a device this server's address as that of its LwM2M server. ``POST /bs`` is refused with
   the reason (4.04), which is in the log too.
+- A resource with ``aobs`` in its link is subscribed without a request to observe it. Its initial value is the ``v=`` of
+  the link or what the device sent since it registered. Where there is neither, the resource is read once.
 - A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
 - A device may send 200 messages a second for long, and 1,000 at once. What is beyond that is dropped, and counts in
   ``mirror_coap_dropped_total``. Where it is a notification, its observation ends, with a line in the log: the

@@ -139,7 +139,7 @@ class Conversation:
         numbers = _accepts(device, path, None)
         observed = self._observations.begin(device, path)
         if not observed.is_asked:
-            return Answer(Outcome.DONE)
+            return await self._initial(device, observed)
         observed.hold()
         is_observed = False
         try:
@@ -160,6 +160,20 @@ class Conversation:
         if sequence is not None:
             observed.begin(sequence, self._clock.now())
         return self._answer(device, path, response)
+
+    async def _initial(self, device: RegisteredDevice, observed: Observed) -> Answer:
+        """The initial value of a resource that the device sends by itself.
+
+        It is read where the mirror has no value from this registration. A device that does not let it be read sends
+        changes all the same.
+        """
+        if observed.has_value:
+            return Answer(Outcome.DONE)
+        answer = self._answer(device, observed.path, await self._get(device, observed.path, None))
+        if answer.outcome is not Outcome.DONE:
+            return Answer(Outcome.DONE)
+        observed.has_value = True
+        return answer
 
     async def _cancel(self, device: RegisteredDevice, path: str) -> Answer:
         observed = device.observed.get(path)

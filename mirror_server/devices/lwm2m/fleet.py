@@ -261,7 +261,7 @@ class Fleet:
             self._end_observation(observed, f"ended with {response.code}")
         elif observed.is_news(notification.sequence, now):
             if notification.is_whole:
-                self._tell(observed.device, observed.path, response, now)
+                self._tell(observed, response, now)
             elif not observed.is_being_read:
                 observed.is_being_read = True
                 self._spawn(self._read_whole(observed))
@@ -445,13 +445,15 @@ class Fleet:
             self._hand_over()
             self._events.observation_ended(device.device_id, path)
 
-    def _tell(self, device: RegisteredDevice, path: str, response: Response, now: Instant) -> None:
+    def _tell(self, observed: Observed, response: Response, now: Instant) -> None:
+        device, path = observed.device, observed.path
         try:
             told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
         except BadPayload as error:
             self.counts.unreadable_notifications += 1
             self._valueless.warn("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
         else:
+            observed.has_value = True
             self._collect(device, told, now)
 
     def _collect(self, device: RegisteredDevice, told: list[Told], now: Instant, *, is_unasked: bool = False) -> None:

@@ -68,6 +68,11 @@ class Links:
     content_formats: frozenset[int] = frozenset()
     prefix: str = ""
 
+    @property
+    def published(self) -> dict[str, Content]:
+        """The values that stand in the links, by path."""
+        return {each.introduced.path: each.published for each in self.resources if each.published is not None}
+
 
 def read_links(
     payload: bytes, *, prefix: str | None = None, most_links: int = MOST_LINKS, most_bytes: int = MOST_BYTES

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from mirror_server.clock import Clock
 from mirror_server.core.instants import after_seconds
 from mirror_server.devices.link import (
+    Content,
     DeviceEvents,
     IntroducedResource,
     NameTaken,
@@ -51,6 +52,9 @@ _MOST_ADDRESSES = 100_000
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
 _TOO_MANY = "4.29"
+
+_VALUE = b"v="
+"""Is in links that carry values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ class Registrar:
                 device.to_discover = structure.unknown
         await self._keep(device)
         self.take_up(device)
-        self._tell_published(device, structure.links)
+        self._tell_published(device, structure.links.published)
         return device
 
     async def _announce(self, parameters: RegistrationParameters, structure: Structure) -> str:
@@ -345,6 +349,9 @@ class Registrar:
             await self._take_structure(device, structure)
         elif told.binding is not None:
             await self._keep(device)
+        if structure is None and _VALUE in request.payload:
+            published = self._read_links(request.payload).published
+            self._tell_published(device, await asyncio.to_thread(self._changed_values, device.device_id, published))
         self.counts.updates += 1
         self._greet(device)
         return Response("2.04")
@@ -369,7 +376,7 @@ class Registrar:
             self._observations.end(device, path)
         self._expect_tokens(device)
         await self._keep(device, ended)
-        self._tell_published(device, links)
+        self._tell_published(device, links.published)
 
     async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
         """Store a registration, and that the device is to be asked for what it sent by itself before."""
@@ -392,15 +399,17 @@ class Registrar:
         for token, path in device.tokens.items():
             self._observations.expect(device, bytes.fromhex(token), path)
 
-    def _tell_published(self, device: RegisteredDevice, links: Links) -> None:
+    def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
-        published = [
-            Observation(device.device_id, each.introduced.path, each.published, now, is_unasked=True, is_published=True)
-            for each in links.resources
-            if each.published is not None
+        observations = [
+            Observation(device.device_id, path, content, now, is_unasked=True, is_published=True)
+            for path, content in published.items()
         ]
-        if published:
-            self._events.observed(published)
+        if observations:
+            self._events.observed(observations)
+        for path in published:
+            if (observed := device.observed.get(path)) is not None:
+                observed.has_value = True
 
     def _device(self, peer: Peer, location: str) -> RegisteredDevice | None:
         """The device that may update its registration there from this peer."""
@@ -449,6 +458,15 @@ class Registrar:
             row = devices.find_by_endpoint_name(session, endpoint_name)
             found = [] if row is None else resources.announced(session, row.device_id)
         return introduced_of(found)
+
+    def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
+        """The values that differ from those the mirror has: a notification in between brought another one."""
+        with self._database.read() as session:
+            return {
+                path: content
+                for path, content in published.items()
+                if resources.known(session, device_id, path).value != content.payload
+            }
 
     def _known_resources(self, device_id: str) -> list[IntroducedResource]:
         with self._database.read() as session:

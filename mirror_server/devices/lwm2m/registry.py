@@ -166,6 +166,7 @@ class Observed:
         heard_at: When that came.
         is_being_read: Whether its value is going to be read, because it was too long for a notification.
         held: The newest notifications that came while the device was asked to observe; they are told after its answer.
+        has_value: Whether the mirror has a value of it from this registration; noted where the device was not asked.
     """
 
     device: RegisteredDevice
@@ -176,6 +177,7 @@ class Observed:
     heard_at: Instant = 0
     is_being_read: bool = False
     held: deque[Notification] | None = None
+    has_value: bool = False
 
     def hold(self) -> None:
         """Keep what comes until it is released."""
@@ -193,7 +195,7 @@ class Observed:
     def is_news(self, sequence: int | None, now: Instant) -> bool:
         """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
         last = self.sequence
-        if sequence is not None and last is not None and now <= self.heard_at + _SEQUENCE_LIVES_MILLISECONDS:
+        if sequence is not None and last is not None and 0 <= now - self.heard_at <= _SEQUENCE_LIVES_MILLISECONDS:
             ahead = (sequence - last) % (2 * _HALF_OF_SEQUENCES)
             if not 0 < ahead < _HALF_OF_SEQUENCES:
                 return False

@@ -208,7 +208,7 @@ class Fleet:
         if running.device.lapsed(turn.now):
             self.register(turn, running)
             return
-        if turn.now >= running.device.update_due_at:
+        if running.update_due(turn.now):
             self.update(turn, running)
         if contact:
             self._contact(turn, running)

@@ -43,7 +43,7 @@ class RunningDevice:
 
     def reachable(self, now: Instant) -> bool:
         """Whether a command sent now arrives."""
-        return self.connected and (not self.device.queue_mode or now < self.awake_until)
+        return self.connected and (not self.device.queue_mode or self.device.awoken_at <= now < self.awake_until)
 
     @property
     def awake_until(self) -> Instant:
@@ -61,7 +61,11 @@ class RunningDevice:
 
     def contact_due(self, now: Instant) -> bool:
         """Whether a device in queue mode is to make contact."""
-        return self.device.queue_mode and now >= self.contact_due_at
+        return self.device.queue_mode and now >= _counted(self.device.awoken_at, self.contact_due_at, now)
+
+    def update_due(self, now: Instant) -> bool:
+        """Whether the registration is to be updated."""
+        return now >= _counted(self.device.renewed_at, self.device.update_due_at, now)
 
     def note_sent(self, path: str, now: Instant) -> None:
         """The service knows the value of a resource as it is now."""
@@ -104,12 +108,13 @@ class RunningDevice:
         self.held.discard(path)
         if sent is None:
             return True
-        if now < after_seconds(sent.sent_at, resource.pmin_seconds):
+        if now < _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now):
             if text != sent.text:
                 self.held.add(path)
             return False
-        pmax_seconds = resource.pmax_seconds
-        return text != sent.text or (pmax_seconds is not None and now >= after_seconds(sent.sent_at, pmax_seconds))
+        if text != sent.text or resource.pmax_seconds is None:
+            return text != sent.text
+        return now >= _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmax_seconds), now)
 
     def _observation(self, path: str, reading: Reading) -> Observation:
         return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
@@ -118,9 +123,10 @@ class RunningDevice:
         """When the device next has something to do on its own account; ``None`` while it is not connected."""
         if not self.connected:
             return None
+        update_due_at = _counted(self.device.renewed_at, self.device.update_due_at, now)
         if self.device.queue_mode:
-            return min(self.device.update_due_at, self.contact_due_at)
-        dues = [self.device.update_due_at]
+            return min(update_due_at, _counted(self.device.awoken_at, self.contact_due_at, now))
+        dues = [update_due_at]
         for path in self.device.reported_paths():
             dues += self._report_dues(path, self.device.resources[path], now)
         return min(dues)
@@ -128,11 +134,19 @@ class RunningDevice:
     def _report_dues(self, path: str, resource: Resource, now: Instant) -> list[Instant]:
         dues: list[Instant] = []
         sent, rule = self.sent.get(path), self.device.modelled(path)
-        earliest_at = after_seconds(sent.sent_at, resource.pmin_seconds) if sent else now
+        earliest_at = _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now) if sent else now
         if path in self.held:
             dues.append(earliest_at)
         elif rule is not None:
             dues.append(max(earliest_at, self.device.next_beat_after(now, rule.period_seconds)))
         if resource.pmax_seconds is not None and sent:
-            dues.append(after_seconds(sent.sent_at, resource.pmax_seconds))
+            dues.append(_counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmax_seconds), now))
         return dues
+
+
+def _counted(since: Instant, due_at: Instant, now: Instant) -> Instant:
+    """When something is due that is counted from an instant; at once where that is yet to come.
+
+    The clock was ahead then and was set right: the device would do nothing before that time comes again.
+    """
+    return due_at if since <= now else now

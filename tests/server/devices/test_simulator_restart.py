@@ -196,3 +196,43 @@ def test_commands_reach_a_restarted_device(world):
     device_id = world.add(temperature={"value": "20"})
     world.restart()
     assert world.send(device_id, Read(TEMPERATURE)).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("rules", ["pmin=60", "pmin=60&pmax=600"])
+def test_clock_that_was_ahead_keeps_no_device_from_sending(world, rules):
+    device_id = world.add(temperature={"value": "20"})
+    world.send(device_id, WriteAttributes(TEMPERATURE, rules))
+    world.send(device_id, Observe(TEMPERATURE))
+    world.advance(60)
+    world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    assert world.diary.values(TEMPERATURE) == ["21"]
+    world.restart(after_seconds=-30 * 86_400)
+    world.advance(700)
+    repeated = ["21", "21"] if "pmax" in rules else []
+    assert world.diary.values(TEMPERATURE) == repeated
+    world.advance(60)
+    world.simulator.set_value(device_id, TEMPERATURE, value="22")
+    assert world.diary.values(TEMPERATURE) == [*repeated, "22"]
+
+
+def test_device_that_sleeps_makes_contact_though_the_clock_was_ahead(world):
+    device_id = world.add(queue_mode=True, temperature={"value": "20"})
+    world.send(device_id, Observe(TEMPERATURE))
+    world.restart(after_seconds=-30 * 86_400)
+    assert world.diary.names() == ["updated", "contact"]
+    world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    world.advance(900)
+    assert world.diary.values(TEMPERATURE) == ["21"]
+    world.advance(12 * 3600)
+    assert len(world.diary.times("updated")) == 2
+
+
+def test_clock_that_is_set_back_while_devices_run_silences_none(world):
+    device_id = world.add(temperature={"value": "20"})
+    world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=60"))
+    world.send(device_id, Observe(TEMPERATURE))
+    world.advance(60)
+    world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    world.clock._now -= 86_400_000
+    world.simulator.set_value(device_id, TEMPERATURE, value="22")
+    assert world.diary.values(TEMPERATURE) == ["21", "22"]

@@ -54,6 +54,16 @@ def test_an_answer_is_kept_by_nobody(server, method, path, status):
         assert len(answer.headers.getlist("X-Request-ID")) == 1
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/page/page.js", "/openapi.json", "/healthz", "/v3/devices", "/page/objects.json"]
+)
+def test_date_is_left_to_the_server_that_sends_the_answer(server, path):
+    answer = server.call(server.all_scopes, "GET", path)
+    again = server.call(server.all_scopes, "GET", path, {"If-None-Match": answer.headers.get("ETag", "")})
+    assert "Date" not in answer.headers
+    assert "Date" not in again.headers
+
+
 def test_a_refused_key_is_told_so_with_them_too(server):
     answer = server.call("wrong", "GET", "/v3/devices")
     assert answer.status_code == 401

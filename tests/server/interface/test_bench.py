@@ -350,3 +350,30 @@ def test_a_restart_keeps_the_devices_their_behaviour_and_the_clock(server, key, 
     server.restart()
     assert states() == before
     assert server.call(key, "GET", CLOCK).json == clock
+
+
+@pytest.mark.parametrize("held", ["before", "after"])
+def test_write_to_a_device_that_is_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
+    database, simulator = server.services.database, server.services.bench.simulator
+    go_on = threading.Event()
+    set_value = simulator.set_value
+
+    def hold():
+        database.insist(lambda _: go_on.wait(60))
+
+    def set_and_hold(*arguments, **flags):
+        set_value(*arguments, **flags)
+        hold()
+
+    monkeypatch.setattr("mirror_server.service.bench._STORE_SECONDS", 0.05)
+    if held == "before":
+        hold()
+    else:
+        monkeypatch.setattr(simulator, "set_value", set_and_hold)
+    try:
+        url = f"/sim/v1/devices/{device}/resources/3303/0/5700"
+        answer = server.call(key, "PUT", url, settled=False, json={"value": "22"})
+    finally:
+        go_on.set()
+    assert "0.05 s" in refused(answer, 503).message
+    assert database.settle(60)

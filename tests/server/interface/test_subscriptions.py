@@ -430,6 +430,29 @@ def test_a_device_that_does_not_answer_is_asked_again_at_its_next_contact(server
     assert server.subscribed(key, device) == [TEMPERATURE]
 
 
+@pytest.mark.parametrize("begun_by", ["single", "rule"])
+def test_auto_observable_resource_sends_an_initial_event_to_each_subscriber(server, key, other, begun_by):
+    device = server.add_device(key, "aobs-1", {"path": TEMPERATURE, "value": "2.5", "auto_observable": True})
+    begin(server, key, device, begun_by)
+    assert server.observed(key) == [(device, "2.5")]
+    begin(server, other, device, begun_by)
+    assert server.observed(other) == server.observed(key) == [(device, "2.5")]
+    server.restart()
+    assert server.observed(other) == server.observed(key) == [(device, "2.5")]
+    server.set_value(key, device, "3.5")
+    assert server.observed(other) == server.observed(key) == [(device, "2.5"), (device, "3.5")]
+
+
+def test_auto_observable_resource_sends_an_initial_event_after_a_full_registration(server, key):
+    server.put_rules(key, {"resource-path": [TEMPERATURE]})
+    device = server.add_device(key, "aobs-1", {"path": TEMPERATURE, "value": "2.5", "auto_observable": True})
+    server.patch(key, device, online=False)
+    server.set_value(key, device, "1.5")
+    server.patch(key, device, online=True)
+    server.registration(key, device, "POST")
+    assert server.observed(key) == [(device, "2.5"), (device, "1.5"), (device, "1.5")]
+
+
 def test_an_auto_observation_is_stored_and_told_to_a_subscriber_alone(server, key, other):
     path, unobservable = "/3200/0/5500", "/3200/1/5500"
     resource = {"path": path, "value": "0", "auto_observable": True}

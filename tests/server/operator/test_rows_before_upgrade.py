@@ -120,3 +120,14 @@ def test_of_a_device_that_was_there_nothing_is_said_and_nothing_is_listed(tmp_pa
         assert (found.device_id, found.updated_at) == ("d", 1)
         assert device_events.page(session, (), after=None, descending=False, limit=9) == []
         assert device_queries.count(session) == 0
+
+
+def test_resource_that_is_auto_observed_can_be_subscribed_after_the_upgrade(tmp_path):
+    columns = "device_id, path, present, resource_type, content_type, observable, auto_observed"
+    rows = (
+        f"INSERT INTO resources ({columns}) VALUES ('d', '/1/0/{number}', 1, '', '', {observable}, {auto})"
+        for number, (observable, auto) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)])
+    )
+    with upgraded_from(tmp_path, "0021", *rows) as session:
+        found = {each.path: each.observable for each in stored_resources.announced(session, "d")}
+    assert found == {"/1/0/0": False, "/1/0/1": True, "/1/0/2": True, "/1/0/3": True}

@@ -260,6 +260,7 @@ def observed_resource(sequence: int | None) -> ObservedResource:
         (10, 10 + 2**23, 1, False),
         (6, 5, 128, False),
         (6, 5, 128.001, True),
+        (6, 5, -3600, True),
         (None, 5, 1, True),
         (5, None, 1, True),
     ],

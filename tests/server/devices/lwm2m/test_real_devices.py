@@ -123,9 +123,10 @@ def test_an_auto_observed_value_is_told_to_who_subscribed_and_the_device_is_not_
     assert real.observed(key) == []
     assert real.resource(key, mine)["reported"]["origin"] == "auto_observation"
     real.subscribe(key, mine)
-    until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
+    until(lambda: real.observed(key) == [(mine, "22.5")])
+    assert real.subscribed(key, mine) == [TEMPERATURE]
     device_side.call(device.set_value, TEMPERATURE, 23.5)
-    until(lambda: real.observed(key) == [(mine, "23.5")])
+    until(lambda: real.observed(key) == [(mine, "22.5"), (mine, "23.5")])
     assert real.observed(other) == []
     assert list(device.requests) == []
 

@@ -1,0 +1,180 @@
+"""Applies presubscription rules to the registered devices, a part at a time. Source: specification 3.3; wire.md 3."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
+
+from mirror_server.service.rule_matcher import RuleMatcher
+from mirror_server.store import devices, resources, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+from mirror_server.store.subscriptions import Matched, RulesToApply
+
+_log = logging.getLogger(__name__)
+
+_RESOURCES_AT_ONCE = 2000
+_STORED_AT_ONCE = 200
+"""So many subscriptions are stored in one transaction, which holds up all others for a few milliseconds."""
+
+_PARTS_WAITED_FOR = 50
+"""After so many parts, about a second, the request that put rules waits no longer."""
+
+_STOP_SECONDS = 3
+
+
+class RuleApplier:
+    """Applies rules that were put with ``apply=now`` on a thread of its own, which ends when none are left.
+
+    Resources are read and matched outside of the transaction that stores the subscriptions. How far the rules are
+    applied is stored with each part, so that this process after a restart, or another one, goes on from there.
+
+    Args:
+        database: Where the rules are.
+        matcher: Matches rules and resources.
+        ask: Called in a transaction with the id of a device that is to be asked what waits for it.
+    """
+
+    def __init__(self, database: Database, matcher: RuleMatcher, ask: Callable[[Session, str], None]) -> None:
+        self._database = database
+        self._matcher = matcher
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._look_again = False
+        self._is_stopping = False
+        self._parts = 0
+        # Each with the number of the part after which it is done.
+        self._waiting: list[tuple[int, Future[None]]] = []
+
+    def start(self) -> None:
+        """Apply what is not applied yet, unless that is going on."""
+        with self._lock:
+            self._look_again = True
+            if self._thread is None and not self._is_stopping:
+                self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Apply no further part; the others are applied after the next start."""
+        with self._lock:
+            self._is_stopping = True
+            thread = self._thread
+        if thread is not None:
+            thread.join(_STOP_SECONDS)
+
+    def applied(self, stored: Future[None]) -> Future[None]:
+        """Return a future that is done when rules are stored and applied, or stored and applied to many devices.
+
+        It raises what ``stored`` raises.
+        """
+        applied: Future[None] = Future()
+
+        def begin(done: Future[None]) -> None:
+            error = done.exception()
+            if error is not None:
+                applied.set_exception(error)
+                return
+            with self._lock:
+                is_stopping = self._is_stopping
+                if not is_stopping:
+                    self._waiting.append((self._parts + _PARTS_WAITED_FOR, applied))
+            if is_stopping:
+                applied.set_result(None)
+            else:
+                self.start()
+
+        stored.add_done_callback(begin)
+        return applied
+
+    def _run(self) -> None:
+        app_id: str | None = ""
+        while not self._is_over(found_none=app_id is None):
+            try:
+                # Applications whose rules are being applied take turns.
+                app_id = self._apply_part(app_id or "")
+            except Exception as error:
+                _log.error("presubscription rules could not be applied; they are after the next start", exc_info=error)
+                app_id = None
+
+    def _is_over(self, *, found_none: bool) -> bool:
+        """Whether no part is to be applied any more; releases those who waited long enough."""
+        with self._lock:
+            self._parts += 1
+            is_over = self._is_stopping or (found_none and not self._look_again)
+            if found_none:
+                self._look_again = False
+            if is_over:
+                self._thread = None
+            done = [each for each in self._waiting if is_over or each[0] <= self._parts]
+            self._waiting = [each for each in self._waiting if each not in done]
+        for _, applied in done:
+            applied.set_result(None)
+        return is_over
+
+    def _apply_part(self, after: str) -> str | None:
+        """Apply rules of the application behind this one to some more resources.
+
+        Returns:
+            The application; ``None`` where no rules are left to be applied.
+        """
+        with self._database.read() as session:
+            pending = subscriptions.next_to_apply(session, after)
+            if pending is None:
+                return None
+            found = resources.behind(session, pending.device_id, pending.path, most=_RESOURCES_AT_ONCE)
+            matched = self._match(session, pending, found)
+        reached = found[-1][:2] if found else (pending.device_id, pending.path)
+        for piece in _pieces(matched, reached, is_end=len(found) < _RESOURCES_AT_ONCE):
+            self._database.insist(partial(self._store, pending=pending, piece=piece), by_leader=False).result()
+            pending = pending._replace(device_id=piece.reached[0], path=piece.reached[1])
+        return pending.app_id
+
+    def _match(self, session: Session, pending: RulesToApply, found: list[tuple[str, str, int]]) -> list[Matched]:
+        paths: dict[str, list[str]] = {}
+        for device_id, path, can_be_observed in found:
+            if can_be_observed:
+                paths.setdefault(device_id, []).append(path)
+        return [
+            matched
+            for device in sorted(devices.registered(session, list(paths)), key=lambda each: each.device_id)
+            for matched in self._matcher.match(pending.app_id, pending.rules, device, paths[device.device_id])
+        ]
+
+    def _store(self, session: Session, pending: RulesToApply, piece: _Piece) -> None:
+        # Other rules were put meanwhile, or the same ones once more, or another process was faster.
+        if not subscriptions.note_applied(session, pending, piece.reached, is_all=piece.is_last):
+            return
+        first, last, app_id = pending.device_id, piece.reached[0], pending.app_id
+        subscriptions.add_presubscribed_later(session, app_id, piece.matched)
+        subscriptions.ask_again(session, first, last, app_id)
+        for device_id in subscriptions.devices_to_ask(session, first, last, app_id):
+            self._ask(session, device_id)
+
+
+class _Piece(NamedTuple):
+    """What is stored in one transaction.
+
+    Attributes:
+        matched: The resources that rules match.
+        reached: The last resource they were held against, as device id and path.
+        is_last: Whether there are no more resources behind it.
+    """
+
+    matched: Sequence[Matched]
+    reached: tuple[str, str]
+    is_last: bool
+
+
+def _pieces(matched: Sequence[Matched], reached: tuple[str, str], *, is_end: bool) -> Iterator[_Piece]:
+    """What is stored one transaction after the other; a device that is in two of them is asked twice at most."""
+    for begin in range(0, max(1, len(matched)), _STORED_AT_ONCE):
+        some = matched[begin : begin + _STORED_AT_ONCE]
+        if begin + _STORED_AT_ONCE < len(matched):
+            yield _Piece(some, (some[-1].device_id, some[-1].path), is_last=False)
+        else:
+            yield _Piece(some, reached, is_last=is_end)

@@ -1,0 +1,114 @@
+"""Rules that are put with ``apply=now`` are applied a part at a time, and none is lost. Source: wire.md 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirror_server.service import rule_applier
+from mirror_server.store import devices as stored_devices
+from mirror_server.store import subscriptions
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.subscriptions import Matched
+
+PATHS = [f"/3303/{number}/5700" for number in range(5)]
+NOW = "?apply=now"
+
+
+@pytest.fixture
+def fleet(server: Any, key: str) -> list[str]:
+    """Five devices with five resources each, in the order of their ids."""
+    resources = [{"path": path, "value": "1", "observable": True} for path in PATHS]
+    return sorted(server.add_device(key, f"sensor-{number}", *resources) for number in range(5))
+
+
+def all_subscribed(server: Any, key: str, fleet: list[str]) -> list[list[str]]:
+    return [server.subscribed(key, device) for device in fleet]
+
+
+@pytest.mark.parametrize(("read_at_once", "stored_at_once"), [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)])
+def test_rules_of_two_applications_are_applied_in_small_transactions(
+    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
+) -> None:
+    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
+    monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
+    sizes: list[int] = []
+    add = subscriptions.add_presubscribed_later
+
+    def noted(session: Any, app_id: str, matched: list[Matched]) -> None:
+        sizes.append(len(matched))
+        add(session, app_id, matched)
+
+    monkeypatch.setattr(subscriptions, "add_presubscribed_later", noted)
+    server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
+    server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
+    assert all_subscribed(server, key, fleet) == [PATHS] * 5
+    assert server.observed(other) == [(fleet[3], "1")] * 5
+    assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+
+
+def test_rules_that_were_not_applied_when_the_server_ended_are_applied_at_the_next_start(
+    server: Any, key: str, fleet: list[str]
+) -> None:
+    server.services.subscriptions.stop()
+    server.put_rules(key, {}, query=NOW)
+    assert all_subscribed(server, key, fleet) == [[]] * 5
+    server.restart()
+    # Applied before this is: rules of applications take turns.
+    server.put_rules(server.key(), query=NOW)
+    assert all_subscribed(server, key, fleet) == [PATHS] * 5
+
+
+def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fleet: list[str]) -> None:
+    server.services.subscriptions.stop()
+    server.put_rules(key, {}, query=NOW)
+
+    def apply_some(session: Any) -> None:
+        pending = subscriptions.next_to_apply(session, "")
+        assert pending is not None
+        assert subscriptions.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+        # Another process that did the same is too late.
+        assert not subscriptions.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+
+    server.services.database.write(apply_some)
+    server.restart()
+    server.put_rules(server.key(), query=NOW)
+    assert all_subscribed(server, key, fleet) == [[], [], PATHS[2:], PATHS, PATHS]
+
+
+@pytest.mark.parametrize("change", [("PUT", [{}]), ("PUT", []), ("DELETE", None)])
+def test_other_rules_end_the_application_of_those_before(
+    server: Any, key: str, fleet: list[str], change: tuple[str, Any]
+) -> None:
+    server.services.subscriptions.stop()
+    server.put_rules(key, {}, query=NOW)
+    method, body = change
+    server.call(key, method, "/v2/subscriptions", json=body)
+    server.restart()
+    server.put_rules(server.key(), query=NOW)
+    assert all_subscribed(server, key, fleet) == [[]] * 5
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "UPDATE devices SET registered = 0",
+        "UPDATE devices SET endpoint_type = 'another'",
+        "UPDATE devices SET endpoint_name = 'another'",
+        "UPDATE resources SET present = 0",
+        "UPDATE resources SET observable = 0",
+    ],
+)
+def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(
+    server: Any, key: str, device: str, meanwhile: str
+) -> None:
+    def work(session: Any) -> list[str]:
+        row = stored_devices.find(session, device)
+        assert isinstance(row, DeviceRow)
+        matched = [Matched(0, device, "/3303/0/5700", row.endpoint_name, row.endpoint_type)]
+        session.run(meanwhile)
+        subscriptions.add_presubscribed_later(session, "app", matched)
+        return subscriptions.paths(session, "app", device)
+
+    assert server.services.database.write(work) == []
