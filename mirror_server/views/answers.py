@@ -122,7 +122,7 @@ def when_read(
         if not is_taken and not reading.cancel():
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
-    return Deferred(reading, _READ_TIMEOUT_SECONDS, render=take, expired=_not_read, close=let_go)
+    return Deferred(reading, _READ_TIMEOUT_SECONDS, render=take, expired=_not_read, close=let_go, rechecks_key=True)
 
 
 def _not_read() -> Response:

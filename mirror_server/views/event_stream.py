@@ -77,7 +77,7 @@ class EventStream(Response):
             # The key was revoked, and its log went with it.
             self.is_over = True
             return b""
-        if page.entries and not self._is_admitted():
+        if (page.entries or page.gap) and not self._is_admitted():
             # Nothing is told to a key that is good no more.
             self.is_over = True
             return b""

@@ -263,7 +263,16 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         return with_cursor(log.read_woken(application, after, woken))
 
     prepare = partial(_prepare, more)
-    return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True, prepare=prepare)
+    return Deferred(
+        more,
+        held,
+        render=answer,
+        expired=answer,
+        close=more.cancel,
+        is_poll=True,
+        rechecks_key=True,
+        prepare=prepare,
+    )
 
 
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
@@ -282,7 +291,16 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         undo.callback(close)
         hold_seconds = 0 if polls.anything(application) else held
         undo.pop_all()
-    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True, takes=True)
+    return Deferred(
+        more,
+        hold_seconds,
+        render=answer,
+        expired=answer,
+        close=close,
+        is_poll=True,
+        takes=True,
+        rechecks_key=True,
+    )
 
 
 def _prepare(more: More, soon: Soon) -> None:

@@ -9,6 +9,7 @@ from test_bridge_limits import Request, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.service import long_reads
+from mirror_server.store import keys
 from mirror_server.views import answers
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -139,6 +140,21 @@ def test_what_is_not_found_in_time_is_told_with_the_cure(server, bridge, key, de
             await until(asked.task.done)
             assert asked.status == 503
             assert "fewer filters" in json.loads(body_of(asked))["message"]
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+def test_a_key_that_ends_while_its_read_is_queued_gets_401(server, bridge, key, device):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
+            key_id = key.split("_")[1]
+            await asyncio.to_thread(
+                server.services.database.write, lambda session: keys.revoke(session, key_id, server.now)
+            )
+        await until(asked.task.done)
+        assert asked.status == 401
         await until(lambda: is_idle(server))
 
     asyncio.run(check())
