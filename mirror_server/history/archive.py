@@ -31,6 +31,7 @@ OTHER_DAY = "other"
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
+# Values may be personal data, in the archive as in the database.
 _OWNER_ONLY_FOLDER = 0o700
 _OWNER_ONLY_FILE = 0o600
 
@@ -139,7 +140,10 @@ class Archive:
         _make_folder(path.parent)
         unfinished = path.with_suffix(_UNFINISHED)
         try:
-            with open(unfinished, "wb", opener=_open_private) as file:  # noqa: PTH123 - a path takes no opener
+            # One that a killed process left may have another mode.
+            unfinished.unlink(missing_ok=True)
+            unfinished.touch(_OWNER_ONLY_FILE)
+            with unfinished.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -178,11 +182,6 @@ def _make_folder(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)
-
-
-def _open_private(path: str, flags: int) -> int:
-    # Values are personal data, as in the database.
-    return os.open(path, flags, _OWNER_ONLY_FILE)
 
 
 def _make_durable(folder: Path) -> None:
