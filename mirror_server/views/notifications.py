@@ -19,7 +19,7 @@ from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_stored
-from mirror_server.views.deferred import Deferred, Soon
+from mirror_server.views.deferred import PARK, Deferred, Soon
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
@@ -35,6 +35,7 @@ from mirror_server.views.requests import (
 )
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
+_CLOSING_SECONDS = 0.3
 _LATEST = "latest"
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -277,8 +278,27 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
-    application = app_id()
-    more = polls.open(application, asked_by())
+    application, process_id = app_id(), asked_by()
+
+    def opened(_: object = None) -> Response:
+        return _opened_poll(polls, application, process_id, held)
+
+    closing = polls.closing(application) if PARK in request.environ else None
+    if closing is None:
+        return opened()
+    # A client that aborts a poll and sends the next one on another connection may be faster there.
+    return Deferred(
+        closing, _CLOSING_SECONDS, render=opened, expired=opened, close=closing.cancel, is_poll=True, takes=True
+    )
+
+
+def _opened_poll(polls: PlainPolls, application: str, process_id: str | None, held: int) -> Response:
+    """Open a plain poll; the response comes when there is something to deliver.
+
+    Raises:
+        Refusal: Another poll of this key is open (409).
+    """
+    more = polls.open(application, process_id)
 
     def answer(_: object = None) -> Response:
         page = polls.take(application, more)
