@@ -69,24 +69,29 @@ class PlainPolls:
         with self._lock:
             return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
 
-    def anything(self, app_id: str) -> bool:
-        """Whether something follows the position."""
-        return self._log.last_seq(app_id) > self._position(app_id)
+    def count_waiting(self, app_id: str) -> int:
+        """How many numbers follow the position; some of their entries may be deleted."""
+        return self._log.last_seq(app_id) - self._position(app_id)
 
-    def take(self, app_id: str, more: More) -> Page:
-        """What follows the position, which moves: these entries are on their way to the reader of this poll.
+    def read(self, app_id: str, more: More) -> Page:
+        """What follows the position, which stays; from any thread.
+
+        Raises:
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
+        """
+        return self._log.read_more(app_id, self._position(app_id), more)
+
+    def take(self, app_id: str, more: More, page: Page) -> None:
+        """Move the position behind a page: its entries are on their way to the reader of this poll.
 
         Raises:
             Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
         """
-        # Read without the lock, as it asks the database; whether the poll is still open is seen afterwards.
-        page = self._log.read_more(app_id, self._position(app_id), more)
         with self._lock:
             open_poll, asked_by = self._open.get(app_id, (None, None))
             if open_poll is not more:
                 raise self._ended[more]
             self._positions[app_id] = (page.cursor, asked_by)
-        return page
 
     def close(self, app_id: str, more: More) -> None:
         """End this poll, so that the key may poll again."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from mirror_server.service.slots import Slots
+from mirror_server.store import descriptions
+from mirror_server.store.conditions import Condition
 
 T = TypeVar("T")
 
@@ -18,6 +20,39 @@ _THREADS = 2
 _THREADS_OF_ONE = _THREADS - 1
 _MOST_WAITING = 256
 _AGAIN_SECONDS = 1
+
+# Measured on one core of a small virtual machine.
+_LONG_MICROSECONDS = 4000
+_COUNTED_MICROSECONDS = 0.01
+_ROW_MICROSECONDS = 0.1
+_COMPARISON_MICROSECONDS = 0.05
+_VALUE_MICROSECONDS = 10
+_RETURNED_MICROSECONDS = 25
+_INDEXED = frozenset({"device_id", "endpoint_name", "query_id", "e.revision"})
+
+
+def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
+    """Whether a list is expected to hold an event loop for longer than other requests should wait.
+
+    Args:
+        conditions: What is selected.
+        rows: How many rows there are to select from.
+        returned: How many of them the response has at most.
+        counts: Whether all that are selected are counted too.
+    """
+    if descriptions.count_looked_up(conditions):
+        return True
+    values = sum(len(condition.values) for condition in conditions)
+    named = [len(each.values) for each in conditions if each.comparison == "IN" and each.column in _INDEXED]
+    scanned = min(rows, *named) if named else rows
+    returned = min(returned, scanned)
+    microseconds = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
+    if conditions:
+        scan = scanned * (_ROW_MICROSECONDS + len(conditions) * _COMPARISON_MICROSECONDS)
+        microseconds += scan * (1 + counts)
+    elif counts:
+        microseconds += rows * _COUNTED_MICROSECONDS
+    return microseconds > _LONG_MICROSECONDS
 
 
 class _Read(NamedTuple):

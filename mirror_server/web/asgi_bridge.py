@@ -308,6 +308,8 @@ class Bridge:
                 more.cancel()
                 with reader.waiting(len(chunk)):
                     await reader.send_chunk(chunk)
+                # To a client that takes all at once, sending waits for nothing.
+                await asyncio.sleep(0)
                 await reader.room()
         finally:
             for end in ends:
