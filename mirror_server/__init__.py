@@ -69,7 +69,8 @@ in the directory and the filters saved there, which all applications share), ``s
 ``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
 channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,
 where it is in wrong hands), as ``keys list`` tells. ``mirror-server keys revoke KEY_ID`` ends the key and its webhook
-or websocket, rules and subscriptions, and deletes its notifications.
+or websocket, rules and subscriptions, and deletes its notifications. Polls, streams and reads that are held open with a
+key that ended deliver nothing more; a poll gets a ``401``.
 
 Who comes with wrong keys again and again is told ``429`` for a while. The right key is let in whatever others did with
 its id, which stands in logs and is no secret.
@@ -143,7 +144,8 @@ Watching it
   sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
   application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
-  queries and no values.
+  queries and no values. A pipe that is not read stops nothing: 10,000 lines are queued, further ones are dropped and
+  counted (``mirror_lost_log_lines``).
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.

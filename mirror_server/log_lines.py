@@ -10,6 +10,12 @@ the same.
 from __future__ import annotations
 
 import logging
+import os
+import select
+import socket
+import stat
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from io import FileIO
@@ -22,6 +28,10 @@ from mirror_server.config import ACCESS_LOG, LogFormat
 Details = Mapping[str, object]
 
 _EVENT = "request"
+_MOST_QUEUED = 10_000
+_FLUSH_SECONDS = 2
+# A pipe takes so much whole or not at all.
+_WRITTEN_WHOLE_BYTES = getattr(select, "PIPE_BUF", 512)
 
 _access_log = logging.getLogger(ACCESS_LOG)
 _log = logging.getLogger(__name__)
@@ -40,15 +50,17 @@ class Line(NamedTuple):
 class LineHandler(logging.Handler):
     """Writes each line before anything goes on, so that none is lost at a stop, whatever stops the process.
 
-    A line that cannot be written, on a full disk or behind a pipe that nobody reads any more, holds nobody up: it is
-    counted, and how many there were is said as soon as there is room again.
+    Nothing waits for a pipe or a terminal that is not read: from the first line on that it does not take at once, lines
+    are queued, in their order, for a thread that waits for it. Lines that find the queue full are dropped. They are
+    counted, as are those that cannot be written, on a full disk for instance. How many there were is logged as soon as
+    lines can be written again.
 
     Args:
         stream: Where to.
         log_format: How the line of a request looks; as the formatter of this handler would make it.
 
     Attributes:
-        lost_lines: How many lines could not be written.
+        lost_lines: How many lines were dropped or could not be written.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
@@ -61,6 +73,11 @@ class LineHandler(logging.Handler):
         # On a terminal people read along, in colours, which the formatter knows.
         self._line = None if stream.isatty() else LINES[log_format]
         self._file = None if stream.isatty() else _unbuffered(stream)
+        self._may_block = _may_block(stream)
+        self._offered = _opened_without_waiting(stream) if self._may_block else None
+        self._queue: deque[str] = deque()
+        self._queue_changed = threading.Condition()
+        self._writer: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line of a record; under the lock of the handler, as logging does."""
@@ -83,18 +100,81 @@ class LineHandler(logging.Handler):
             self.release()
         return True
 
+    def flush(self) -> None:
+        """Wait until the queued lines are written, but only for a moment: their reader may be gone."""
+        with self._queue_changed:
+            self._queue_changed.wait_for(lambda: not self._queue, _FLUSH_SECONDS)
+
+    def close(self) -> None:
+        """Let go of the pipe or socket."""
+        if self._offered is not None:
+            self._offered.close()
+        super().close()
+
     def _write(self, line: str) -> None:
+        """Write a line, or queue it; under the lock of the handler."""
+        if not self._may_block:
+            self._put_line(line, reports_lost=True)
+        elif self._queue or not self._offer(line):
+            self._enqueue(line)
+
+    def _offer(self, line: str) -> bool:
+        """Write a line to a pipe or socket that has room for it; false if it would have to wait."""
+        if self._offered is None:
+            return False
+        encoded = f"{line}\n".encode(errors="backslashreplace")
+        if len(encoded) > _WRITTEN_WHOLE_BYTES:
+            return False
+        try:
+            if isinstance(self._offered, FileIO):
+                return self._offered.write(encoded) is not None
+            self._offered.send(encoded, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):
+            self._count_lost()
+        return True
+
+    def _enqueue(self, line: str) -> None:
+        with self._queue_changed:
+            if len(self._queue) >= _MOST_QUEUED:
+                self._count_lost()
+                return
+            self._queue.append(line)
+            self._queue_changed.notify_all()
+        if self._writer is None:
+            # A daemon: a pipe that is never read does not keep the process from ending.
+            self._writer = threading.Thread(target=self._write_queued, name="log", daemon=True)
+            self._writer.start()
+
+    def _write_queued(self) -> None:
+        """Write the queued lines, each as soon as it is taken; in a thread that nothing waits for."""
+        while True:
+            with self._queue_changed:
+                self._queue_changed.wait_for(lambda: self._queue)
+            # It stays in the queue meanwhile, so that no later line overtakes it.
+            self._put_line(self._queue[0], reports_lost=len(self._queue) == 1)
+            with self._queue_changed:
+                self._queue.popleft()
+                self._queue_changed.notify_all()
+
+    def _put_line(self, line: str, *, reports_lost: bool) -> None:
         # A closed stream raises ValueError.
         try:
-            if self.lost_lines != self._told_lines:
-                self._put(self._line_of_lost())
-                self._told_lines = self.lost_lines
+            lost = self.lost_lines
+            if reports_lost and lost != self._told_lines:
+                self._put(self._line_of_lost(lost - self._told_lines))
+                self._told_lines = lost
             self._put(f"{line}\n")
         except (OSError, ValueError):
+            self._count_lost()
+
+    def _count_lost(self) -> None:
+        with self._queue_changed:
             self.lost_lines += 1
 
-    def _line_of_lost(self) -> str:
-        message, count = "lines of this log were lost: they could not be written", self.lost_lines - self._told_lines
+    def _line_of_lost(self, count: int) -> str:
+        message = "lines of this log were lost: they could not be written, or were not read in time"
         record = _log.makeRecord(_log.name, logging.WARNING, "", 0, message, (), None, extra={"lost_lines": count})
         return f"{self.format(record)}\n"
 
@@ -106,10 +186,11 @@ class LineHandler(logging.Handler):
         rest = (f"\n{text}" if self._is_cut else text).encode(errors="backslashreplace")
         while rest:
             written = self._file.write(rest)
-            # Of a pipe that is full and that whoever made it does not want to be waited for.
             if written is None:
-                raise BlockingIOError
-            rest = rest[written:]
+                # Whoever made the pipe made it without waiting.
+                select.select([], [self._file], [])
+            else:
+                rest = rest[written:]
             self._is_cut = bool(rest)
 
 
@@ -139,6 +220,33 @@ def _unbuffered(stream: TextIO) -> FileIO | None:
         return None
     stream.flush()
     return FileIO(number, "w", closefd=False)
+
+
+def _may_block(stream: TextIO) -> bool:
+    """Whether a write to a stream may have to wait for someone who reads it."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
+
+
+def _opened_without_waiting(stream: TextIO) -> FileIO | socket.socket | None:
+    """The same pipe or socket, to write to without waiting; ``None`` where that is not possible."""
+    number = stream.fileno()
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            opened = socket.socket(fileno=os.dup(number))
+            if opened.family == socket.AF_UNIX:
+                return opened
+            opened.close()
+        elif not stream.isatty():
+            # Opened again: the one that was given may be shared with processes that expect their writes to wait.
+            return FileIO(os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK), "w")
+    except OSError:
+        # Not Linux, or the pipe belongs to another user.
+        return None
+    return None
 
 
 def _now() -> str:

@@ -93,6 +93,7 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
 
     It stays the same application, with its notifications, rules, subscriptions and webhook. The new key is shown this
     once. A running server need not be stopped. Keys that an earlier renewing left good end no later than this overlap.
+    A request that is held open when its key ends gets a 401 instead of data.
     """
     with closing(Database(database_url, must_exist=True)) as database:
         try:

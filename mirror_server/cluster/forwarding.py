@@ -28,7 +28,11 @@ _TRY_AGAIN_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an application that a process recognised already; its key is not forwarded."""
+    """A request of an application that a process authenticated already; its key is not forwarded.
+
+    The hash of the key's secret is, in hexadecimal digits: the leader checks with it whether the key of a held request
+    is still valid.
+    """
 
     process_id: str
     app_id: str
@@ -40,6 +44,7 @@ class Call:
     address: str
     body: str
     """The body in base64."""
+    secret_hash: str = ""
 
     def to_bytes(self) -> bytes:
         """The bytes that are stored of it."""

@@ -31,6 +31,9 @@ OTHER_DAY = "other"
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
+# Values may be personal data, in the archive as in the database.
+_OWNER_ONLY_FOLDER = 0o700
+_OWNER_ONLY_FILE = 0o600
 
 
 def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None = None) -> str:
@@ -86,8 +89,13 @@ class Archive:
         Raises:
             OSError: It cannot be made, or not written to.
         """
-        self._files.makedirs(self._root, exist_ok=True)
-        if self._is_local and not os.access(self._root, os.W_OK | os.X_OK):
+        if not self._is_local:
+            self._files.makedirs(self._root, exist_ok=True)
+            return
+        for folder in reversed((Path(self._root), *Path(self._root).parents)):
+            if not folder.exists():
+                folder.mkdir(_OWNER_ONLY_FOLDER, exist_ok=True)
+        if not os.access(self._root, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._root)
 
     def names(self, mirror: str) -> set[str]:
@@ -132,6 +140,9 @@ class Archive:
         _make_folder(path.parent)
         unfinished = path.with_suffix(_UNFINISHED)
         try:
+            # One that a killed process left may have another mode.
+            unfinished.unlink(missing_ok=True)
+            unfinished.touch(_OWNER_ONLY_FILE)
             with unfinished.open("wb") as file:
                 yield file
                 file.flush()
@@ -169,7 +180,7 @@ def _begin_of(name: str, members: int) -> str:
 def _make_folder(folder: Path) -> None:
     """Make a folder below the archive's own, which must be there: it may be on a disk that is not mounted."""
     if not folder.exists():
-        folder.mkdir()
+        folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)
 
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -34,6 +35,7 @@ class PlainPolls:
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[More, str | None]] = {}
         self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
+        self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
 
     def open(self, app_id: str, asked_by: str | None = None) -> More:
@@ -59,24 +61,37 @@ class PlainPolls:
             self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
-    def anything(self, app_id: str) -> bool:
-        """Whether something follows the position."""
-        return self._log.last_seq(app_id) > self._position(app_id)
+    def closing(self, app_id: str) -> Waiter[None] | None:
+        """A future that is done when the open poll of a key is closed; ``None`` where no poll is open.
 
-    def take(self, app_id: str, more: More) -> Page:
-        """What follows the position, which moves: these entries are on their way to the reader of this poll.
+        Cancel it when it is not wanted any more.
+        """
+        with self._lock:
+            return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
+
+    def count_waiting(self, app_id: str) -> int:
+        """How many numbers follow the position; some of their entries may be deleted."""
+        return self._log.last_seq(app_id) - self._position(app_id)
+
+    def read(self, app_id: str, more: More) -> Page:
+        """What follows the position, which stays; from any thread.
+
+        Raises:
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
+        """
+        return self._log.read_more(app_id, self._position(app_id), more)
+
+    def take(self, app_id: str, more: More, page: Page) -> None:
+        """Move the position behind a page: its entries are on their way to the reader of this poll.
 
         Raises:
             Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
         """
-        # Read without the lock, as it asks the database; whether the poll is still open is seen afterwards.
-        page = self._log.read_more(app_id, self._position(app_id), more)
         with self._lock:
             open_poll, asked_by = self._open.get(app_id, (None, None))
             if open_poll is not more:
                 raise self._ended[more]
             self._positions[app_id] = (page.cursor, asked_by)
-        return page
 
     def close(self, app_id: str, more: More) -> None:
         """End this poll, so that the key may poll again."""
@@ -84,6 +99,7 @@ class PlainPolls:
             if self._open.get(app_id, (None, None))[0] is more:
                 del self._open[app_id]
         more.cancel()
+        self._closings.tell(app_id, None)
 
     def delete(self, app_id: str) -> Future[None]:
         """Delete the channel and end its open poll at once (410)."""
@@ -156,6 +172,7 @@ class PlainPolls:
     def _tell_end(self, ended_poll: More) -> None:
         # Where it was woken at this moment it finds that it is open no more.
         ended_poll.fail(self._ended[ended_poll])
+        self._closings.tell(ended_poll.name, None)
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:

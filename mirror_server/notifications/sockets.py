@@ -18,6 +18,9 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.notifications.log import More, NotificationLog, Page
 
+MOST_AT_ONCE = 200
+"""How many entries a websocket that catches up gets in one message: others wait while it is made."""
+
 GOING_AWAY = 1001
 POLICY = 1008
 UNEXPECTED = 1011
@@ -147,7 +150,7 @@ class ReaderSocket:
     def _page(self, more: More | None) -> Page:
         try:
             if more is None:
-                return self._log.read(self._app_id, self._position)
+                return self._log.read(self._app_id, self._position, MOST_AT_ONCE)
             return self._log.read_more(self._app_id, self._position, more)
         except Refusal as refusal:
             # The log went with the key.

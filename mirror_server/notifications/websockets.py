@@ -22,7 +22,7 @@ from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.notifications.log import More, NotificationLog, Page
-from mirror_server.notifications.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, revoked
+from mirror_server.notifications.sockets import GOING_AWAY, MOST_AT_ONCE, UNEXPECTED, Closing, Frame, revoked
 from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import SOCKET
@@ -215,7 +215,7 @@ class Websockets:
     def page(self, app_id: str, after: int, most: int, more: More | None) -> Page:
         """What follows the number ``after``, at most so many entries; see :meth:`ChannelSocket.take`."""
         if more is None:
-            return self._log.read(app_id, after, most)
+            return self._log.read(app_id, after, min(most, MOST_AT_ONCE))
         return self._log.read_more(app_id, after, more, most)
 
     def more(self, app_id: str) -> More:

@@ -74,21 +74,28 @@ class Authenticator:
         if stored is None:
             hmac.compare_digest(_NO_HASH, hash_of(parts[2]))
             raise self._failed(client(), "", _UNKNOWN)
-        if not self._is_good(stored, parts[2]):
+        if not self._is_good(stored, hash_of(parts[2])):
             raise self._failed(client(), stored.key_id, _UNKNOWN)
         return stored.key_id, _scopes(stored.scopes)
 
-    def still_admits(self, authorization: str | None) -> bool:
-        """Whether a header that was good is good at this moment; nothing is counted."""
-        bearer = _BEARER.match(authorization or "")
-        parts = KEY_FORM.fullmatch(bearer[1]) if bearer else None
-        stored = self._find(parts[1], self._database.version()) if parts else None
-        return bool(parts and stored and self._is_good(stored, parts[2]))
+    def still_admits(self, authorization: str | None, version: Hashable | None = None) -> bool:
+        """Whether a header that was valid is valid at this moment; failures are not counted.
 
-    def _is_good(self, stored: StoredKey, secret: str) -> bool:
+        Args:
+            authorization: The header.
+            version: That of the database, read a moment ago; without it, it is read now.
+        """
+        parts = _sent_key(authorization)
+        return parts is not None and self.is_valid(parts[1], hash_of(parts[2]), version)
+
+    def is_valid(self, key_id: str, secret_hash: bytes, version: Hashable | None = None) -> bool:
+        """Whether the secret with this hash is one of the key at this moment; see :meth:`still_admits`."""
+        stored = self._find(key_id, version or self._database.version())
+        return stored is not None and self._is_good(stored, secret_hash)
+
+    def _is_good(self, stored: StoredKey, given: bytes) -> bool:
         if stored.revoked_at is not None:
             return False
-        given = hash_of(secret)
         # Others than the newest are looked for only when it is not that one.
         return hmac.compare_digest(stored.secret_hash, given) or any(
             hmac.compare_digest(former.secret_hash, given) for former in self._former(stored.key_id)
@@ -117,6 +124,17 @@ class Authenticator:
             f"too many requests with wrong keys from {client}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
+
+
+def sent_secret_hash(authorization: str | None) -> bytes:
+    """The hash of the secret in an ``Authorization`` header; empty where there is no key in it."""
+    parts = _sent_key(authorization)
+    return b"" if parts is None else hash_of(parts[2])
+
+
+def _sent_key(authorization: str | None) -> re.Match[str] | None:
+    bearer = _BEARER.match(authorization or "")
+    return KEY_FORM.fullmatch(bearer[1]) if bearer else None
 
 
 @lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -48,6 +49,7 @@ _CONTACTS_AT_ONCE = 1000
 _ROWS_FOR_CONTACTS = 2000
 """How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
 _MOST_CONTACTS = 50
+_COUNT_SECONDS = 5
 
 _SHORTEST_GRACE_SECONDS = 120
 """All retransmissions of an update that was sent while the service was down come within 93 s (RFC 7252, 4.8.2)."""
@@ -127,6 +129,7 @@ class DeviceService:
         contact: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
         new_device_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -139,6 +142,9 @@ class DeviceService:
         self._new_device_id = new_device_id
         self._cache: LruCache[_CachedObject] = LruCache()
         self._last_change: tuple[Hashable, int] | None = None
+        self._monotonic = monotonic
+        self._recent_count = 0
+        self._count_again_at = 0.0
 
     def device_object(
         self, app_id: str, device_id: str, encode: Encode, version: Hashable | None = None
@@ -274,6 +280,13 @@ class DeviceService:
             told = descriptions.of_devices(session, [row.device_id for row in rows])
             found = [Described(row, told.get(row.device_id, NO_DESCRIPTION)) for row in rows]
             return found, devices.count(session, conditions) if count else None
+
+    def recent_count(self) -> int:
+        """How many devices the directory had some seconds ago."""
+        if self._monotonic() >= self._count_again_at:
+            self._recent_count = self.count(())
+            self._count_again_at = self._monotonic() + _COUNT_SECONDS
+        return self._recent_count
 
     def count(self, conditions: Sequence[Condition]) -> int:
         """How many devices of the directory meet all conditions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,8 +13,6 @@ from werkzeug.wsgi import ClosingIterator
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.store import descriptions
-from mirror_server.store.conditions import Condition
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import app_id, request_id, services
 
@@ -91,26 +89,37 @@ def empty_answer(status: int = 204) -> Response:
 
 
 def when_read(
-    conditions: Sequence[Condition],
     read: Callable[[], T],
     render: Callable[[T], Response],
     *,
+    is_long: bool,
     discard: Callable[[T], object] = lambda _: None,
 ) -> Response:
-    """Answer at once, or, where it takes long to find what meets the conditions, when it was found beside the loop.
+    """Answer at once, or, where reading takes long, when it was done on another thread than the loop's.
 
     Args:
-        conditions: By what is looked for.
-        read: Looks for it. Neither this nor what follows knows anything of the request.
-        render: Makes the answer of what was found.
-        discard: Lets go of what was found where nobody waits for it any more.
+        read: Reads, and encodes what takes long to encode. Neither this nor what follows knows anything of the request.
+        render: Makes the answer of what was read; quickly, on the loop.
+        is_long: Whether it takes longer than the loop may be held; see :func:`takes_long`.
+        discard: Lets go of what was read where nobody waits for it any more.
 
     Raises:
         Refusal: Too many wait for what takes long (429).
     """
-    if not descriptions.count_looked_up(conditions):
+    if not is_long:
         return render(read())
-    reading = services().long_reads.begin(app_id(), read)
+    return when_long_read(services().long_reads.begin(app_id(), read), render, discard=discard)
+
+
+def when_long_read(
+    reading: Future[T],
+    render: Callable[[T], Response],
+    *,
+    discard: Callable[[T], object] = lambda _: None,
+    close: Callable[[], object] = lambda: None,
+    takes: bool = False,
+) -> Response:
+    """Answer when a long read has ended; see :func:`when_read`, and :class:`Deferred` for ``close`` and ``takes``."""
     is_taken = False
 
     def take(found: T) -> Response:
@@ -119,10 +128,19 @@ def when_read(
         return render(found)
 
     def let_go() -> None:
+        close()
         if not is_taken and not reading.cancel():
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
-    return Deferred(reading, _READ_TIMEOUT_SECONDS, render=take, expired=_not_read, close=let_go)
+    return Deferred(
+        reading,
+        _READ_TIMEOUT_SECONDS,
+        render=take,
+        expired=_not_read,
+        close=let_go,
+        takes=takes,
+        rechecks_key=True,
+    )
 
 
 def _not_read() -> Response:

@@ -59,6 +59,8 @@ class Deferred(Response):
         is_optional: Whether the answer may be the one whose time is over, where its application is to take others
             first: what it would tell is kept elsewhere, and would wait in memory.
         takes: Whether the answer takes something away, which is not to be made for a client that is gone.
+        rechecks_key: Whether the access key of the request has to be valid still when the response is made: a response
+            with data is not sent with a key that expired or was revoked meanwhile. A stored change is still confirmed.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
         prepare: Called by a server that makes answers in one thread, which has time while something is put on disk: it
@@ -76,6 +78,7 @@ class Deferred(Response):
         is_poll: bool = False,
         is_optional: bool = False,
         takes: bool = False,
+        rechecks_key: bool = False,
         sent: Callable[[], object] | None = None,
         prepare: Callable[[Soon], object] | None = None,
     ) -> None:
@@ -85,6 +88,7 @@ class Deferred(Response):
         self.is_poll = is_poll and timeout_seconds > 0
         self.is_optional = is_optional
         self.takes = takes
+        self.rechecks_key = rechecks_key
         self._render = render
         self._expired = expired
         self.release = close

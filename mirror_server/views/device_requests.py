@@ -186,13 +186,16 @@ def _place_untold(placement: Placement) -> Response:
 
 def _place_and_wait(placement: Placement, wait_seconds: int) -> Response:
     """Queue a request and hold its 202 back until its answer can go with it, for so long at most."""
-    environ = request.environ
+    environ, is_admitted = request.environ, g.still_admits
     stored, answered = services().commands.place_and_wait(placement)
 
     def answer(entry: LogEntry | None = None) -> Response:
         if not stored.done():
             # Its time is over, or the same request of before has ended: its own 202 still has to wait for the disk.
             return when_stored(stored, lambda _: answer(entry))
+        if entry is not None and not is_admitted():
+            # The request was accepted, and repeating it would be wrong; its result is not for an invalid key.
+            entry = None
         accepted = _accepted(environ, stored.result(), entry)
         if entry is not None:
             accepted.headers[PREFERENCE_APPLIED_HEADER] = f"wait={wait_seconds}"

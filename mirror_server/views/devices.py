@@ -14,9 +14,9 @@ from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
 from mirror_server.store.descriptions import Description
 from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.filters import read_filters
-from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
+from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
@@ -66,16 +66,14 @@ def list_devices() -> Response:
     conditions = read_filters(paging.filters, own=PARAMETERS)
     parts = services()
 
-    def read() -> tuple[list[Described], int | None]:
-        return parts.devices.page(
+    def read() -> Response:
+        rows, total = parts.devices.page(
             conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
         )
-
-    def answer(found: tuple[list[Described], int | None]) -> Response:
-        rows, total = found
         return page_answer(paging, [serialize.device(row) for row in rows], total)
 
-    return when_read(conditions, read, answer)
+    rows = parts.devices.recent_count()
+    return when_page_read(paging, conditions, rows, read)
 
 
 @routes.get("/v3/devices/<device_id>")

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
-from mirror_sdk.wire.device_queries import DeviceQueryBody, DeviceQueryUpdate
+from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQueryBody, DeviceQueryUpdate
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.store.device_events import KINDS
@@ -18,7 +18,7 @@ from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
-from mirror_server.views.paging import PARAMETERS, page_answer, query_paging
+from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
@@ -79,10 +79,15 @@ def list_device_queries() -> Response:
     """A page of the saved queries."""
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
-    rows, total = services().directory.queries(
-        conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
-    )
-    return page_answer(paging, [serialize.device_query(row) for row in rows], total)
+    directory = services().directory
+
+    def read() -> Response:
+        rows, total = directory.queries(
+            conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
+        )
+        return page_answer(paging, [serialize.device_query(row) for row in rows], total)
+
+    return when_page_read(paging, conditions, MAX_QUERIES, read)
 
 
 @routes.post("/v3/device-queries")
@@ -155,10 +160,15 @@ def _events() -> Response:
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_EVENTS, own=PARAMETERS)
     after = None if paging.after is None else _event_number("after", paging.after)
-    rows, total = services().directory.events(
-        conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
-    )
-    return page_answer(paging, [serialize.device_event(row) for row in rows], total)
+    directory = services().directory
+
+    def read() -> Response:
+        rows, total = directory.events(
+            conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
+        )
+        return page_answer(paging, [serialize.device_event(row) for row in rows], total)
+
+    return when_page_read(paging, conditions, services().settings.max_device_events, read)
 
 
 def _event(event_id: str) -> Response:

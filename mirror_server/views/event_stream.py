@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
 _LONGEST_SECONDS = 55
 # Others wait while events are made.
-_MOST_AT_ONCE = 1000
+_MOST_AT_ONCE = 100
 _BEGIN = b"retry: 2000\n\n"
 # nginx gathers an answer before it passes it on, if it is not told; where it compresses, a stream would not even begin.
 _PASSED_ON = {"X-Accel-Buffering": "no"}
@@ -77,7 +77,7 @@ class EventStream(Response):
             # The key was revoked, and its log went with it.
             self.is_over = True
             return b""
-        if page.entries and not self._is_admitted():
+        if (page.entries or page.gap) and not self._is_admitted():
             # Nothing is told to a key that is good no more.
             self.is_over = True
             return b""

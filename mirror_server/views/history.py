@@ -15,7 +15,9 @@ from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
 from mirror_server.history.selection import HistorySelection, Position
 from mirror_server.service.keys import Scope
+from mirror_server.service.long_reads import takes_long
 from mirror_server.views import serialize
+from mirror_server.views.answers import when_read
 from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.views.download import Download
 from mirror_server.views.filters import query_conditions, query_devices, query_patterns
@@ -33,6 +35,8 @@ from mirror_server.views.requests import (
 
 if TYPE_CHECKING:
     from mirror_server.arrow.history import HistoryPage
+    from mirror_server.history.service import OpenHistory
+    from mirror_server.service.pasts import Past
 
 _CHUNK_BYTES = 256 * 1024
 _OWN = ("from", "to", "path", "device_id", "order", "limit", "after", "compression")
@@ -48,15 +52,21 @@ def get_history() -> Response:
     form, compression = accepted_form("the history"), query_compression()
     asked, limit, after = _asked(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
     before = None if after is None else read_cursor(after, asked)
-    past = services().past.open_history(app_id(), _page_of(asked, limit, before))
-    # It loads pyarrow, which is there where a history is kept.
-    from mirror_server.arrow.history import HistoryPage, arrow_stream  # noqa: PLC0415
+    parts, is_admitted = services(), g.still_admits
 
-    reading = before[0] if before else Reading(request_of(asked), past.rows.taken_at, past.rows.revision)
-    page = HistoryPage(past, limit)
-    cursor, end = partial(write_cursor, reading), partial(_end, page, reading)
-    chunks = arrow_stream(page, compression, cursor, end) if form == ARROW else _ndjson(page, cursor, end)
-    return Download(chunks, is_admitted=g.still_admits, release=past.close, content_type=form, headers={})
+    def answer(past: Past[OpenHistory]) -> Response:
+        # It loads pyarrow, which is there where a history is kept.
+        from mirror_server.arrow.history import HistoryPage, arrow_stream  # noqa: PLC0415
+
+        reading = before[0] if before else Reading(request_of(asked), past.rows.taken_at, past.rows.revision)
+        page = HistoryPage(past, limit)
+        cursor, end = partial(write_cursor, reading), partial(_end, page, reading)
+        chunks = arrow_stream(page, compression, cursor, end) if form == ARROW else _ndjson(page, cursor, end)
+        return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+
+    opening = partial(parts.past.open_history, app_id(), _page_of(asked, limit, before))
+    is_long = takes_long(asked.conditions, rows=parts.devices.recent_count())
+    return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
 
 
 def _asked() -> HistorySelection:

@@ -9,6 +9,7 @@ from flask import Response, g, request
 from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
 from mirror_server.cluster.forwarding import Call, Forwarder, Reply
 from mirror_server.core.errors import Refusal
+from mirror_server.service.authentication import sent_secret_hash
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import read_raw_body
 
@@ -57,6 +58,7 @@ def forward(forwarder: Forwarder, request_id: str) -> Response:
         headers=[["content-type", request.headers.get("Content-Type", "")], [REQUEST_ID_HEADER.lower(), request_id]],
         address=request.remote_addr or "",
         body=base64.b64encode(read_raw_body()).decode(),
+        secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
     )
     call_id, future = forwarder.ask(call)
     is_poll = request.endpoint == _POLL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, g, request
@@ -13,13 +14,12 @@ from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEAD
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken, beyond_log
-from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_stored
-from mirror_server.views.deferred import Deferred, Soon
+from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
+from mirror_server.views.deferred import PARK, Deferred, Soon
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
@@ -35,6 +35,12 @@ from mirror_server.views.requests import (
 )
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
+if TYPE_CHECKING:
+    from mirror_server.services import Services
+
+_CLOSING_SECONDS = 0.3
+# More of them are read and encoded on another thread.
+_QUICK_ENTRIES = 100
 _LATEST = "latest"
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -56,7 +62,7 @@ def pull() -> Response:
         raise other_channel("a webhook", "DELETE /v2/notification/callback")
     if parts.websockets.exists(app_id()):
         raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
-    return _plain_poll(parts.polls, held)
+    return _plain_poll(parts, held)
 
 
 @routes.get("/v2/notification/events")
@@ -248,13 +254,16 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     more = log.more(application)
     with ExitStack() as undo:
         undo.callback(more.cancel)
-        page = log.read(application, after)
+        page = log.read(application, after, _QUICK_ENTRIES)
         undo.pop_all()
 
     def with_cursor(page: Page) -> Response:
         log.note_read(application, page.cursor)
         return page.once(_with_cursor) if page.entries else _with_cursor(page)
 
+    if not page.is_last:
+        more.cancel()
+        return when_read(partial(_read_long, log, application, after), with_cursor, is_long=True)
     if page.entries or page.gap or held == 0:
         more.cancel()
         return with_cursor(page)
@@ -263,26 +272,83 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         return with_cursor(log.read_woken(application, after, woken))
 
     prepare = partial(_prepare, more)
-    return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True, prepare=prepare)
+    return Deferred(
+        more,
+        held,
+        render=answer,
+        expired=answer,
+        close=more.cancel,
+        is_poll=True,
+        rechecks_key=True,
+        prepare=prepare,
+    )
 
 
-def _plain_poll(polls: PlainPolls, held: int) -> Response:
+def _plain_poll(parts: Services, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
-    application = app_id()
-    more = polls.open(application, asked_by())
+    application, process_id = app_id(), asked_by()
+
+    def opened(_: object = None) -> Response:
+        return _opened_poll(parts, application, process_id, held)
+
+    closing = parts.polls.closing(application) if PARK in request.environ else None
+    if closing is None:
+        return opened()
+    # A client that aborts a poll and sends the next one on another connection may be faster there.
+    return Deferred(
+        closing, _CLOSING_SECONDS, render=opened, expired=opened, close=closing.cancel, is_poll=True, takes=True
+    )
+
+
+def _opened_poll(parts: Services, application: str, process_id: str | None, held: int) -> Response:
+    """Open a plain poll; the response comes when there is something to deliver.
+
+    Raises:
+        Refusal: Another poll of this key is open (409), or too many long reads wait (429).
+    """
+    polls = parts.polls
+    more = polls.open(application, process_id)
+
+    def read() -> tuple[Page, Response]:
+        page = polls.read(application, more)
+        return page, json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
+
+    def deliver(found: tuple[Page, Response]) -> Response:
+        page, answer = found
+        polls.take(application, more, page)
+        return answer
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application, more)
-        return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
+        return deliver(read())
 
     def close() -> None:
         polls.close(application, more)
 
     with ExitStack() as undo:
         undo.callback(close)
-        hold_seconds = 0 if polls.anything(application) else held
+        waiting = polls.count_waiting(application)
+        reading = parts.long_reads.begin(application, read) if waiting > _QUICK_ENTRIES else None
         undo.pop_all()
-    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True, takes=True)
+    if reading is not None:
+        return when_long_read(reading, deliver, close=close, takes=True)
+    return Deferred(
+        more,
+        0 if waiting > 0 else held,
+        render=answer,
+        expired=answer,
+        close=close,
+        is_poll=True,
+        takes=True,
+        rechecks_key=True,
+    )
+
+
+def _read_long(log: NotificationLog, application: str, after: int) -> Page:
+    """A page with its message encoded, which takes long where there are many entries."""
+    page = log.read(application, after)
+    if page.entries:
+        page.once(_with_cursor)
+    return page
 
 
 def _prepare(more: More, soon: Soon) -> None:

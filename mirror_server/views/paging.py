@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
-from mirror_server.views.answers import json_answer
+from mirror_server.service.long_reads import takes_long
+from mirror_server.store.conditions import Condition
+from mirror_server.views.answers import json_answer, when_read
 from mirror_server.views.requests import query_choice, query_integer, query_text
 
 PARAMETERS = ("limit", "after", "order", "include")
@@ -46,6 +48,14 @@ def query_paging() -> Paging:
     include = query_choice("include", INCLUDED)
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PARAMETERS]
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
+
+
+def when_page_read(
+    paging: Paging, conditions: Sequence[Condition], rows: int, read: Callable[[], Response]
+) -> Response:
+    """The page that ``read`` makes of a list of so many rows, made on another thread where that takes long."""
+    is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
+    return when_read(read, lambda page: page, is_long=is_long)
 
 
 def page_answer(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:

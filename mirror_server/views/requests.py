@@ -43,6 +43,9 @@ _NOTED = "mirror.noted"
 # Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
 _MOST_FIELDS = 20
 _LONGEST_NAME = 100
+# A megabyte of empty lists, or of members that are not known, would hold up all other requests for half a second.
+_MOST_CONTAINERS = 20_000
+_MOST_MEMBERS = 1000
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
@@ -147,6 +150,9 @@ def read_body(model: type[M], *, malformed_reason: str | None = None, not_kept: 
     data = read_raw_body()
     if not data.strip():
         raise Refusal(400, "the body is empty; send JSON", reason=malformed_reason)
+    if data.count(b"{") + data.count(b"[") > _MOST_CONTAINERS:
+        message = f"the body has more than {_MOST_CONTAINERS} objects and lists; send less at a time"
+        raise Refusal(400, message, reason=malformed_reason)
     try:
         content = orjson.loads(data)
         # Of a member that is there twice, one value would be dropped without a word.
@@ -282,6 +288,8 @@ def query_flag(name: str) -> bool:
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:
+    if len(members) > _MOST_MEMBERS:
+        raise Refusal(400, f"an object of the body has {len(members)} members; {_MOST_MEMBERS} is the limit")
     if len({name for name, _ in members}) == len(members):
         return
     for name, count in Counter(name for name, _ in members).items():

@@ -23,6 +23,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.history.selection import HistorySelection
 from mirror_server.service.keys import Scope
+from mirror_server.service.long_reads import takes_long
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot
 from mirror_server.store.devices import DeviceRow
@@ -37,6 +38,8 @@ from mirror_server.views.requests import app_id, query_instant, query_integer, r
 
 if TYPE_CHECKING:
     from mirror_server.arrow.past import PastFleet
+    from mirror_server.history.service import OpenAsOf
+    from mirror_server.service.pasts import Past
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
@@ -93,8 +96,10 @@ def get_device_ranges() -> Response:
 
 def _when_open(selection: Selection, answer: Callable[[Snapshot], Response]) -> Response:
     """Answer with a snapshot: to open one counts its devices."""
-    opening = partial(services().snapshots.open, app_id(), selection)
-    return when_read(selection.conditions, opening, answer, discard=Snapshot.close)
+    parts = services()
+    opening = partial(parts.snapshots.open, app_id(), selection)
+    is_long = takes_long(selection.conditions, rows=parts.devices.recent_count(), counts=True)
+    return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
@@ -128,17 +133,23 @@ def _as_of(instant: Instant, form: str, compression: Compression) -> Response:
         message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
         raise Refusal.of_field("changed_after", message)
     selection = HistorySelection(conditions=query_conditions(_OWN), patterns=query_patterns())
-    past = services().past.open_as_of(app_id(), selection, instant)
-    # It loads pyarrow, which is there where a history is kept.
-    from mirror_server.arrow.past import PastFleet, arrow_stream  # noqa: PLC0415
+    parts, is_admitted = services(), g.still_admits
 
-    fleet = PastFleet(past)
+    def answer(past: Past[OpenAsOf]) -> Response:
+        # It loads pyarrow, which is there where a history is kept.
+        from mirror_server.arrow.past import PastFleet, arrow_stream  # noqa: PLC0415
 
-    def end() -> bytes:
-        return serialize.past_snapshot_end(instant, fleet.device_count)
+        fleet = PastFleet(past)
 
-    chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
-    return Download(chunks, is_admitted=g.still_admits, release=past.close, content_type=form, headers={})
+        def end() -> bytes:
+            return serialize.past_snapshot_end(instant, fleet.device_count)
+
+        chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
+        return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+
+    opening = partial(parts.past.open_as_of, app_id(), selection, instant)
+    is_long = takes_long(selection.conditions, rows=parts.devices.recent_count())
+    return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
 
 
 def _past_ndjson(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:

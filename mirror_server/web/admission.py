@@ -80,8 +80,7 @@ class Admission:
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """The application that asks and the scopes of its key, which are kept for the view too."""
-        once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
-        version = self._database.version() if once is None else once(self._database.version)
+        version = self._version(environ)
         # Of the proxy each use looks the object up.
         kept = g._get_current_object()
         caller = environ.get(CALLER)
@@ -95,6 +94,29 @@ class Admission:
         kept.app_id, kept.scopes, kept.version = application, held, version
         note(environ, application=application)
         return application, held
+
+    def recheck_key(self, environ: WSGIEnvironment) -> None:
+        """Check that the key of a request that was admitted and held is still valid.
+
+        Raises:
+            Refusal: It expired or was revoked meanwhile (401).
+        """
+        caller, version = environ.get(CALLER), self._version(environ)
+        if caller is None:
+            is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
+        else:
+            is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
+        if not is_valid:
+            message = (
+                "this access key expired or was revoked while the request was held; send it again with the renewed key,"
+                " or have an operator make one with 'mirror-server keys create NAME'"
+            )
+            raise Refusal(401, message)
+
+    def _version(self, environ: WSGIEnvironment) -> Hashable:
+        """That of the database; read once for all requests that are handled in one turn of the event loop."""
+        once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
+        return self._database.version() if once is None else once(self._database.version)
 
     def _forwarded(self, environ: WSGIEnvironment) -> Response | None:
         """The leader's answer, where it alone can give it and this process does not lead."""

@@ -239,10 +239,12 @@ class MirrorApp(Flask):
     def answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request as it is now; it is yet to be finished.
 
-        Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
-        thousands of polls that one event wakes would take longer than to answer them.
+        Its key, its route and its query were checked when it was parked. Of these only the key may have changed since,
+        and only responses with data depend on it, see :class:`Deferred`.
         """
         try:
+            if deferred.rechecks_key:
+                self._admission.recheck_key(environ)
             return deferred.answer()
         except Exception as error:  # whatever it is, it becomes an error body
             return self._answer_to(error, environ)

@@ -47,6 +47,7 @@ _DEFAULTS = Settings()
 _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
+_LARGE_BODY_BYTES = 64 * 1024
 _LAST_SECONDS = 0.5
 # The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
@@ -127,7 +128,7 @@ class Bridge:
         return answer.status, answer.headers, answer.body
 
     def _note_large(self, environ: WSGIEnvironment) -> None:
-        """Let others have their turn before the same key gets another answer, which may take as long to make."""
+        """Let others have their turn before the next request of the same key, which may take as long to answer."""
         self._large_for = environ.get("HTTP_AUTHORIZATION")
         asyncio.get_running_loop().call_soon(self._end_large)
 
@@ -158,6 +159,8 @@ class Bridge:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
             await asyncio.sleep(0)
+        if len(body) > _LARGE_BODY_BYTES:
+            self._note_large(environ)
         unfinished = Unfinished(environ, self._slots)
         environ |= {
             PARK: unfinished.park,
@@ -308,6 +311,8 @@ class Bridge:
                 more.cancel()
                 with reader.waiting(len(chunk)):
                     await reader.send_chunk(chunk)
+                # To a client that takes all at once, sending waits for nothing.
+                await asyncio.sleep(0)
                 await reader.room()
         finally:
             for end in ends:

@@ -231,7 +231,7 @@ def _server_of(services: Services) -> _Server:
     watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
     watch("mirror_open_websockets", "Websockets of clients.", lambda: bridge.open_websockets)
     watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
-    watch("mirror_lost_log_lines", "Lines of the log that could not be written.", lost_lines)
+    watch("mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines)
     return server
 
 

@@ -174,6 +174,9 @@ class _Sending:
             # Nor is what was added then kept any longer.
             self._before = None if frame.is_last else self._before
             await self._deliver(frame)
+            if not frame.is_last:
+                # To a client that takes all at once, sending waits for nothing.
+                await asyncio.sleep(0)
 
     async def _wait(self, look_seconds: float) -> Frame | None:
         self._is_at_end = False

@@ -3,11 +3,16 @@
 One connection without a key sends headers without an end, or many requests without reading an answer; many connections
 of one key ask for large pages and take none of them. Meanwhile somebody else asks whether the server is well. Memory is
 the most the server had above what it had before, and after everything has ended the same again must be possible.
+
+Then many connections of one key send the most expensive request of each route that its description allows, again and
+again, while another key reads a device object (E1), and lists devices by an attribute, which takes a long read. The
+requests were found by a search over the parameters of all routes: what scans most, returns most or is largest.
 """
 
 from __future__ import annotations
 
 import select
+import selectors
 import socket
 import threading
 import time
@@ -15,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import orjson
 from children import Server
@@ -22,10 +28,12 @@ from filling import Filled, fill
 from machine import allow_many_connections
 from measuring import Figure, at_most, in_requests
 from polls import resident_bytes
-from run_settings import Run, get
+from run_settings import Run, get, post
 from serving import mirror
 
+from mirror_sdk.wire.routes import HISTORY, SNAPSHOT, SNAPSHOT_RANGES
 from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.service import keys
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 
@@ -34,6 +42,8 @@ _MIB = 1 << 20
 _ENTRY_BYTES = 4000
 _ENTRIES = 1100
 _LOOK_SECONDS = 0.01
+_EXPENSIVE_CONNECTIONS = 40
+_MOST_LOG_ENTRIES = 20_000
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -56,6 +66,87 @@ def measure(run: Run) -> Iterator[Figure]:
             grown_mib, slowest_ms = watch(server, attack)
         yield Figure(NAME, f"{what}: memory", grown_mib, "MiB", at_most(64))
         yield in_requests(NAME, f"{what}: slowest answer to another", slowest_ms, request_ms, at_most(1500))
+    yield from measure_expensive(run)
+
+
+def measure_expensive(run: Run) -> Iterator[Figure]:
+    """How long another key waits while one key sends the most expensive requests."""
+    filled = fill(
+        run.folder / "expensive.db",
+        device_count=run.scale.loop_devices,
+        resource_count=2,
+        log_entries=min(_MOST_LOG_ENTRIES, run.scale.log_entries),
+    )
+    with closing(Database(filled.url)) as database:
+        other = keys.create(database, "other", keys.DEFAULT_SCOPES, int(time.time() * 1000))
+    others = {
+        "E1": get(f"/v3/devices/{filled.device_ids[0]}/echo", other),
+        "list by an attribute": get("/v3/devices?custom_attributes__room=B12", other),
+    }
+    slowest_ms = dict.fromkeys(others, 0.0)
+    with mirror(run, filled, run.cores.one, "--simulate", "0", "--keep-history", "30d") as server:
+        request_ms = [run.request_ms(server, "/healthz") for _ in range(run.scale.rounds)]
+        for request in expensive(filled):
+            attacking = threading.Thread(target=repeat, args=(server, request.encode(), run.scale.seconds))
+            attacking.start()
+            while attacking.is_alive():
+                for what, asked in others.items():
+                    began = time.perf_counter()
+                    ask(server, asked)
+                    slowest_ms[what] = max(slowest_ms[what], 1000 * (time.perf_counter() - began))
+                attacking.join(_LOOK_SECONDS)
+    for what, milliseconds in slowest_ms.items():
+        yield in_requests(
+            NAME, f"expensive requests: slowest {what} of another key", milliseconds, request_ms, at_most(250)
+        )
+
+
+def expensive(filled: Filled) -> list[str]:
+    """The most expensive requests, of those routes where any takes more than a millisecond."""
+    key, ids = filled.key, filled.device_ids
+    unequal = "&".join(f"endpoint_type__neq=x{number}" for number in range(88))
+    looked_up = "&".join("etag__gte=2000-01-01T00:00:00Z" for _ in range(10))
+    most = "limit=1000&include=total_count"
+    rules = orjson.dumps(
+        [
+            {"endpoint-name": f"n{rule}", "resource-path": [f"/{rule}/{number}/5" for number in range(60)]}
+            for rule in range(1000)
+        ]
+    )
+    return [
+        get(f"/v3/devices?{unequal}&endpoint_type__neq=Sensor&include=total_count", key),
+        get(f"/v3/devices?{unequal}&{most}", key),
+        get(f"/v3/devices?{unequal}&{looked_up}&{most}", key),
+        get(f"/v3/devices?id__in={','.join(ids[:900])}&{most}", key),
+        get(f"/v3/device-queries?{'&'.join(f'query__neq=x{number}' for number in range(98))}&{most}", key),
+        get(f"/v3/device-events?{'&'.join(['event_type__neq=expired'] * 98)}&{most}", key),
+        get(f"{SNAPSHOT}?{unequal}&{looked_up}", key),
+        get(f"{SNAPSHOT_RANGES}?{unequal}&{looked_up}", key),
+        get(f"{HISTORY}?{unequal}&{looked_up}", key),
+        get("/v2/endpoints", key),
+        get("/v2/limits", key),
+        get("/v2/notification/pull?after=0&hold=0", key),
+        post("/v2/subscriptions", key, rules.decode()).replace("POST", "PUT", 1),
+    ]
+
+
+def repeat(server: Server, request: bytes, seconds: float) -> None:
+    """Send a request on many connections, and on each again when its answer begins."""
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for _ in range(_EXPENSIVE_CONNECTIONS):
+            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.port))))
+            connection.sendall(request)
+            selector.register(connection, selectors.EVENT_READ)
+        end_at = time.monotonic() + seconds
+        while (left := end_at - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                connection = cast("socket.socket", key.fileobj)
+                received = connection.recv(1 << 20)
+                if not received:
+                    selector.unregister(connection)
+                elif received.startswith(b"HTTP/1.1 "):
+                    connection.sendall(request)
 
 
 _HEADERS = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 90) for number in range(600))
@@ -97,8 +188,12 @@ def most_resident_bytes(pid: int) -> int:
 
 
 def ask_well(server: Server) -> None:
+    ask(server, get("/healthz"))
+
+
+def ask(server: Server, request: str) -> None:
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        connection.sendall(request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").encode())
         while connection.recv(65536):
             pass
 

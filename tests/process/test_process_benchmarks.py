@@ -72,6 +72,7 @@ FIGURES = {
     "hostile": [
         "1 MiB of headers without a key: memory",
         "2 connections that take no page: slowest answer to another / bare request",
+        "expensive requests: slowest E1 of another key / bare request",
     ],
     "loop_holds": [
         f"{call} / bare request" for call in ("first snapshot", "refresh", "events_frame", "plan", "apply", "record")

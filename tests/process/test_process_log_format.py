@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 
 import pytest
@@ -54,4 +55,29 @@ def test_a_pipe_that_nobody_reads_any_more_holds_nobody_up_and_is_told_by_a_metr
         assert "mirror_lost_log_lines 20.0" in http.get("/metrics").text
         assert server.stop() == 0
     finally:
+        server.close()
+
+
+def test_a_pipe_that_is_not_read_stops_neither_answers_nor_the_end_of_the_server(tmp_path):
+    server = ServerProcess(tmp_path, "--log-format", "json")
+    server.stderr_path = tmp_path / "pipe"
+    os.mkfifo(server.stderr_path)
+    reader = os.open(server.stderr_path, os.O_RDONLY | os.O_NONBLOCK)
+    # More than a pipe holds.
+    paths = [f"/v3/devices/{number}{'x' * 3000}" for number in range(40)]
+    try:
+        server.begin()
+        http = server.application().http
+        assert {http.get(path).status_code for path in paths} == {404}
+        assert http.get("/healthz").status_code == 200
+        read = b""
+        while read.count(b"/v3/devices/") < len(paths) or not read.endswith(b"\n"):
+            assert select.select([reader], [], [], 60)[0]
+            read += os.read(reader, 65_536)
+        found = [json.loads(line).get("path", "") for line in read.splitlines()]
+        assert [path for path in found if path.startswith("/v3/devices/")] == paths
+        assert {http.get(path).status_code for path in paths} == {404}
+        assert server.stop() == 0
+    finally:
+        os.close(reader)
         server.close()

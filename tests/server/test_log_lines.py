@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import select
+import socket
 import subprocess
 import sys
 from io import StringIO
@@ -10,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mirror_server import log_lines
 from mirror_server.config import ACCESS_LOG
-from mirror_server.log_lines import lost_lines, tell_request
+from mirror_server.log_lines import LineHandler, lost_lines, tell_request
 from mirror_server.logging_format import LineFormatter, configure
 
 DETAILS = {
@@ -38,6 +41,8 @@ def log_to():
         configure(log_format, stream=stream)
 
     yield begin
+    for handler in root.handlers:
+        handler.close()
     root.handlers[:] = before
     root.setLevel(level)
 
@@ -200,29 +205,68 @@ def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format,
         assert ('"lost_lines":3' if log_format == "json" else "lost_lines=3") in line
 
 
-def test_a_line_that_is_cut_off_does_not_run_into_the_next(log_to, tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with path.open("w") as pipe:
-        os.set_blocking(pipe.fileno(), False)
-        log_to("json", pipe)
-        tell_request(DETAILS)
-        long = "x" * 4096 * 32
-        tell_request({**DETAILS, "path": long})
-        assert lost_lines() == 1
-        read = b"".join(iter(lambda: _available(reader), b""))
-        tell_request(DETAILS)
-        read += _available(reader)
-    os.close(reader)
-    first, cut, told, last = read.decode().splitlines()
-    assert long.startswith(cut.partition("xxx")[2])
-    assert json.loads(told)["lost_lines"] == 1
-    assert json.loads(first).items() >= DETAILS.items() <= json.loads(last).items()
+@pytest.fixture(params=["pipe", "pipe of another user", "socket"])
+def unread(request, monkeypatch):
+    """The two ends of a log that is not read until its test does, and lines without an end."""
+    if request.param == "socket":
+        ends = socket.socketpair()
+        reader, writer = (end.detach() for end in ends)
+    else:
+        reader, writer = os.pipe()
+    if request.param == "pipe of another user":
+        monkeypatch.setattr(log_lines, "_opened_without_waiting", lambda _: None)
+    os.set_blocking(reader, False)
+    with open(writer, "w") as stream:  # noqa: PTH123 - of a descriptor
+        yield reader, stream
+        os.close(reader)
+        # The thread writes nothing more to a descriptor that may be another file afterwards.
+        (handler,) = (each for each in logging.getLogger().handlers if isinstance(each, LineHandler))
+        with handler._queue_changed:
+            assert handler._queue_changed.wait_for(lambda: not handler._queue, 60)
 
 
-def _available(reader):
-    try:
-        return os.read(reader, 65536)
-    except BlockingIOError:
-        return b""
+def lines_of(reader, until):
+    """The lines of a log, read until one of them contains a text."""
+    read = b""
+    while until not in read or not read.endswith(b"\n"):
+        assert select.select([reader], [], [], 60)[0]
+        read += os.read(reader, 65536)
+    return [json.loads(line) for line in read.splitlines()]
+
+
+def test_a_log_that_is_not_read_holds_nobody_up_and_loses_no_queued_line(log_to, unread):
+    reader, stream = unread
+    log_to("json", stream)
+    for number in range(3000):
+        tell_request({"number": number})
+    tell_request({"number": 3000, "path": "x" * 200_000})
+    tell_request({"number": 3001, "path": "last"})
+    assert [line["number"] for line in lines_of(reader, b"last")] == list(range(3002))
+    assert lost_lines() == 0
+    logging.getLogger().handlers[0].flush()
+    tell_request({"path": "after"})
+    assert len(lines_of(reader, b"after")) == 1
+
+
+def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_again(log_to, unread, monkeypatch):
+    monkeypatch.setattr(log_lines, "_MOST_QUEUED", 100)
+    reader, stream = unread
+    log_to("json", stream)
+    count = 0
+    while lost_lines() < 7:
+        tell_request({"number": count})
+        count += 1
+    lines = lines_of(reader, b"lines of this log were lost")
+    lines += [] if "number" in lines[-1] else lines_of(reader, b"number")
+    assert [line["lost_lines"] for line in lines if "lost_lines" in line] == [7]
+    assert [line["number"] for line in lines if "number" in line] == list(range(count - 7))
+
+
+def test_the_end_of_a_process_waits_for_an_unread_log_only_for_a_moment(log_to, unread, monkeypatch):
+    monkeypatch.setattr(log_lines, "_FLUSH_SECONDS", 0.01)
+    _, stream = unread
+    log_to("json", stream)
+    for number in range(5000):
+        tell_request({"number": number})
+    logging.getLogger().handlers[0].flush()
+    assert lost_lines() == 0

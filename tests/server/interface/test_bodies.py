@@ -216,7 +216,7 @@ def test_a_text_that_no_header_or_query_could_hold_is_refused(server, key, refus
 @pytest.mark.parametrize(
     "body",
     [
-        [{f"unknown-{number}": 1 for number in range(50_000)}],
+        [{f"unknown-{number}": 1 for number in range(1000)}],
         [{"resource-path": ["/1", *[1] * 200], "endpoint-name": number} for number in range(1000)],
     ],
     ids=["members", "values"],
@@ -243,3 +243,19 @@ def test_an_endless_name_is_not_sent_back_whole(server, key, refused, body):
 @pytest.mark.parametrize("body", [b"", b" ", b"\n"])
 def test_a_body_that_is_missing_is_called_that(server, key, refused, body):
     assert "the body is empty" in refused(send(server, key, RULES, **as_json(body)), 400).message
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[" + b"[]," * 20_000 + b"[]]", "more than 20000 objects and lists"),
+        (json.dumps(dict.fromkeys(map(str, range(1001)))).encode(), "1001 members; 1000 is the limit"),
+    ],
+    ids=["containers", "members"],
+)
+def test_body_of_too_many_parts_is_refused_before_it_is_validated(
+    server, key, refused, unchanged, monkeypatch, body, message
+):
+    monkeypatch.setattr("mirror_sdk.wire.device_queries.DeviceQueryBody.model_validate", None)
+    answer = server.call(key, "POST", "/v3/device-queries", data=body, content_type="application/json")
+    assert message in refused(answer, 400).message

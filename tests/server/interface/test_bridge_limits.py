@@ -350,3 +350,22 @@ def test_what_is_stored_together_wakes_a_poll_with_one_message(server, bridge):
         assert [entry["ep"] for entry in json.loads(held.sent[1]["body"])["reg-updates"]] == ["first", "second"]
 
     asyncio.run(check())
+
+
+def test_large_bodies_of_one_key_let_others_have_their_turn_in_between(server, key):
+    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+    body, answered = b" " * 100_000, []
+
+    def send(name, by, body):
+        request = Request(bridge, by, "/v3/device-queries", method="POST", body=body)
+        request.task.add_done_callback(lambda _: answered.append(name))
+        return request.task
+
+    async def check():
+        other = server.key()
+        await asyncio.gather(
+            send("first", key, body), send("second", key, body), send("third", key, body), send("other", other, b"")
+        )
+
+    asyncio.run(check())
+    assert answered == ["first", "other", "second", "third"]

@@ -9,6 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
+from mirror_server.clock import wall_time
+from mirror_server.service import keys
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -287,6 +289,20 @@ class TestADeviceThatDoesNotAnswer:
             await asyncio.to_thread(server.advance, key, 120)
             await asked.done
             assert (accepted(asked)["status"], accepted(asked)["error"]) == (504, "TIMEOUT")
+
+        self.run(scene)
+
+    def test_the_202_comes_without_an_answer_when_the_key_ended_meanwhile(self, server, bridge, key, silent):
+        other = server.key()
+
+        async def scene():
+            asked = Asked(bridge, key, silent, READ)
+            await asked.parked()
+            await asyncio.to_thread(keys.renew, server.services.database, key.split("_")[1], 0, wall_time())
+            await asyncio.to_thread(server.advance, other, 120)
+            await asked.done
+            assert accepted(asked) is None
+            assert "preference-applied" not in asked.headers
 
         self.run(scene)
 

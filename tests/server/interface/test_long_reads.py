@@ -3,12 +3,14 @@
 import asyncio
 import json
 import threading
+from functools import partial
 
 import pytest
 from test_bridge_limits import Request, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.service import long_reads
+from mirror_server.store import keys
 from mirror_server.views import answers
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -40,7 +42,8 @@ class Busy:
 
     def __init__(self, server):
         self._end = threading.Event()
-        self._works = [server.services.long_reads.begin("nobody", self._wait) for _ in range(long_reads._THREADS)]
+        begin = server.services.long_reads.begin
+        self._works = [begin(f"nobody-{number}", self._wait) for number in range(long_reads._THREADS)]
 
     def _wait(self):
         assert self._end.wait(60)
@@ -142,3 +145,50 @@ def test_what_is_not_found_in_time_is_told_with_the_cure(server, bridge, key, de
         await until(lambda: is_idle(server))
 
     asyncio.run(check())
+
+
+def test_a_key_that_ends_while_its_read_is_queued_gets_401(server, bridge, key, device):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
+            key_id = key.split("_")[1]
+            await asyncio.to_thread(
+                server.services.database.write, lambda session: keys.revoke(session, key_id, server.now)
+            )
+        await until(asked.task.done)
+        assert asked.status == 401
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+
+
+def test_applications_take_turns_however_many_reads_one_of_them_has(server, monkeypatch):
+    monkeypatch.setattr(long_reads, "_THREADS", 1)
+    reads, begun = server.services.long_reads, []
+    with Busy(server):
+        waiting = [reads.begin("many", partial(begun.append, f"many {number}")) for number in range(5)]
+        canceled = reads.begin("many", partial(begun.append, "canceled"))
+        waiting += [reads.begin("few", partial(begun.append, f"few {number}")) for number in range(2)]
+        assert canceled.cancel()
+    for each in waiting:
+        each.result(60)
+    assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
+    assert not reads._waiting
+
+
+def test_reads_of_one_application_leave_a_thread_to_the_others(server):
+    reads, end = server.services.long_reads, threading.Event()
+    held = [reads.begin("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
+    try:
+        assert reads.begin("few", lambda: "read").result(60) == "read"
+        assert not held[-1].running()
+    finally:
+        end.set()
+    assert all(each.result(60) for each in held)
+
+
+def test_a_read_that_fails_gives_its_error_and_its_turn(server):
+    reads = server.services.long_reads
+    with pytest.raises(ZeroDivisionError):
+        reads.begin("one", lambda: 1 / 0).result(60)
+    assert reads.begin("one", lambda: "read").result(60) == "read"

@@ -378,7 +378,7 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
     server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0))
     more = polls.open(app_id)
     assert server.services.database.settle(60)
-    for way in (more.result, lambda: polls.take(app_id, more)):
+    for way in (more.result, lambda: polls.take(app_id, more, polls.read(app_id, more))):
         with pytest.raises(Refusal, match="one type of channel"):
             way()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"

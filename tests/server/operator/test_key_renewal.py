@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mirror_server.cli import main
+from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
@@ -218,3 +219,28 @@ def test_the_view_gives_the_stream_the_key_to_ask_for(server, key, monkeypatch):
     mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url)
     assert b"".join(stream).replace(b": still here\n\n", b"") == b""
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("command", [("renew", "--overlap", "0"), ("revoke",)], ids=" ".join)
+@pytest.mark.parametrize("query", ["hold=55", "after=latest&hold=55"])
+def test_held_poll_of_an_ended_key_delivers_nothing(server, key, held_poll, command, query):
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    other = server.key()
+    poll = held_poll(key, query)
+    name, *options = command
+    assert mirror_server("keys", name, app_id, *options, "--database", url).exit_code == 0
+    server.add_device(other, "sensor-1")
+    server.services.log.wake(app_id)
+    assert poll.result(60).status_code == 401
+    assert "sensor-1" not in poll.result(60).text
+
+
+def test_held_poll_ends_with_the_overlap_of_its_key(server, key, held_poll, monkeypatch):
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    poll = held_poll(key, "hold=55")
+    new = mirror_server("keys", "renew", app_id, "--overlap", "1h", "--database", url).output.strip()
+    monkeypatch.setattr(server.app._admission._authenticator, "_now", lambda: wall_time() + 3_600_001)
+    server.add_device(new, "sensor-1")
+    assert poll.result(60).status_code == 401
+    # The entry was not taken by the failed poll.
+    assert "registrations" in server.call(new, "GET", "/v2/notification/pull?hold=0").json

@@ -425,7 +425,7 @@ def test_channels_that_had_nothing_waiting_have_nothing_when_a_database_went_bac
     running = Services(Settings(database_url=url, manual_clock=True))
     try:
         assert running.webhooks.backlog(app_id) == 0
-        assert not running.polls.anything(app_id)
+        assert running.polls.count_waiting(app_id) == 0
     finally:
         running.close()
 

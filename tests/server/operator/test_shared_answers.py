@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import databases
@@ -62,3 +65,19 @@ def test_a_renewed_key_holds_at_all_of_them_at_once(pair):
     assert statuses(old, new) == [200] * 4
     newest = keys.renew(services.database, "app", 0, wall_time())
     assert statuses(old, new, newest) == [401] * 4 + [200] * 2
+
+
+def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_gets_it(pair):
+    leader, _, follower = pair
+    old = keys.create(leader.database, "app", DEFAULT_SCOPES, wall_time())
+    app_id = keys.parts_of(old)[0]
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(get, follower, old, "/v2/notification/pull?hold=55")
+        end_at = time.monotonic() + 60
+        while not leader.log.open_polls:
+            assert time.monotonic() < end_at
+            threading.Event().wait(0.01)
+        new = keys.renew(leader.database, "app", 0, wall_time())
+        leader.database.write(lambda session: leader.log.append(session, app_id, "reg-updates", "d", {"ep": "d"}))
+        assert poll.result(60).status_code == 401
+    assert get(follower, new, "/v2/notification/pull?hold=0").json["reg-updates"][0]["ep"] == "d"

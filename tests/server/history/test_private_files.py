@@ -1,0 +1,73 @@
+"""Everything that the server writes is readable by its owner only, whatever the umask."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from histories import DAY, NOW, PATHS, Kept
+
+from mirror_server.cli import main
+from mirror_server.cli.demo_key import kept_key
+from mirror_server.config import Settings
+from mirror_server.history.archive import Archive
+from mirror_server.services import Services
+from mirror_server.store.database import Database
+from mirror_server.store.history import HistoryRow
+
+pytestmark = pytest.mark.sqlite
+
+
+@pytest.fixture(params=[0o022, 0o000], ids=oct)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    before = os.umask(request.param)
+    yield tmp_path
+    os.umask(before)
+
+
+def exposed(folder: Path) -> dict[str, str]:
+    """The modes of all files and folders below a folder that others than their owner may use."""
+    modes = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+    return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
+
+
+def test_files_of_a_database_and_of_its_commands_are_private(folder: Path) -> None:
+    database_url = f"sqlite:///{folder / 'mirror.db'}"
+    services = Services(
+        Settings(
+            database_url=database_url, simulate=1, keep_history_seconds=DAY, history_archive=str(folder / "archive")
+        )
+    )
+    services.start()
+    with closing(Database(database_url)) as database:
+        kept_key(database, folder / "mirror.db", NOW)
+        for arguments in (
+            ("backup", str(folder / "backup.db"), "--database", database_url),
+            ("restore", str(folder / "backup.db"), "--database", f"sqlite:///{folder / 'restored.db'}"),
+            ("keys", "create", "app", "--database", f"sqlite:///{folder / 'new.db'}"),
+        ):
+            assert CliRunner().invoke(main, arguments).exit_code == 0
+        beside = {path.name.removeprefix("mirror.db") for path in folder.glob("mirror.db?*")}
+        assert {"-wal", "-shm", ".lock", ".key"} <= beside
+        assert exposed(folder) == {}
+    services.close()
+    assert exposed(folder) == {}
+
+
+def test_files_of_an_archive_are_private(folder: Path, new_history: Callable[..., Kept]) -> None:
+    kept = new_history()
+    kept.tell(HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain"))
+    kept.pass_time(DAY)
+    kept.round()
+    assert kept.files()
+    assert exposed(kept.folder) == {}
+
+
+def test_a_file_of_an_archive_is_private_while_it_is_written(folder: Path) -> None:
+    archive = Archive(str(folder / "far" / "archive"))
+    archive.make()
+    with archive.writing("day=2026-11-22/devices-a-000001-0001.parquet"):
+        assert exposed(folder) == {}

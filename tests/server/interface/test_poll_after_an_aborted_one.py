@@ -1,0 +1,90 @@
+"""A plain poll right behind one that its client aborted is held, though the server may see the abort after it."""
+
+import asyncio
+
+import pytest
+from test_bridge_limits import Request, until
+from test_connections import run
+
+from mirror_server.views import notifications
+from mirror_server.web.asgi_bridge import Bridge
+
+PULL = "/v2/notification/pull"
+
+
+async def sent(served, key, connection, query=""):
+    """Send a poll on an open connection."""
+    _, writer = connection
+    head = f"GET {PULL}?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+    writer.write(head.encode())
+    await writer.drain()
+
+
+def test_poll_on_another_connection_right_after_an_abort_is_answered(server, key):
+    async def check(served):
+        first, second = await served.connect(), await served.connect()
+        for _ in range(20):
+            await sent(served, key, first, "hold=55")
+            await until(lambda: server.services.log.open_polls == 1)
+            first[1].transport.abort()
+            await sent(served, key, second, "hold=0")
+            assert (await second[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            first = await served.connect()
+        for _, writer in (first, second):
+            writer.close()
+
+    run(server, check)
+
+
+@pytest.fixture
+def bridge(server):
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=3)
+
+
+def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(server, bridge, key, monkeypatch):
+    monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
+
+    async def check():
+        aborted = await Request(bridge, key, PULL, b"hold=55").begin()
+        second = await Request(bridge, key, PULL, b"hold=55").begin()
+        await aborted.leave()
+        await until(lambda: server.services.log.open_polls == 1)
+        assert second.status is None
+        assert bridge._slots.in_use == 1
+        await asyncio.to_thread(server.add_device, key, "sensor-1")
+        await until(second.task.done)
+        assert second.status == 200
+        assert bridge._slots.in_use == 0
+
+    asyncio.run(check())
+
+
+def test_poll_beside_one_that_stays_open_gets_409_and_leaves_it_open(server, bridge, key, monkeypatch):
+    monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 0.01)
+
+    async def check():
+        first = await Request(bridge, key, PULL, b"hold=55").begin()
+        second = await Request(bridge, key, PULL, b"hold=55").begin()
+        await until(second.task.done)
+        assert second.status == 409
+        assert first.status is None
+        await first.leave()
+        assert server.services.log.open_polls == bridge._slots.in_use == 0
+
+    asyncio.run(check())
+
+
+def test_poll_whose_client_leaves_while_it_waits_opens_nothing(server, bridge, key, monkeypatch):
+    monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
+
+    async def check():
+        first = await Request(bridge, key, PULL, b"hold=55").begin()
+        second = await Request(bridge, key, PULL, b"hold=55").begin()
+        second.gone.set()
+        first.gone.set()
+        await first.task
+        await second.task
+        assert server.services.log.open_polls == bridge._slots.in_use == 0
+        assert not server.services.polls._open
+
+    asyncio.run(check())
