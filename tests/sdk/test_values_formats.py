@@ -41,7 +41,8 @@ PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECU
 whole_seconds = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
 links = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
 without_bytes = st.one_of(
-    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False)),
+    # A subnormal float of a TLV looks like an integer.
+    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)),
     st.tuples(st.just(INTEGER), st.integers(-(2**63), 2**63 - 1)),
     st.tuples(st.just(UNSIGNED), st.integers(0, 2**64 - 1)),
     st.tuples(st.just(BOOLEAN), st.booleans()),
@@ -307,6 +308,38 @@ def test_the_values_that_stand_in_place_of_the_one_are_named(ids, found):
     pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in ids]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
     assert problem == f"the payload holds no one value for /3/0 but /3/0/{found}; decode_many gives them"
+
+
+@pytest.mark.parametrize(
+    ("raw", "integer"),
+    [
+        ("e4170c 00000015", 21),
+        ("e4170c ffffffeb", -21),
+        ("e4170c 00989680", 10_000_000),
+        ("e8170c08 0000000000000015", 21),
+        ("e8170c08 ffffffffffffffeb", -21),
+        ("e1170c 15", 21),
+        ("e2170c 0866", 2150),
+    ],
+)
+def test_an_integer_in_a_tlv_where_a_float_is_declared_is_not_read_as_a_tiny_float(raw, integer):
+    value = decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT)
+    assert value.kind is ValueKind.OPAQUE
+    assert f"looks like the integer {integer}" in value.problem
+
+
+@pytest.mark.parametrize(
+    ("raw", "number"),
+    [("e4170c 00000000", 0.0), ("e4170c 80000000", -0.0), ("e4170c 0da24260", 1e-30), ("e4170c 42c80000", 100.0)],
+)
+def test_a_float_in_a_tlv_that_looks_like_no_integer_is_read(raw, number):
+    assert decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT).python == pytest.approx(number)
+
+
+def test_a_tiny_float_is_written_into_a_tlv_with_eight_bytes():
+    payload, _ = encode(2.0**-130, FLOAT, LWM2M_TLV)
+    assert len(payload) == 4 + 8
+    assert decode(payload, LWM2M_TLV, FLOAT).python == 2.0**-130
 
 
 def test_bytes_meant_as_bytes_are_no_problem():

@@ -17,6 +17,7 @@ from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, media_type, split
 from mirror_sdk.values.declared import Unreadable
 from mirror_sdk.values.records import is_resource
 from mirror_sdk.values.text import write_text
+from mirror_sdk.values.tlv import is_integer_for_float
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Content
 
@@ -92,6 +93,19 @@ def contents(
     _check(path, parts)
     timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
     return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
+
+
+def is_doubtful(part: Told) -> bool:
+    """Whether a TLV holds what looks like an integer where a float is declared: see decision 14.
+
+    Where an object instance is read whole, such a part does not replace the value that the mirror has, which a device
+    sent in a format that is certain.
+    """
+    definition = lookup(part.path)
+    if part.content.content_type != LWM2M_TLV or definition is None or definition.type is not ResourceType.FLOAT:
+        return False
+    value = decode(part.content.payload, LWM2M_TLV, part.path).python
+    return isinstance(value, bytes) and is_integer_for_float(value)
 
 
 def written(path: str, content: Content) -> list[tuple[str, Content]]:
