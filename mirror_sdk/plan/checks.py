@@ -15,7 +15,7 @@ from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-from mirror_sdk.values import NO_VALUE, Value, decode, encode
+from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
@@ -96,7 +96,8 @@ class PlannedWrite:
     @property
     def way_back(self) -> Want:
         """What undoes it."""
-        before = self.before.python
+        # The values of a multiple resource are written back as the payload they came in.
+        before = self.before.raw if self.before.kind is ValueKind.MULTIPLE else self.before.python
         return Want(
             self.want.device_id,
             self.want.path,

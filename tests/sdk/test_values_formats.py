@@ -219,7 +219,8 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
         (LWM2M_TLV, "c10901", "", "relative to a path"),
         (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
         (LWM2M_TLV, "c10901", "/3", "not in /3"),
-        (LWM2M_TLV, "860641000141 0105", "/3/0/6", "decode_many"),
+        (LWM2M_TLV, "860641000141 0105", "/3/0", "decode_many"),
+        (LWM2M_TLV, "880709 42000ed8 43011388aa", "/3/0/7", "/3/0/7/1: b'\\x13\\x88\\xaa' cannot be read"),
         (LWM2M_TLV, "860641000141 0105", "/3/0/9", "multiple resource 6, which is not in /3/0/9"),
         (LWM2M_TLV, "", "/3/0/9", "holds no value for /3/0/9"),
         (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
@@ -340,6 +341,50 @@ def test_a_tiny_float_is_written_into_a_tlv_with_eight_bytes():
     payload, _ = encode(2.0**-130, FLOAT, LWM2M_TLV)
     assert len(payload) == 4 + 8
     assert decode(payload, LWM2M_TLV, FLOAT).python == 2.0**-130
+
+
+VOLTAGES = "/3/0/7"
+TWO_VOLTAGES = [
+    (LWM2M_TLV, bytes.fromhex("880708 42000ed8 42011388")),
+    (LWM2M_TLV, bytes.fromhex("880708 42011388 42000ed8")),
+    (SENML_JSON, b'[{"bn":"/3/0/7/","n":"0","v":3800},{"n":"1","v":5000}]'),
+    (SENML_CBOR, cbor2.dumps([{-2: "/3/0/7/", 0: "0", 2: 3800}, {0: "1", 2: 5000}])),
+    (LWM2M_JSON, b'{"bn":"/3/0/7/","e":[{"n":"0","v":3800},{"n":"1","v":5000}]}'),
+    (LWM2M_JSON, b'{"e":[{"n":"0","v":3800},{"n":"1","v":5000}]}'),
+]
+
+
+@pytest.mark.parametrize(("content_type", "raw"), TWO_VOLTAGES)
+def test_a_multiple_resource_is_a_mapping_by_instance_id(content_type, raw):
+    value = decode(raw, content_type, VOLTAGES)
+    assert (value.kind, value.python, value.problem) == (ValueKind.MULTIPLE, {0: 3800, 1: 5000}, None)
+    assert list(value.python) == [0, 1]
+    assert str(value) == '{"0": 3800, "1": 5000}'
+    assert value.to_dict()["value"] == {"0": 3800, "1": 5000}
+    assert hash(value) == hash(decode(raw, content_type, VOLTAGES))
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "values", "text"),
+    [
+        ("8007", VOLTAGES, {}, "{}"),
+        ("", VOLTAGES, {}, "{}"),
+        ("830b410000", "/3/0/11", {0: 0}, '{"0": 0}'),
+        ("83014100ff", "/27000/0/1", {0: b"\xff"}, '{"0": "ff"}'),
+        ("88160c 440000420001 440700430002", "/3/0/22", {0: "66:1", 7: "67:2"}, None),
+    ],
+)
+def test_a_tlv_of_a_multiple_resource(raw, path, values, text):
+    value = decode(bytes.fromhex(raw), LWM2M_TLV, path)
+    assert (value.kind, value.python) == (ValueKind.MULTIPLE, values)
+    assert text is None or str(value) == text
+
+
+def test_texts_and_times_of_a_multiple_resource_are_json_texts():
+    pack = b'[{"bn":"/27000/0/1/","n":"0","vs":"\xc3\xbc\\"x"},{"n":"2","vb":true},{"n":"1","v":1.5}]'
+    value = decode(pack, SENML_JSON, "/27000/0/1")
+    assert value.python == {0: 'ü"x', 1: 1.5, 2: True}
+    assert json.loads(str(value)) == {"0": 'ü"x', "1": 1.5, "2": True}
 
 
 def test_bytes_meant_as_bytes_are_no_problem():

@@ -8,7 +8,7 @@ Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mirror_sdk.object_table import ResourceType, lookup
@@ -137,8 +137,10 @@ def _content(part: Part, max_age_seconds: int | None) -> Content:
     if part.value_count > 1:
         return as_told
     value = decode(part.raw, part.content_type, part.path)
+    if value.python is None or isinstance(value.python, Mapping):
+        return as_told
     # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
-    if value.python is None or (part.content_type == LWM2M_TLV and lookup(part.path) is None):
+    if part.content_type == LWM2M_TLV and lookup(part.path) is None:
         return as_told
     if isinstance(value.python, bytes):
         plain = Content(value.python, OCTET_STREAM, max_age_seconds)
