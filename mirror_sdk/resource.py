@@ -11,6 +11,7 @@ from datetime import datetime
 from numbers import Integral
 from typing import Any, TypeAlias
 
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import InstanceValues, PythonValue, Value, ValueKind, decode
@@ -137,7 +138,7 @@ class Resource(JsonForm):
         return reported.reported_at > desired.desired_at
 
     def __repr__(self) -> str:
-        return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
+        return f"<Resource {visible(self.path)} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
 SeenValue: TypeAlias = int | Resource | DesiredValue

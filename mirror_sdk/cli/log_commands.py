@@ -20,6 +20,7 @@ from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, Row, form_options, show_line
 from mirror_sdk.events import Event
+from mirror_sdk.values import plain_text
 
 if TYPE_CHECKING:
     from mirror_sdk._client import MirrorClient
@@ -223,7 +224,7 @@ def _event_row(event: Event) -> Row:
         "device_id": event.device_id,
         "endpoint_name": event.endpoint_name,
         "path": event.path,
-        "value": None if event.value is None else str(event.value),
+        "value": None if event.value is None else plain_text(event.value),
         "async_id": event.async_id,
         "status": event.status,
         "category": event.category,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
     BadRequest,
@@ -248,4 +249,4 @@ def _is_offline(planned: PlannedWrite) -> bool:
 
 
 def _name(entry: Entry) -> str:
-    return f"{entry.planned.want.path} of {entry.planned.endpoint_name}"
+    return f"{entry.planned.want.path} of {visible(entry.planned.endpoint_name or '')}"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values import Value, ValueKind, plain_text
 from mirror_sdk.wire.model import write_timestamp
 
 CATEGORY = pa.dictionary(pa.int32(), pa.string())
@@ -49,7 +49,7 @@ _IN_TEXT_COLUMNS = frozenset({ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK,
 
 def text(value: Value) -> str | None:
     """A text, an object link, a time, or the JSON text of a multiple resource, for a ``_text`` column."""
-    return str(value) if value.kind in _IN_TEXT_COLUMNS else None
+    return plain_text(value) if value.kind in _IN_TEXT_COLUMNS else None
 
 
 def boolean(value: Value) -> bool | None:

@@ -47,7 +47,7 @@ from mirror_sdk.values.codecs import (
     plain_type,
 )
 from mirror_sdk.values.typed import parse_value
-from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, written
+from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, plain_text, written
 
 __all__ = [
     "CBOR",
@@ -68,6 +68,7 @@ __all__ = [
     "decode_many",
     "encode",
     "parse_value",
+    "plain_text",
     "plain_type",
     "written",
 ]

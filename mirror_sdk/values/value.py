@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from mirror_sdk._visible import visible
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
@@ -70,13 +71,21 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        """The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning."""
-        match self.python:
-            case None:
-                return ""
-            case bytes():
-                return f"{len(self.python)} bytes {self.python[:8].hex(' ')}".rstrip()
-        return written(self.python)
+        r"""The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning.
+
+        What acts on a terminal, or cannot be seen, is an escape such as ``\x1b``; ``python`` has the text as it is.
+        """
+        return visible(plain_text(self))
+
+
+def plain_text(value: Value) -> str:
+    """The text of a value for files and programs; unlike ``str()`` it has the characters of the device as they are."""
+    match value.python:
+        case None:
+            return ""
+        case bytes():
+            return f"{len(value.python)} bytes {value.python[:8].hex(' ')}".rstrip()
+    return written(value.python)
 
 
 def written(python: PythonValue | InstanceValues) -> str:

@@ -552,7 +552,7 @@ class WatcherModel:
     def _unit(self, event: Event | None) -> str:
         if event is None:
             return ""
-        return self._named_units.get(SeriesKey(event.device_id or "", event.path or ""), event.unit or "")
+        return visible(self._named_units.get(SeriesKey(event.device_id or "", event.path or ""), event.unit or ""))
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1
