@@ -53,6 +53,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         value_kind      category             what the value is: one of ``ValueKind``
         status          category             how a write ended, ordered: pending < success < failure
         category        category             why a write failed; told to the application alone that placed it
+        reason          category             the same in a sentence, with what can be done about it
         revision        Int64                number of the mirror's change: a larger one is later
         requested_at    datetime64[ms, UTC]  when the write was asked for
         until           datetime64[ms, UTC]  the end of a gap

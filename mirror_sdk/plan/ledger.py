@@ -89,6 +89,7 @@ class Entry:
             self._unplaced(),
             issued_at=issued_at,
             refusal=error.reason or error.type,
+            refusal_message=error.message,
             found=resource.desired.value if resource and resource.desired else None,
         )
 
@@ -116,6 +117,7 @@ class Entry:
             self._unplaced(),
             issued_at=issued_at,
             refusal=error.reason or error.type if isinstance(error, _REFUSED) else None,
+            refusal_message=error.message if isinstance(error, _REFUSED) else None,
             is_unknown=not isinstance(error, _REFUSED),
         )
 
