@@ -46,7 +46,7 @@ def visible_frame(frame: pd.DataFrame) -> pd.DataFrame:
     shown = frame.rename(index=_visible_cell, columns=_visible_cell)
     for place, dtype in enumerate(frame.dtypes):
         if is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
-            column = shown.iloc[:, place].astype(object).map(_visible_cell)
+            column = shown.iloc[:, place].astype(object).map(_visible_cell).array
             shown.isetitem(place, column)
     return shown
 
