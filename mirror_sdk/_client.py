@@ -68,7 +68,7 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resource import SeenValue, seen_revision
-from mirror_sdk.values import PythonValue, Value, decode, encode
+from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
 from mirror_sdk.wire.device_requests import Method, WaitingRequest
@@ -1743,8 +1743,11 @@ class MirrorClient:
         accept: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
-    ) -> PythonValue | None:
+    ) -> PythonValue | InstanceValues | None:
         """The value a device has now, as a Python value.
+
+        Of a resource with several instances, such as ``/3/0/7``, it is a mapping from the id of each instance to its
+        value: ``{0: 3800, 1: 5000}``.
 
         Of an object instance (``/3303/0``), which real devices answer for as a whole, it is the ``bytes`` of the
         answer; ``begin_read(...)`` and ``result()`` give their content type too, with which

@@ -215,7 +215,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         reported = sum(resource.reported is not None for resource in resources)
         pending = sum(_is_pending(resource) for resource in resources)
         return (
-            f"<DeviceObject {self.device_id} endpoint_name={self.endpoint_name!r} resources={len(resources)} "
+            f"<DeviceObject {visible(self.device_id)} endpoint_name={self.endpoint_name!r} resources={len(resources)} "
             f"reported={reported} pending={pending} created_at={write_timestamp(self.created_at)}>"
         )
 
@@ -224,7 +224,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         empty = all(resource.reported is None and resource.desired is None for resource in resources)
         return (
             f"<div {CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
-            f"<code>{escape(self.device_id)}</code>"
+            f"<code>{escape(visible(self.device_id))}</code>"
             f"<div {DIM}>last registration event {_instant(self.updated_at)} · "
             f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
             f"as of {_instant(self.created_at)} (UTC)</div>"
@@ -337,14 +337,14 @@ def _shown(value: Value, unit: str) -> str:
     text = str(value)
     if len(text) > _MAX_SHOWN:
         text = f"{text[: _MAX_SHOWN - 1]}…"
-    return escape(f"{text} {unit}" if unit and value.kind is ValueKind.NUMBER else text)
+    return escape(f"{text} {visible(unit)}" if unit and value.kind is ValueKind.NUMBER else text)
 
 
 def _resource_cells(resource: Resource) -> tuple[str, ...]:
     reported, desired = resource.reported, resource.desired
     return (
-        f"<code>{escape(resource.path)}</code>",
-        escape(resource.label),
+        f"<code>{escape(visible(resource.path))}</code>",
+        escape(visible(resource.label)),
         _shown(reported.value, resource.unit) if reported else "",
         _instant(reported.reported_at, "") if reported else "",
         _shown(desired.value, resource.unit) if desired else "",
@@ -355,5 +355,5 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
-    about = (visible(device.endpoint_name), device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(map(escape, (*about, _instant(device.updated_at))))
+    about = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
+    return tuple(escape(visible(text)) for text in (*about, _instant(device.updated_at)))

@@ -279,9 +279,7 @@ class DeviceRequestFailed(MirrorError):
         self.path = path
         self.async_id = async_id
         self.method = method
-        self.hint: str = _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(
-            category, "ask the operator of the device what this category means"
-        )
+        self.hint: str = failure_reason(category, method)
 
     def __str__(self) -> str:
         return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
@@ -342,6 +340,12 @@ class EmptyTableWarning(UserWarning):
 
 def _after(attempts: int) -> str:
     return f" (after {attempts} attempts)" if attempts > 1 else ""
+
+
+def failure_reason(category: str, method: Method | None) -> str:
+    """Say in a sentence why a device request failed and what can be done about it, by its category and method."""
+    unknown = "ask the operator of the device what this category means"
+    return _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(category, unknown)
 
 
 CATEGORY_HINTS = {

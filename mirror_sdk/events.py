@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
@@ -80,7 +81,7 @@ class Event(JsonForm):
 
     def __repr__(self) -> str:
         members = {name: getattr(self, name) for name in _SHOWN}
-        known = (f"{name}={one}" for name, one in members.items() if one is not None)
+        known = (visible(f"{name}={one}") for name, one in members.items() if one is not None)
         return f"<Event {' '.join([self.kind, *known])}>"
 
 

@@ -163,16 +163,18 @@ def explain(facts: Facts) -> Explanation:
     resource = facts.mirrored[facts.path]
     now = facts.mirrored.created_at
     name = resource.label or facts.path
+    why = (
+        *_of_reported(resource, facts.way, now),
+        *_of_subscription(resource, facts),
+        *_of_desired(resource, now),
+        *_of_waiting(facts),
+        *_of_device(facts, now),
+    )
+    # Names, units and values are texts of the device.
     return Explanation(
-        f"{name} of {visible(facts.device.endpoint_name)} ({facts.path})",
-        (
-            *_of_reported(resource, facts.way, now),
-            *_of_subscription(resource, facts),
-            *_of_desired(resource, now),
-            *_of_waiting(facts),
-            *_of_device(facts, now),
-        ),
-        tuple(_refreshing(resource, facts)),
+        visible(f"{name} of {facts.device.endpoint_name} ({facts.path})"),
+        tuple(map(visible, why)),
+        tuple(map(visible, _refreshing(resource, facts))),
     )
 
 
@@ -310,7 +312,7 @@ def _of_connection(facts: Facts) -> list[str]:
     if not facts.way or facts.connection is None:
         return []
     address = facts.connection.address
-    place = "" if address is None else f"; its messages come from {visible(address)}"
+    place = "" if address is None else f"; its messages come from {address}"
     return [f"The device speaks {facts.way}{place}."]
 
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from numbers import Integral
 from typing import Any, TypeAlias
 
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.values import PythonValue, Value, ValueKind, decode
+from mirror_sdk.values import InstanceValues, PythonValue, Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
@@ -94,11 +95,12 @@ class Resource(JsonForm):
     subscribed_at: datetime | None = None
 
     @property
-    def value(self) -> PythonValue | None:
+    def value(self) -> PythonValue | InstanceValues | None:
         """The last reported value as a plain Python value; ``None`` before the first one.
 
         A number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` where the payload is opaque or
-        could not be read as what is declared; ``reported.value`` then says why, in ``problem``.
+        could not be read as what is declared; ``reported.value`` then says why, in ``problem``. Of a resource with
+        several instances, a mapping of these by instance id: ``{0: 3800, 1: 5000}``.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -108,7 +110,7 @@ class Resource(JsonForm):
         return None if self.reported is None else self.reported.value.python
 
     @property
-    def desired_value(self) -> PythonValue | None:
+    def desired_value(self) -> PythonValue | InstanceValues | None:
         """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first one.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
@@ -140,7 +142,7 @@ class Resource(JsonForm):
         return reported.reported_at > desired.desired_at
 
     def __repr__(self) -> str:
-        return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
+        return f"<Resource {visible(self.path)} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
 SeenValue: TypeAlias = int | Resource | DesiredValue

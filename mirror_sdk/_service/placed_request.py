@@ -151,7 +151,8 @@ class UnplacedRequest(JsonForm):
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
         asked: The value it is to write; ``None`` where it writes none.
         issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
-        refusal: Why the service did not take it.
+        refusal: Why the service did not take it, in a word.
+        refusal_message: The same in the words of the service.
         is_unknown: Whether it was tried without learning what became of it.
         found: The desired value there is instead, of a write that was refused because another one came before it.
     """
@@ -163,6 +164,7 @@ class UnplacedRequest(JsonForm):
     asked: Value | None = None
     issued_at: datetime | None = None
     refusal: str | None = None
+    refusal_message: str | None = None
     is_unknown: bool = False
     found: Value | None = None
 

@@ -22,7 +22,7 @@ from mirror_sdk.cli.output import Form, Row, form_options, show
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.resource import Resource
-from mirror_sdk.values import PythonValue, Value, decode_many, parse_value
+from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
 from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
 from mirror_sdk.wire.paths import matches
 
@@ -309,7 +309,7 @@ def _value_row(device_id: str, path: str, value: Value) -> Row:
         "device_id": device_id,
         "path": path,
         "kind": value.kind.value,
-        "value": value.python if is_plain else str(value),
+        "value": value.python if is_plain else plain_text(value),
     }
 
 
@@ -321,9 +321,9 @@ def _status_word(resource: Resource) -> str | None:
 _COLUMNS: dict[str, Callable[[Resource], object]] = {
     "path": lambda resource: resource.path,
     "label": lambda resource: resource.label,
-    "reported": lambda resource: resource.reported and str(resource.reported.value),
+    "reported": lambda resource: resource.reported and plain_text(resource.reported.value),
     "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
-    "desired": lambda resource: resource.desired and str(resource.desired.value),
+    "desired": lambda resource: resource.desired and plain_text(resource.desired.value),
     "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
     "status": _status_word,
     "desired_revision": lambda resource: resource.desired and resource.desired.revision,

@@ -25,7 +25,7 @@ from mirror_sdk.cli.output import Form, form_options, show
 from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
-from mirror_sdk.values import PythonValue, encode, written
+from mirror_sdk.values import InstanceValues, PythonValue, encode, written
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def _delimiter(head: str) -> str:
     return next((mark for mark in ",;\t" if set(*csv.reader([head], delimiter=mark)) >= _COLUMNS), ",")
 
 
-def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:
+def _write_values(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:
     rows = []
     for device, path, value in values:
         try:
@@ -334,7 +334,7 @@ def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) ->
         writer.writerows(rows)
 
 
-def _to_be_read(value: PythonValue, path: str) -> str:
+def _to_be_read(value: PythonValue | InstanceValues, path: str) -> str:
     """The text that a plan reads as this value; what nothing is declared for is sent as the text it is."""
     payload, _ = encode(value, path)
     return written(value) if lookup(path) else payload.decode()

@@ -20,6 +20,7 @@ from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, Row, form_options, show_heading, show_line
 from mirror_sdk.events import Event
+from mirror_sdk.values import plain_text
 
 if TYPE_CHECKING:
     from mirror_sdk._client import MirrorClient
@@ -218,7 +219,7 @@ def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _event_row(event: Event) -> Row:
-    value = None if event.value is None else str(event.value)
+    value = None if event.value is None else plain_text(event.value)
     # Of a loss nobody knows when; the clock here would not be the one of the other lines.
     told = {"at": event.changed_at, "event": event.kind.value, "value": value}
     return {name: told[name] if name in told else getattr(event, name) for name in _EVENT}

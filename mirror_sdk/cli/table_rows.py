@@ -23,9 +23,9 @@ from mirror_sdk.values import written
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
-LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
-HISTORY_COLUMNS = ["at", "path", "what", "value", "unit", "origin", "status", "category", "until"]
-_OF_HISTORY = {"changed_at": "at"} | {name: name for name in HISTORY_COLUMNS if name not in {"at", "value"}}
+LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency", "reason"]
+HISTORY_COLUMNS = ["at", "path", "what", "value", "unit", "origin", "status", "category", "until", "reason"]
+_OF_HISTORY = {"changed_at": "at"} | {name: name for name in HISTORY_COLUMNS if name not in {"at", "value", "reason"}}
 _NOT_SENT = "not sent"
 
 
@@ -59,7 +59,7 @@ def plan_rows(frame: pd.DataFrame, form: Form) -> Iterator[Row]:
             "check": row["check"],
             "expiry_seconds": _plain(row["expiry_seconds"]),
             "undoable": _plain(row["undoable"]),
-            "reason": None if pd.isna(row["reason"]) else in_words_of_the_shell(row["reason"]),
+            "reason": _reason(row["reason"]),
         }
 
 
@@ -75,14 +75,15 @@ def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame, form: Form) -> Iter
             "status": _NOT_SENT if row["status"] == RequestStatus.QUEUED.value else row["status"],
             "category": _plain(row["category"]),
             "latency": _plain(row["latency"]),
+            "reason": _reason(row["reason"]),
         }
 
 
 def history_rows(frame: pd.DataFrame, form: Form) -> Iterator[Row]:
     """The rows of a history table of one device."""
     plain = [map(_plain, frame[name].astype(object)) for name in _OF_HISTORY]
-    for value, *cells in zip(_values(frame, "value", form), *plain, strict=True):
-        yield {"value": value, **dict(zip(_OF_HISTORY.values(), cells, strict=True))}
+    for value, reason, *cells in zip(_values(frame, "value", form), frame["reason"], *plain, strict=True):
+        yield {"value": value, **dict(zip(_OF_HISTORY.values(), cells, strict=True)), "reason": _reason(reason)}
 
 
 def _names(frame: pd.DataFrame) -> dict[str, str]:
@@ -120,6 +121,10 @@ def _typed(value: Any, path: str) -> Any:
     definition = lookup(path) if isinstance(value, float) else None
     is_whole = definition is not None and definition.type is ResourceType.INTEGER
     return int(value) if is_whole and value.is_integer() else value
+
+
+def _reason(sentence: Any) -> str | None:
+    return None if pd.isna(sentence) else in_words_of_the_shell(sentence)
 
 
 def _plain(value: object) -> object:

@@ -43,6 +43,9 @@ In a notebook a table of this package has its ids and times in one line, ``—``
 zones in its header (``frame.mirror.to_html()``); it is a plain ``DataFrame`` all the same, and its text is that of
 pandas. The options of pandas hold, and who told IPython before how to show a ``DataFrame`` keeps that.
 
+A table holds texts of devices as they came. What pandas prints of it (``print(frame)``, ``to_string``) writes them so,
+with escape sequences that act on a terminal; ``print(frame.mirror.visible())`` shows them as escapes.
+
 To hand a table on, ``to_parquet`` keeps all of it; a span such as ``latency`` is a number of milliseconds to readers
 that do not know Arrow's types. ``to_csv`` and ``to_json(orient="records", date_format="iso")`` keep values as texts,
 ``to_sql`` makes a span a number of nanoseconds, and ``frame.mirror.for_excel()`` is what ``to_excel`` takes (with

@@ -17,7 +17,7 @@ from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.questions.methods import Questions
-from mirror_sdk.frames.shown import to_html
+from mirror_sdk.frames.shown import to_html, visible_frame
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
@@ -235,6 +235,18 @@ class MirrorAccessor(Questions):
         True
         """
         return to_html(self._frame)
+
+    def visible(self) -> pd.DataFrame:
+        r"""A copy to print in a terminal, in which nothing that a device wrote acts on the screen.
+
+        ``print(frame)`` is of pandas, which writes the texts of devices as they are, with escape sequences, line ends
+        and marks that turn the direction of writing. In the copy these are escapes, such as ``\x1b`` and ``\u202e``;
+        columns of texts and categories have the dtype ``object``. The table itself keeps the data as it came.
+
+        >>> print(client.state_frame([light], paths=["/3311/0/5851"]).mirror.visible()["label"].to_string(index=False))
+        Light Control · Dimmer
+        """
+        return visible_frame(self._frame)
 
     def pseudonymise(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.

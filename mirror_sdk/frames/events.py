@@ -38,7 +38,8 @@ def events_frame(
         path            category             the resource path it is about
         unit            category             of ``value_num``, as declared; ``client.events_frame`` adds resource 5701
         value_num       Float64              a number, rounded to the nearest float past 2**53
-        value_text      string               a text, an object link, or a time in RFC 3339
+        value_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
+                                             ``{"0": 3800, "1": 5000}`` of a multiple resource
         value_bool      boolean              a boolean
         value_kind      category             what the value is: one of ``ValueKind``
         changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it, or it happened

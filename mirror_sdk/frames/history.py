@@ -47,11 +47,13 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         origin          category             by what a value came: read, observation, auto_observation,
                                              registration or write
         value_num       Float64              a number, rounded to the nearest float past 2**53
-        value_text      string               a text, an object link, or a time in RFC 3339
+        value_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
+                                             ``{"0": 3800, "1": 5000}`` of a multiple resource
         value_bool      boolean              a boolean
         value_kind      category             what the value is: one of ``ValueKind``
         status          category             how a write ended, ordered: pending < success < failure
         category        category             why a write failed; told to the application alone that placed it
+        reason          category             the same in a sentence, with what can be done about it
         revision        Int64                number of the mirror's change: a larger one is later
         requested_at    datetime64[ms, UTC]  when the write was asked for
         until           datetime64[ms, UTC]  the end of a gap

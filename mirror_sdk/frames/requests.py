@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from mirror_sdk._service.device_request import look_for_answers
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, based_on, fixed_category, value_columns, value_fields
@@ -43,6 +44,7 @@ REQUESTS_SCHEMA = pa.schema(
         pa.field("expires_at", INSTANT),
         fixed_category("status", [status.value for status in RequestStatus], ordered=True),
         pa.field("category", CATEGORY),
+        pa.field("reason", CATEGORY),
         pa.field("latency", pa.duration("ms")),
         *value_fields("asked"),
         *value_fields("value"),
@@ -80,7 +82,8 @@ def requests_frame(
         finished_at     datetime64[ms, UTC]  when it ended
         expires_at      datetime64[ms, UTC]  until when it may wait for the device
         status          category             ordered: queued < pending < success < failure < unknown
-        category        category             why it failed
+        category        category             why it failed, in a word
+        reason          category             the same in a sentence, with what can be done about it
         latency         timedelta64[ms]      from its begin here until its answer was received here
         asked_num       Float64              the number that was to be written
         asked_text      string               the text that was to be written
@@ -133,6 +136,7 @@ def seen_requests_frame(
         "expires_at": [request.expires_at if isinstance(request, PlacedRequest) else None for request in rows],
         "status": [request_status(request).value for request in rows],
         "category": [_category(request) for request in rows],
+        "reason": [_reason(request) for request in rows],
         "latency": [request.latency if isinstance(request, PlacedRequest) else None for request in rows],
     }
     columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
@@ -162,6 +166,13 @@ def _category(request: PlacedRequest | UnplacedRequest) -> str | None:
     if isinstance(request, UnplacedRequest):
         return request.refusal
     return request.answer.error if request.answer else None
+
+
+def _reason(request: PlacedRequest | UnplacedRequest) -> str | None:
+    if isinstance(request, UnplacedRequest):
+        return request.refusal_message
+    category = _category(request)
+    return None if category is None else failure_reason(category, request.method)
 
 
 def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:

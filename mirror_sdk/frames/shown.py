@@ -12,7 +12,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_float_dtype, is_integer_dtype
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_float_dtype, is_integer_dtype, is_object_dtype
 
 from mirror_sdk._visible import html_cell, time_text, visible
 
@@ -39,6 +39,20 @@ def to_html(frame: pd.DataFrame) -> str:
     columns = [column for part in shown[:-1] for column in (*part, cut)] + shown[-1]
     index = [_column(rows.index.get_level_values(level).to_series(), {}) for level in range(rows.index.nlevels)]
     return _table(index, columns, first_part=len(row_parts[0]))
+
+
+def visible_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with its texts made visible; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.visible`."""
+    shown = frame.rename(index=_visible_cell, columns=_visible_cell)
+    for place, dtype in enumerate(frame.dtypes):
+        if is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
+            column = shown.iloc[:, place].astype(object).map(_visible_cell).array
+            shown.isetitem(place, column)
+    return shown
+
+
+def _visible_cell(cell: object) -> object:
+    return visible(cell) if isinstance(cell, str) else cell
 
 
 def show_in_notebooks() -> None:

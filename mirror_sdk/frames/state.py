@@ -57,7 +57,8 @@ def state_frame(
         label              category             object and resource name; NA where nothing declares one
         unit               category             of the two ``_num`` columns: resource 5701, else declared
         reported_num       Float64              a number, rounded to the nearest float past 2**53
-        reported_text      string               a text, an object link, or a time in RFC 3339
+        reported_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
+                                                ``{"0": 3800, "1": 5000}`` of a multiple resource
         reported_bool      boolean              a boolean
         value_kind         category             what was reported: one of ``ValueKind``
         reported_at        datetime64[ms, UTC]  when the value came from the device

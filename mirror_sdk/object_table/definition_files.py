@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from mirror_sdk._caller import warn
 from mirror_sdk.object_table.table import register_object
 from mirror_sdk.wire.declarations import NUMBERS, Access, ResourceDeclaration, ResourceType
 
@@ -28,6 +29,7 @@ _TYPES: Mapping[str, ResourceType] = {
     "corelnk": ResourceType.CORELINK,
     "": ResourceType.NONE,
 }
+_OPERATIONS = {"WR": "RW", "READ": "R", "WRITE": "W", "READWRITE": "RW", "EXECUTE": "E"}
 _NUMBER = r"\s*(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*"
 _RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}")
 
@@ -40,7 +42,8 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
         replace: Take them in the place of the declarations there are.
 
     Returns:
-        The ids of the objects. Resources without an operation, which no client can use, are left out.
+        The ids of the objects. Resources without an operation, which no client can use, are left out; and with a
+        warning those that have no type and are not executable, as one of the registry's object 10482.
 
     Raises:
         OSError: The file cannot be read.
@@ -56,7 +59,8 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 def _content(source: str | Path) -> bytes | str:
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
         return source.lstrip("\ufeff \t\r\n")
-    return Path(source).read_bytes()
+    # A declaration of XML may stand only at the beginning; some files have an empty line before it.
+    return Path(source).read_bytes().lstrip()
 
 
 def _parse(content: bytes | str) -> Element:
@@ -68,8 +72,8 @@ def _parse(content: bytes | str) -> Element:
     # A text is decoded already, whatever encoding its first line names.
     parser = expat.ParserCreate("utf-8" if isinstance(content, str) else None)
     parser.buffer_text = True
-    parser.StartElementHandler = tree.start
-    parser.EndElementHandler = tree.end
+    parser.StartElementHandler = lambda name, attributes: tree.start(_local(name), attributes)
+    parser.EndElementHandler = lambda name: tree.end(_local(name))
     parser.CharacterDataHandler = tree.data
     parser.StartDoctypeDeclHandler = _refuse_document_type
     try:
@@ -77,6 +81,11 @@ def _parse(content: bytes | str) -> Element:
     except (expat.ExpatError, UnicodeEncodeError, LookupError) as exc:
         raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
     return tree.close()
+
+
+def _local(name: str) -> str:
+    """The name of an element without the prefix of its namespace."""
+    return name.rpartition(":")[2]
 
 
 def _refuse_document_type(*_: object) -> NoReturn:
@@ -89,17 +98,36 @@ def _register(found: Element, *, replace: bool) -> int:
     declared = {
         resource_id: _declaration(item, f"resource {resource_id} of object {object_id}")
         for resource_id, item in items.items()
-        if _text(item, "Operations")
+        if _is_usable(item, f"resource {resource_id} of object {object_id}")
     }
     register_object(object_id, _text(found, "Name"), declared, replace=replace)
     return object_id
+
+
+def _is_usable(item: Element, what: str) -> bool:
+    """Whether an item has an operation, and a type unless it is executable."""
+    operations = _operations(item)
+    if not operations or operations == "E" or _text(item, "Type"):
+        return bool(operations)
+    warn(
+        f"{what} ({_text(item, 'Name')}) has operations {operations!r} and no <Type>; it is left out, "
+        "correct the file or declare it with register_object",
+        UserWarning,
+    )
+    return False
+
+
+def _operations(item: Element) -> str:
+    """The operations as an access, in whichever of the usual spellings they are."""
+    word = re.sub(r"[\s,/]", "", _text(item, "Operations")).upper()
+    return _OPERATIONS.get(word, word)
 
 
 def _declaration(item: Element, what: str) -> ResourceDeclaration:
     word = _text(item, "Type").lower()
     if word not in _TYPES:
         raise ValueError(f"{what}: <Type>{word}</Type> is none of {', '.join(filter(None, _TYPES))}")
-    operations = _text(item, "Operations").upper()
+    operations = _operations(item)
     executable = operations == "E"
     kind = ResourceType.NONE if executable else _TYPES[word]
     unit = _text(item, "Units")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from mirror_sdk._visible import visible
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
@@ -99,7 +100,8 @@ class PlannedWrite:
     @property
     def way_back(self) -> Want:
         """What undoes it."""
-        before = self.before.python
+        # The values of a multiple resource are written back as the payload they came in.
+        before = self.before.raw if self.before.kind is ValueKind.MULTIPLE else self.before.python
         return Want(
             self.want.device_id,
             self.want.path,
@@ -284,7 +286,7 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
     if device is None:
         return _refuse(Check.UNKNOWN_DEVICE, why)
     if resource is None:
-        return _refuse(Check.UNKNOWN_RESOURCE, f"{device.listed.endpoint_name} has no resource {want.path}")
+        return _refuse(Check.UNKNOWN_RESOURCE, f"{visible(device.listed.endpoint_name)} has no resource {want.path}")
     return None
 
 

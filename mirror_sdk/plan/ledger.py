@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
     BadRequest,
@@ -96,6 +97,7 @@ class Entry:
             self._unplaced(),
             issued_at=issued_at,
             refusal=error.reason or error.type,
+            refusal_message=error.message,
             found=resource.desired.value if resource and resource.desired else None,
         )
 
@@ -123,6 +125,7 @@ class Entry:
             self._unplaced(),
             issued_at=issued_at,
             refusal=error.reason or error.type if isinstance(error, _REFUSED) else None,
+            refusal_message=error.message if isinstance(error, _REFUSED) else None,
             is_unknown=not isinstance(error, _REFUSED),
         )
 
@@ -256,4 +259,4 @@ def _is_offline(planned: PlannedWrite) -> bool:
 
 
 def _name(entry: Entry) -> str:
-    return f"{entry.planned.want.path} of {entry.planned.endpoint_name}"
+    return f"{entry.planned.want.path} of {visible(entry.planned.endpoint_name or '')}"

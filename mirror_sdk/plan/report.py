@@ -22,7 +22,7 @@ from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.values import PythonValue
+from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
@@ -149,7 +149,7 @@ class PlanReport(JsonForm):
         """
         save(path, self._server, self.planned, self.requests)
 
-    def values_before(self) -> list[tuple[str, str, PythonValue]]:
+    def values_before(self) -> list[tuple[str, str, PythonValue | InstanceValues]]:
         """Device id, path and what was there before, for all that may be sent; what had no value is left out.
 
         >>> [value for _, _, value in plan.values_before()]

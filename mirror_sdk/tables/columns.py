@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values import Value, ValueKind, plain_text
 from mirror_sdk.wire.model import write_timestamp
 
 CATEGORY = pa.dictionary(pa.int32(), pa.string())
@@ -44,9 +44,12 @@ def number(value: Value) -> float | None:
     return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
 
 
+_IN_TEXT_COLUMNS = frozenset({ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK, ValueKind.MULTIPLE})
+
+
 def text(value: Value) -> str | None:
-    """A text, an object link, or a time, for a ``_text`` column."""
-    return str(value) if value.kind in (ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK) else None
+    """A text, an object link, a time, or the JSON text of a multiple resource, for a ``_text`` column."""
+    return plain_text(value) if value.kind in _IN_TEXT_COLUMNS else None
 
 
 def boolean(value: Value) -> bool | None:

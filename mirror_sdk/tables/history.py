@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import EventKind
 from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import (
@@ -43,6 +44,7 @@ HISTORY_SCHEMA = pa.schema(
         fixed_category("value_kind", [kind.value for kind in ValueKind]),
         fixed_category("status", [status.name.lower() for status in DesiredStatus], ordered=True),
         pa.field("category", CATEGORY),
+        pa.field("reason", CATEGORY),
         pa.field("revision", pa.int64()),
         pa.field("requested_at", INSTANT),
         pa.field("until", INSTANT),
@@ -80,13 +82,16 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
     """
     schema = schema_of(raw=raw)
     path = _words(batch.column("path"))
+    category = _words(batch.column("category"))
     typed = read_payloads(batch.column("value"), _words(batch.column("content_type")), _somewhere(path))
     columns = {
-        **{name: _words(batch.column(name)) for name in ("device_id", "endpoint_name", "category")},
+        **{name: _words(batch.column(name)) for name in ("device_id", "endpoint_name")},
         **{name: own(batch.column(name)) for name in ("changed_at", "received_at", "revision")},
         **{name: own(batch.column(name)) for name in ("requested_at", "until")},
         **{name: _known(batch.column(name), schema.field(name)) for name in ("what", "origin")},
         "path": path,
+        "category": category,
+        "reason": _reasons(category),
         "unit": _declared_units(path),
         "value_num": typed.num,
         "value_text": typed.text,
@@ -96,6 +101,12 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
         "status": fixed_category_array(batch.column("status"), schema.field("status")),
     }
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Why writes failed, in sentences; of several categories they may be the same."""
+    sentences = [failure_reason(word, "PUT") for word in category.dictionary.to_pylist()]
+    return words_at(category.indices, pa.array(sentences, pa.string()))
 
 
 def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool = False) -> pa.Table:

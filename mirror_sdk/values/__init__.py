@@ -12,6 +12,13 @@ value of kind ``opaque`` with its bytes and the reason, never an error.
 >>> decode(b"warm", "text/plain", "/3303/0/5700").problem
 "b'warm' cannot be read as the type float"
 
+A resource may have several instances, such as the voltages of the power sources of a device. Then its value is a
+mapping from the id of each resource instance to its value. Tables hold the same as JSON text in their columns of
+texts, with the ``value_kind`` ``multiple``, so that a resource still is one row.
+
+>>> decode(bytes.fromhex("88070842000ed842011388"), "application/vnd.oma.lwm2m+tlv", "/3/0/7").python
+{0: 3800, 1: 5000}
+
 What people type is read by :func:`~mirror_sdk.parse_value`, as ``write_value(..., text=...)``, a plan's column
 ``text`` and ``mirror write`` do: "off" and " 55 " are values, and what is none, as "5,5", is refused with the reason.
 
@@ -40,7 +47,7 @@ from mirror_sdk.values.codecs import (
     plain_type,
 )
 from mirror_sdk.values.typed import parse_value
-from mirror_sdk.values.value import NO_VALUE, PythonValue, Value, ValueKind, written
+from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, plain_text, written
 
 __all__ = [
     "CBOR",
@@ -53,6 +60,7 @@ __all__ = [
     "SENML_CBOR",
     "SENML_JSON",
     "TEXT_PLAIN",
+    "InstanceValues",
     "PythonValue",
     "Value",
     "ValueKind",
@@ -60,6 +68,7 @@ __all__ = [
     "decode_many",
     "encode",
     "parse_value",
+    "plain_text",
     "plain_type",
     "written",
 ]

@@ -30,6 +30,7 @@ from mirror_sdk.values.records import (
 from mirror_sdk.values.text import read_links, read_text, write_text
 from mirror_sdk.values.tlv import read_tlv, split_tlv, write_tlv
 from mirror_sdk.values.value import PythonValue, Value, ValueKind
+from mirror_sdk.wire.paths import parse_path
 
 TEXT_PLAIN = "text/plain"
 OCTET_STREAM = "application/octet-stream"
@@ -113,8 +114,9 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
     Returns:
         A value of the declared kind; where nothing is declared, of the kind the content type itself names (JSON, CBOR,
         SenML), or text exactly as it is; ``OPAQUE`` with the bytes, and the reason in ``problem``, where they cannot be
-        read as declared, the content type is unknown, or they hold other values than the one of the path, which
-        :func:`decode_many` then gives; ``NONE`` for ``None``.
+        read as declared, the content type is unknown, or they hold other values than those of the path, which
+        :func:`decode_many` then gives; ``MULTIPLE`` for a resource whose payload names resource instances, with a
+        mapping of instance id to value; ``NONE`` for ``None``.
 
     Source: wire.md 1 and 2.
     """
@@ -124,8 +126,28 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
         readings = _codec(content_type, path).read(raw, path)
     except Unreadable as exc:
         return _opaque(raw, content_type, exc)
+    if path not in readings and _are_instances(path, readings):
+        return _multiple(raw, content_type, path, readings)
     reading = readings.get(path) or Reading(ValueKind.OPAQUE, raw, _no_value_at(path, readings))
     return Value(reading.kind, reading.python, raw, content_type, reading.problem)
+
+
+def _are_instances(path: str, readings: Mapping[str, Reading]) -> bool:
+    """Whether a payload holds instances of a resource and nothing else; none at all only where that is declared."""
+    if not is_resource(path) or parse_path(path).resource_instance_id is not None:
+        return False
+    definition = lookup(path)
+    may_be_empty = definition is not None and definition.multiple
+    return all(found.startswith(f"{path}/") for found in readings) if readings else may_be_empty
+
+
+def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping[str, Reading]) -> Value:
+    """The values by instance id. If one of them cannot be read as declared, the payload stays opaque."""
+    problem = next((f"{found}: {one.problem}" for found, one in readings.items() if one.problem is not None), None)
+    if problem is not None:
+        return Value(ValueKind.OPAQUE, raw, raw, content_type, problem)
+    values = {int(found.removeprefix(f"{path}/")): one.python for found, one in readings.items()}
+    return Value(ValueKind.MULTIPLE, dict(sorted(values.items())), raw, content_type)
 
 
 def plain_type(content_type: str | None, path: str) -> ResourceType | None:

@@ -38,6 +38,8 @@ _HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
 _WIDE_ID = 0x20
 _INTEGER_SIZES = (1, 2, 4, 8)
 _FLOAT_FORMATS = {4: ">f", 8: ">d"}
+_WHOLE_NUMBERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
+"""Whole numbers whose bytes are no float that a device measures: below 1e-33, subnormal, or an unusual NaN."""
 _SHORT = 8
 _MOST_BYTES = 2**24 - 1 - 6
 """What a length of three bytes can name, less the head of an entry within."""
@@ -132,6 +134,10 @@ def _reading(content: bytes, path: str) -> Reading:
     definition = lookup(path)
     if definition is None:
         return Reading(ValueKind.OPAQUE, content)
+    if definition.type is ResourceType.FLOAT and is_integer_for_float(content):
+        number = int.from_bytes(content, "big", signed=True)
+        problem = f"{content!r} cannot be read as the type float: it looks like the integer {number}"
+        return Reading(ValueKind.OPAQUE, content, problem)
     return as_declared(definition.type, _READ[definition.type](content), content)
 
 
@@ -148,6 +154,18 @@ def _read_integer(content: bytes) -> int | None:
 
 def _read_unsigned(content: bytes) -> int | None:
     return int.from_bytes(content, "big") if len(content) in _INTEGER_SIZES else None
+
+
+def is_integer_for_float(content: bytes) -> bool:
+    """Whether bytes of a declared float look like an integer, as some clients write a float without its fraction.
+
+    The two cannot be told apart for certain, and the fraction is lost, so such bytes are not read as either of them.
+    Zero is the same in both.
+    """
+    if len(content) not in _FLOAT_FORMATS:
+        return len(content) in _INTEGER_SIZES
+    number = int.from_bytes(content, "big", signed=True)
+    return number != 0 and number in _WHOLE_NUMBERS[len(content)]
 
 
 def _read_float(content: bytes) -> float | None:
@@ -197,12 +215,13 @@ def _unsigned_bytes(number: int) -> bytes:
 
 
 def _float_bytes(number: float) -> bytes:
-    """The shorter form where it holds the same number."""
+    """The shorter form where it holds the same number, and cannot be mistaken for an integer."""
     try:
         short = struct.pack(">f", number)
     except OverflowError:
         return struct.pack(">d", number)
-    return short if struct.unpack(">f", short)[0] == number else struct.pack(">d", number)
+    is_short = struct.unpack(">f", short)[0] == number and not is_integer_for_float(short)
+    return short if is_short else struct.pack(">d", number)
 
 
 def _time_bytes(instant: datetime) -> bytes:

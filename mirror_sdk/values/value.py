@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from mirror_sdk._visible import visible
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
+InstanceValues: TypeAlias = Mapping[int, PythonValue]
+"""The values of a multiple resource by the id of each resource instance, in their order."""
 BASE64_MARK = "base64:"
 """Stands in front of base64 that could be hex digits as well, or is empty."""
 
 
 class ValueKind(StrEnum):
-    """What a value is; ``OPAQUE`` are bytes, ``NONE`` is no value at all."""
+    """What a value is; ``OPAQUE`` are bytes, ``NONE`` is no value at all, ``MULTIPLE`` has one value per instance."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -24,6 +29,7 @@ class ValueKind(StrEnum):
     OBJLINK = "objlink"
     OPAQUE = "opaque"
     NONE = "none"
+    MULTIPLE = "multiple"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +37,13 @@ class Value(JsonForm):
     """A value and the payload it was read from.
 
     ``python`` is a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime`` (time),
-    ``bytes`` (opaque) or ``None``. ``problem`` says why a payload could not be read as what it should be; it is
-    ``None`` where nothing is wrong, also for bytes that are meant to be bytes.
+    ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple). ``problem`` says why a
+    payload could not be read as what it should be; it is ``None`` where nothing is wrong, also for bytes that are meant
+    to be bytes.
     """
 
     kind: ValueKind
-    python: PythonValue | None
+    python: PythonValue | InstanceValues | None = field(hash=False)
     raw: bytes | None
     content_type: str | None
     problem: str | None = field(default=None, compare=False)
@@ -44,7 +51,8 @@ class Value(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         r"""``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
 
-        Bytes stand in ``base64``, where ``value`` is ``None``; the ``content_type`` is that of the payload.
+        Bytes stand in ``base64``, where ``value`` is ``None``; the ``content_type`` is that of the payload. Of a
+        multiple resource, ``value`` is an object by instance id (``{"0": 3800}``), with bytes in base64.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
@@ -63,18 +71,35 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        """The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning."""
-        match self.python:
-            case None:
-                return ""
-            case bytes():
-                return f"{len(self.python)} bytes {self.python[:8].hex(' ')}".rstrip()
-        return written(self.python)
+        r"""The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning.
+
+        What acts on a terminal, or cannot be seen, is an escape such as ``\x1b``; ``python`` has the text as it is.
+        """
+        return visible(plain_text(self))
 
 
-def written(python: PythonValue) -> str:
-    """A value as people read it and may type it again: times in RFC 3339, booleans as words, bytes as hex digits."""
+def plain_text(value: Value) -> str:
+    """The text of a value for files and programs; unlike ``str()`` it has the characters of the device as they are."""
+    match value.python:
+        case None:
+            return ""
+        case bytes():
+            return f"{len(value.python)} bytes {value.python[:8].hex(' ')}".rstrip()
+    return written(value.python)
+
+
+def written(python: PythonValue | InstanceValues) -> str:
+    """A value as people read it and may type it again: times in RFC 3339, booleans as words, bytes as hex digits.
+
+    The values of a multiple resource are a JSON object by instance id, with times and bytes as texts.
+
+    >>> written({0: 3800, 1: 5000})
+    '{"0": 3800, "1": 5000}'
+    """
     match python:
+        case Mapping():
+            texts = {key: written(one) if isinstance(one, datetime | bytes) else one for key, one in python.items()}
+            return json.dumps(texts, ensure_ascii=False)
         case bool():
             return "true" if python else "false"
         case datetime():

@@ -150,8 +150,8 @@ class Answer:
     content: Content | None = None
     answered_at: Instant | None = None
     """The device's time of the value, when it differs from the time of arrival."""
-    parts: tuple[tuple[str, Content], ...] = ()
-    """Of an object instance that was read whole: its resources by their paths."""
+    parts: tuple[tuple[str, Content], ...] | None = None
+    """Of an object instance that was read whole: its resources by their paths; ``None`` for one resource."""
 
 
 @dataclass(frozen=True, slots=True)

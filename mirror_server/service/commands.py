@@ -480,9 +480,9 @@ class CommandService:
             for command, answer in done
             if command.request.method == "GET" and answer is not None and answer.content is not None
         ]
-        if not brought:
-            return set()
         values = [value for _, some in brought for value in some]
+        if not values:
+            return set()
         revision = resources.report(session, values, contact_at=now)
         for answer, some in brought:
             self._happenings.answered(session, revision, some, answer.answered_at)
@@ -578,7 +578,7 @@ def _failure_at_expiry(command: Command) -> Failure:
 
 def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReportedValue]:
     """What a read brought: one value, or those of an object instance."""
-    parts = answer.parts or ((command.request.path, content),)
+    parts = ((command.request.path, content),) if answer.parts is None else answer.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
 
 

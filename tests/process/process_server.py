@@ -271,9 +271,9 @@ class Application:
         assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
         return response.json() if response.content else None
 
-    def add_device(self, name: str, *resources: Mapping[str, Any], queue_mode: bool = False) -> str:
+    def add_device(self, name: str, *resources: Mapping[str, Any], **members: Any) -> str:
         """Have the bench add a device; gives its id."""
-        body = {"endpoint_name": name, "queue_mode": queue_mode, "resources": list(resources)}
+        body = {"endpoint_name": name, "resources": list(resources), **members}
         device_id: str = self.json("POST", "/sim/v1/devices", json=body)["id"]
         return device_id
 

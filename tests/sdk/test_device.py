@@ -16,6 +16,7 @@ from mirrored import resource as state
 import mirror_sdk
 from mirror_sdk import UnknownResource
 from mirror_sdk.device import DeviceList
+from mirror_sdk.tables.state import state_table
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
@@ -269,6 +270,18 @@ def test_a_resource_has_its_plain_values():
     assert (device["/3311/0/5850"].value, device["/3311/0/5850"].desired_value) == (None, None)
     unreadable = device["/3311/0/5851"]
     assert (unreadable.value, unreadable.reported.value.problem is None) == (b"forty", False)
+
+
+def test_a_multiple_resource_has_a_value_for_each_instance_and_is_one_row():
+    tlv = bytes.fromhex("880708 42000ed8 42011388")
+    device = device_object(state("/3/0/7", tlv, content_type="application/vnd.oma.lwm2m+tlv"))
+    voltages = device["/3/0/7"]
+    assert voltages.value == {0: 3800, 1: 5000}
+    assert '<ReportedValue {"0": 3800, "1": 5000} at ' in repr(voltages)
+    assert [row[2] for row in Cells(device._repr_html_()).rows[1:]] == ['{"0": 3800, "1": 5000}']
+    (row,) = state_table([device], paths=None)[0].to_pylist()
+    assert (row["path"], row["value_kind"]) == ("/3/0/7", "multiple")
+    assert row["reported_text"] == '{"0": 3800, "1": 5000}'
 
 
 def test_a_device_of_the_directory_is_shown_short_and_as_a_card():

@@ -50,7 +50,9 @@ def test_the_tables(client, other, device_id, failed):
     pd.testing.assert_frame_equal(own, others)
     pd.testing.assert_frame_equal(client.snapshot(), other.snapshot())
     assert own["desired_status"].tolist() == ["failure"]
-    assert requests_frame([failed])["category"].tolist() == ["REJECTED"]
+    ledger = requests_frame([failed])
+    assert ledger["category"].tolist() == ["REJECTED"]
+    assert ledger["reason"].tolist() == ["the device refused; its own log may say why"]
     assert events_frame(client.events(timeout=0, after=0))["category"].dropna().tolist() == ["REJECTED"]
     assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
 

@@ -103,6 +103,8 @@ def test_every_member_has_its_column():
         "write",
         7,
     )
+    assert write["reason"] == "the device did not answer in time; read the resource to see whether it acted"
+    assert frame["reason"].isna().tolist() == [True, True, False]
     assert write["requested_at"] == pd.Timestamp(NOON)
     assert frame["revision"].tolist() == [1, 2, 3]
     assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}

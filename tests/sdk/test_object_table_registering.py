@@ -184,6 +184,77 @@ def test_what_is_no_object_definition_is_refused(text, words):
     assert lookup("/33001/0/1") is None
 
 
+def items_of(*items):
+    resources = f"<Resources>{''.join(items)}</Resources>"
+    return f"<LWM2M><Object><Name>Odd</Name><ObjectID>33002</ObjectID>{resources}</Object></LWM2M>"
+
+
+def item(number, operations, type_, rest=""):
+    return (
+        f'<Item ID="{number}"><Name>N{number}</Name><Operations>{operations}</Operations>'
+        f"<MultipleInstances>Single</MultipleInstances><Mandatory>Optional</Mandatory><Type>{type_}</Type>{rest}</Item>"
+    )
+
+
+@pytest.mark.parametrize(
+    "odd", [item(2, "R", ""), item(2, "RW", "<!-- none -->"), item(2, "R", "").replace("<Type></Type>", "")]
+)
+def test_an_item_without_a_type_that_is_not_executable_is_left_out_with_a_warning(odd):
+    # The registry's object 10482 has such an item.
+    left_out = r"resource 2 of object 33002 \(N2\) has operations '(R|RW)' and no <Type>; it is left out"
+    with pytest.warns(UserWarning, match=left_out) as caught:
+        assert load_object_definitions(items_of(item(1, "R", "Float"), odd, item(3, "E", ""))) == [33002]
+    assert [warning.filename for warning in caught] == [__file__]
+    assert lookup("/33002/0/2") is None
+    assert (lookup("/33002/0/1").type, lookup("/33002/0/3").access) == ("float", "E")
+
+
+@pytest.mark.parametrize(
+    ("operations", "access"),
+    [
+        *((spelling, "RW") for spelling in ("RW", "R W", "R, W", "R/W", "WR", "Read/Write")),
+        *(("r", "R"), ("Read", "R"), ("W\n", "W"), (" E ", "E"), ("Execute", "E")),
+    ],
+)
+def test_operations_are_read_in_every_spelling(operations, access):
+    load_object_definitions(items_of(item(1, operations, "" if access == "E" else "String")))
+    assert lookup("/33002/0/1").access == access
+
+
+@pytest.mark.parametrize(
+    ("rest", "unit", "range_"),
+    [
+        ("", "", None),
+        ("<RangeEnumeration/><Units/>", "", None),
+        ("<RangeEnumeration> -40 .. 85 </RangeEnumeration><Units> Cel </Units>", "Cel", (-40, 85)),
+        ("<RangeEnumeration>0..64 bytes</RangeEnumeration>", "", None),
+        ("<Units>m&#179;/h &amp; more</Units><Description><![CDATA[a < b & c]]></Description>", "m³/h & more", None),
+    ],
+)
+def test_elements_of_an_item_may_be_missing_or_empty(rest, unit, range_):
+    load_object_definitions(items_of(item(1, "RW", "integer", rest)))
+    found = lookup("/33002/0/1")
+    assert (found.type, found.unit, found.range) == ("integer", unit, range_)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff<?xml version='1.0' encoding='utf-8'?>\n<!-- made by hand -->" + items_of(item(1, "R", "Float")),
+        "\n\n<?xml version='1.0'?>" + items_of(item(1, "R", "Float")),
+        items_of(item(1, "R", "Float")).replace("<LWM2M>", '<LWM2M xmlns="urn:oma" xmlns:xsi="urn:x" xsi:y="z">'),
+        items_of(item(1, "R", "Float")).replace("</", "</o:").replace("<", "<o:").replace("<o:/o:", "</o:"),
+    ],
+    ids=["bom", "line-before-declaration", "namespace", "prefix"],
+)
+def test_odd_beginnings_and_namespaces_of_a_file_are_read(text, tmp_path):
+    text = text.replace("<o:LWM2M>", '<o:LWM2M xmlns:o="urn:oma">')
+    assert load_object_definitions(text) == [33002]
+    (tmp_path / "odd.xml").write_text(text, encoding="utf-8")
+    assert load_object_definitions(tmp_path / "odd.xml") == [33002]
+    assert lookup("/33002/0/1").label == "Odd · N1"
+
+
 def test_a_file_that_is_not_there_is_told():
     with pytest.raises(FileNotFoundError):
         load_object_definitions("no such file.xml")

@@ -51,6 +51,7 @@ NUMBERS += [
 ]
 NUMBERS += ["9007199254740993", "0.1234567890123456", "123456789012345.123456789012345", "9223372036854775807"]
 NUMBERS += ["253402300799", "253402300800", "-62135596801", "1700000000", "0x10", "1.2.3", "--1", "1,5", "true"]
+MULTIPLE = bytes.fromhex("880708 42000ed8 42011388")
 TEXTS = ["hello", "ünï", "3303:0", "99999:0", "\x00", "</3/0>"]
 payloads = st.one_of(
     st.none(),
@@ -90,6 +91,7 @@ def test_the_paths_are_of_the_types_they_stand_for():
 @given(st.lists(triples, max_size=30))
 @example(EVERY_PAIR)
 @example([(b"\xff", "text/plain", "/3/0/0"), (b"good", "text/plain", "/3/0/0")])
+@example([(MULTIPLE, "application/vnd.oma.lwm2m+tlv", "/3/0/7"), (b"3800", "text/plain", "/3/0/7")])
 def test_many_at_once_are_what_each_is_alone(rows):
     kinds = list(ValueKind)
     found = zip(*(column.to_pylist() for column in columns_of(rows)), strict=True)

@@ -57,6 +57,8 @@ def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client,
     refused = result[result["status"] == "failure"]
     assert refused["category"].tolist() == ["DESIRED_CHANGED"] * 2
     assert refused["value_num"].tolist() == [55, 55]
+    assert refused["reason"].str.contains("desired value").all()
+    assert result.loc[result["status"] == "success", "reason"].isna().all()
     assert [level(client, device) for device in ordered] == [55, 40, 40, 55, 40]
     frame = plan.frame.set_index("device_id").loc[ordered]
     assert frame["check"].tolist() == ["changed", "ok", "ok", "changed", "ok"]

@@ -5,9 +5,17 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mirrored import TAKEN_AT
+from mirrored import device as device_object
+from mirrored import resource as state
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading
+from mirror_sdk.plan.checks import KnownDevice, check_all
+from mirror_sdk.plan.saved import load, save
+from mirror_sdk.plan.wanted import Want
+from mirror_sdk.values import LWM2M_TLV
+from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
 
 LEVEL, SWITCH, COLOUR = "/3311/0/5851", "/3311/0/5850", "/3311/0/5706"
@@ -157,3 +165,17 @@ def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(clie
     plan.apply(canary=0)
     back = plan.undo().frame.set_index("path")["decision"]
     assert {path: back[path] != "refuse" for path in sent.index} == sent.to_dict()
+
+
+def test_a_multiple_resource_is_written_back_as_the_payload_it_came_in(tmp_path):
+    before, wanted = (bytes.fromhex(f"8808 06 4100{value} 4101{value}") for value in ("07", "09"))
+    mirrored = device_object(state("/10250/0/8", before, content_type=LWM2M_TLV))
+    body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    listed = Device.model_validate(body)
+    devices = {"015f00": KnownDevice(listed, TAKEN_AT, mirrored.resources)}
+    (planned,) = check_all([Want("015f00", "/10250/0/8", wanted, LWM2M_TLV)], devices, {})
+    assert planned.undoable
+    assert planned.way_back == Want("015f00", "/10250/0/8", before, LWM2M_TLV)
+    save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
+    (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
+    assert (loaded.want, loaded.way_back) == (planned.want, planned.way_back)

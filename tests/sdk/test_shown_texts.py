@@ -11,12 +11,23 @@ import pytest
 from blocking import pause_in_no_time
 from hypothesis import given
 from hypothesis import strategies as st
+from mirrored import TAKEN_AT
+from mirrored import device as device_object
+from mirrored import resource as state
 
 from mirror_sdk import AccessDenied
 from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
 from mirror_sdk.cli.output import show, show_line
 from mirror_sdk.cli.table_rows import ledger_rows, plan_rows, write_csv
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, device_request_failed
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.explanation import Facts, explain
+from mirror_sdk.frames import mirror, state_frame
+from mirror_sdk.plan.checks import KnownDevice, check_all
+from mirror_sdk.plan.wanted import Want
+from mirror_sdk.values import decode
+from mirror_sdk.widgets.models.wording import value_text
+from mirror_sdk.wire.directory import Device
 
 KEY = "ak_0123456789abcdef_" + "S3cr3t" * 6
 SECRET = KEY.rpartition("_")[2]
@@ -198,3 +209,74 @@ def test_tables_of_the_command_tell_names_apart(client, bench):
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
     assert shown[2] == "roof"
     assert [row["device"] for row in ledger_rows(plan.frame, plan.apply(), None)] == shown
+
+
+ACTING = "\x1b[2J\x1b]0;title\x07 a\r\nb\tc \u202edcba\u2066"
+ESCAPED = "\\x1b[2J\\x1b]0;title\\x07 a\\r\\nb\\tc \\u202edcba\\u2066"
+
+
+def acting_device():
+    text = ACTING.encode()
+    return device_object(
+        state("/3/0/0", text, text),
+        state("/3303/0/5700", b"21.5", b"20"),
+        state("/3303/0/5701", text),
+        state("/9999/0/1", b'[{"n":"/9999/0/1/0","vs":"\\u001b[2J\\u202e"}]', content_type="application/senml+json"),
+        endpoint_name=ACTING,
+    )
+
+
+def listed_device():
+    times = {"created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    return Device.model_validate({"id": "015f00", "endpoint_name": ACTING, "state": "registered", **times})
+
+
+def acts(shown):
+    return any(one in shown for one in "\x1b\x07\r\t\u202e\u2066")
+
+
+@pytest.mark.parametrize("path", ["/3/0/0", "/3303/0/5700", "/3303/0/5701", "/9999/0/1"])
+def test_what_a_device_wrote_does_not_act_on_a_terminal_where_a_resource_is_shown(path):
+    device = acting_device()
+    resource = device[path]
+    shown = [repr(resource), str(resource), repr(resource.reported), str(resource.reported.value), repr(device)]
+    shown.append(value_text(resource.reported.value, resource.unit))
+    assert not any(acts(one) or "\n" in one for one in shown)
+    assert not acts(device._repr_html_())
+    # What is data stays as it came.
+    assert device["/3/0/0"].value == ACTING
+    assert device["/3303/0/5700"].unit == ACTING
+
+
+@pytest.mark.parametrize("path", ["/3/0/0", "/3303/0/5700"])
+def test_what_a_device_wrote_does_not_act_on_a_terminal_in_an_explanation(path):
+    unknown = dict.fromkeys(["subscription", "rules", "waiting", "contacts", "connection"])
+    facts = Facts(device=listed_device(), mirrored=acting_device(), path=path, announced=[], **unknown)
+    explanation = explain(facts)
+    for shown in (str(explanation), explanation._repr_html_(), *explanation.why):
+        assert not acts(shown)
+    assert f"of {ESCAPED} ({path})" in explanation.title
+    assert ESCAPED in explanation.why[0]
+
+
+def test_what_a_device_wrote_does_not_act_on_a_terminal_in_events_and_plans():
+    event = Event(
+        kind=EventKind.OBSERVATION, received_at=TAKEN_AT, value=decode(ACTING.encode(), None, "/3/0/0"), category=ACTING
+    )
+    assert not acts(repr(event))
+    known = KnownDevice(listed_device(), TAKEN_AT, acting_device().resources)
+    (planned,) = check_all([Want("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
+    assert planned.finding.reason == f"{ESCAPED} has no resource /9998/0/1"
+
+
+def test_a_table_can_be_printed_with_its_texts_made_visible():
+    frame = state_frame([acting_device()], taken_at=TAKEN_AT)
+    shown = mirror(frame).visible()
+    assert acts(frame.to_string())
+    assert not acts(shown.to_string(max_colwidth=None))
+    assert shown.loc[0, "reported_text"] == ESCAPED
+    assert frame.loc[0, "reported_text"] == ACTING
+    assert shown["reported_num"].equals(frame["reported_num"])
+    assert (list(shown.columns), shown.attrs) == (list(frame.columns), frame.attrs)
+    by_name = frame.set_index(["endpoint_name", "path"])
+    assert not acts(mirror(by_name).visible().to_string())

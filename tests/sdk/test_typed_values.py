@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mirror_sdk
 from mirror_sdk import ValueRefused, parse_value
 from mirror_sdk.object_table import ResourceType
-from mirror_sdk.values import ValueKind, decode, encode, written
+from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
 from mirror_sdk.values.typed import _READ
 
 SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
@@ -133,7 +133,8 @@ def test_what_is_shown_of_a_value_can_be_typed_again(pair):
     had = decode(*encode(value, path), path)
     assert parse_value(written(had.python), path) == value
     if had.kind is not ValueKind.OPAQUE:
-        assert parse_value(str(had), path) == value
+        # A text that is shown has escapes for what acts on a terminal.
+        assert parse_value(plain_text(had), path) == value
 
 
 @given(st.binary(min_size=1))

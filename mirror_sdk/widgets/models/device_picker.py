@@ -8,7 +8,7 @@ from typing import cast
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import device_ids, is_table
-from mirror_sdk._visible import shown_names
+from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -178,7 +178,7 @@ class DevicePicker:
         return DeviceChoice(
             device_id,
             self.name(device_id),
-            (listed.endpoint_type or "") if listed else "",
+            visible(listed.endpoint_type or "") if listed else "",
             listed.state if listed else unlisted,
         )
 

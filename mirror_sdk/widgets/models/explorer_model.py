@@ -113,7 +113,7 @@ class ExplorerModel:
             {
                 "key": device.id,
                 "name": self._names[device.id],
-                "type": device.endpoint_type,
+                "type": visible(device.endpoint_type or ""),
                 "state": device.state,
                 "last_contact": device.last_contact_at,
                 "tones": {} if device.state == "registered" else {"state": Tone.DIM},

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names
+from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
@@ -142,7 +142,7 @@ class DeviceSummary:
             "key": self.device.id,
             "name": self.name,
             "condition": OF_CONDITION[self.condition].text,
-            "type": self.device.endpoint_type,
+            "type": visible(self.device.endpoint_type or ""),
             "state": self.device.state,
             "last_contact": self.last_contact_at,
             # Nothing to be seen where there is nothing to do.

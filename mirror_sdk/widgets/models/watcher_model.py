@@ -404,7 +404,7 @@ class WatcherModel:
     @property
     def frame(self) -> pd.DataFrame:
         """The same as an events table, with the units that devices name."""
-        events = (replace(event, unit=self._unit(event) or None) for event in self.events)
+        events = (replace(event, unit=self._unit_of(event) or None) for event in self.events)
         return events_frame(events, server=self._client.base_url)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -565,8 +565,10 @@ class WatcherModel:
         self.version += 1
 
     def _unit(self, event: Event | None) -> str:
-        if event is None:
-            return ""
+        """The unit as it is shown."""
+        return "" if event is None else visible(self._unit_of(event))
+
+    def _unit_of(self, event: Event) -> str:
         return self._named_units.get((event.device_id or "", event.path or ""), event.unit or "")
 
     def _lose(self, gap: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from mirror_sdk._visible import visible
 from mirror_sdk.values import Value, ValueKind
 
 MAX_VALUE_SHOWN = 60
@@ -14,7 +15,7 @@ def value_text(value: Value, unit: str = "") -> str:
     text = str(value)
     if len(text) > MAX_VALUE_SHOWN:
         text = f"{text[: MAX_VALUE_SHOWN - 1]}…"
-    return f"{text} {unit}" if unit and value.kind is ValueKind.NUMBER else text
+    return f"{text} {visible(unit)}" if unit and value.kind is ValueKind.NUMBER else text
 
 
 def instant_text(instant: datetime | None, now: datetime | None) -> str:

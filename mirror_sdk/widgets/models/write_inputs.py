@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from mirror_sdk._visible import visible
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
 from mirror_sdk.values.typed import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
@@ -100,7 +101,7 @@ def form_of(path: str, unit: str = "") -> InputForm:
     limits = f" from {definition.range[0]:g} to {definition.range[1]:g}" if definition.range else ""
     hint = f"{_HINTS[kind]}{limits}"
     initial: Entry = False if kind is InputKind.BOOLEAN else ""
-    return InputForm(kind, unit or definition.unit, slider, hint, _PLACEHOLDERS.get(kind, ""), initial)
+    return InputForm(kind, visible(unit or definition.unit), slider, hint, _PLACEHOLDERS.get(kind, ""), initial)
 
 
 def read_entry(entry: Entry, path: str) -> PythonValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
-from mirror_sdk._visible import shown_names
+from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan import Check, Decision, Plan
@@ -176,4 +176,4 @@ def _wanted(planned: PlannedWrite, unit: str) -> str:
     if value is NO_EARLIER:
         return ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{str(value)[:MAX_VALUE_SHOWN]} {unit if is_number else ''}".rstrip()
+    return f"{visible(str(value)[:MAX_VALUE_SHOWN])} {visible(unit) if is_number else ''}".rstrip()

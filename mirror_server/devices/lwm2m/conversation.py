@@ -23,7 +23,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.devices.lwm2m.exchange import Endpoint, Request, Response
 from mirror_server.devices.lwm2m.observations import Observations
-from mirror_server.devices.lwm2m.payloads import BadPayload, Told, content_type, contents
+from mirror_server.devices.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
 from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.devices.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
 
@@ -221,7 +221,10 @@ class Conversation:
         own = [each for each in told if each.path == path]
         if own:
             return Answer(Outcome.DONE, own[-1].content, own[-1].changed_at)
-        parts = tuple((each.path, each.content) for each in told)
+        doubtful = [each.path for each in told if is_doubtful(each)]
+        for each in doubtful:
+            self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
+        parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
         return Answer(Outcome.DONE, _as_told(path, response), parts=parts)
 
     def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[Told] | None:

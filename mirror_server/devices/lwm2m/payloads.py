@@ -8,7 +8,7 @@ Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mirror_sdk.object_table import ResourceType, lookup
@@ -17,6 +17,7 @@ from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, media_type, split
 from mirror_sdk.values.declared import Unreadable
 from mirror_sdk.values.records import is_resource
 from mirror_sdk.values.text import write_text
+from mirror_sdk.values.tlv import is_integer_for_float
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Content
 
@@ -94,6 +95,19 @@ def contents(
     return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
 
 
+def is_doubtful(part: Told) -> bool:
+    """Whether a TLV holds what looks like an integer where a float is declared: see decision 14.
+
+    Where an object instance is read whole, such a part does not replace the value that the mirror has, which a device
+    sent in a format that is certain.
+    """
+    definition = lookup(part.path)
+    if part.content.content_type != LWM2M_TLV or definition is None or definition.type is not ResourceType.FLOAT:
+        return False
+    value = decode(part.content.payload, LWM2M_TLV, part.path).python
+    return isinstance(value, bytes) and is_integer_for_float(value)
+
+
 def written(path: str, content: Content) -> list[tuple[str, Content]]:
     """The values that a write of an object instance gives its resources, by their paths; of each the last.
 
@@ -123,8 +137,10 @@ def _content(part: Part, max_age_seconds: int | None) -> Content:
     if part.value_count > 1:
         return as_told
     value = decode(part.raw, part.content_type, part.path)
+    if value.python is None or isinstance(value.python, Mapping):
+        return as_told
     # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
-    if value.python is None or (part.content_type == LWM2M_TLV and lookup(part.path) is None):
+    if part.content_type == LWM2M_TLV and lookup(part.path) is None:
         return as_told
     if isinstance(value.python, bytes):
         plain = Content(value.python, OCTET_STREAM, max_age_seconds)

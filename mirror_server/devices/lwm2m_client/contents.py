@@ -93,7 +93,7 @@ def decode_values(payload: bytes, path: str, content_format: int) -> dict[str, P
     """
     values = {}
     for found, value in decode_many(payload, CONTENT_TYPES[content_format], path).items():
-        if value.problem is not None or value.python is None:
+        if value.problem is not None or value.python is None or isinstance(value.python, Mapping):
             raise ValueError(value.problem or f"{found} has no value")
         values[found] = value.python
     return values

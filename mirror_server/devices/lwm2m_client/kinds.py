@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
 from mirror_server.core.instants import Instant
@@ -94,7 +94,7 @@ class ModelledDevice:
 
 def _typed(text: str, path: str) -> PythonValue:
     value = decode(text.encode(), TEXT_PLAIN, path).python
-    return text if value is None else value
+    return text if value is None or isinstance(value, Mapping) else value
 
 
 def _text(value: PythonValue, path: str) -> str:

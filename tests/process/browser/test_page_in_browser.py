@@ -35,7 +35,7 @@ def light(shared_server: ServerProcess) -> str:
         {"path": "/3303/0/5700", "value": NASTY, "observable": True},
         {"path": "/3303/0/5701", "value": f"{NASTY} as unit"},
     )
-    application.add_device("z" * 64, {"path": LEVEL, "value": "8" * 200})
+    application.add_device("z" * 64, {"path": LEVEL, "value": "8" * 200}, endpoint_type="a" + "\u0301" * 40)
     return application.add_device(
         "a-light",
         {"path": LEVEL, "value": "10", "writable": True, "observable": True},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 from bare_coap import PUT, BareDevice, Devices, Message, send_until
 from devices_on_loopback import DeviceSide, until
 
+from mirror_sdk.values import PythonValue
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
@@ -22,6 +24,7 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 
 TEMPERATURE = "/3303/0/5700"
+TLV = 11542
 
 
 def directory(server: Any, key: str) -> dict[str, dict[str, Any]]:
@@ -166,6 +169,27 @@ def test_an_object_instance_is_read_whole_and_fills_its_resources(real: Any, dev
     refusal = real.place(key, mine, "other", "GET", "/3312/0")
     assert refusal.status_code == 400
     assert refusal.json["reason"] == "RESOURCE_NOT_FOUND"
+
+
+def test_a_float_that_a_device_writes_as_an_integer_in_a_tlv_does_not_replace_the_value_from_text(
+    real: Any, device_side: DeviceSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    in_text = device._encode
+
+    def encode(path: str, values: Mapping[str, PythonValue], content_format: int) -> bytes | None:
+        # As Arm's client library writes the float 21.25 of an instance.
+        return bytes.fromhex("e41644 00000015") if content_format == TLV else in_text(path, values, content_format)
+
+    monkeypatch.setattr(device, "_encode", encode)
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    before = real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]
+    assert answered(real, key, mine, "instance", "GET", "/3303/0") == (200, None)
+    assert real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"] == before
+    assert reported(real, key, mine) == "21.5"
 
 
 def test_a_simulated_device_has_no_instance_to_read(real: Any) -> None:
