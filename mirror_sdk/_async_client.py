@@ -1349,8 +1349,9 @@ class AsyncMirrorClient:
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
         that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
-        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now. Of ``paths`` that
-        no row is of is told as by :meth:`history`.
+        and what was ``subscribed`` is not kept. ``reported_at`` is that ``changed_at``, so it is never after the
+        instant. Conditions are those of the directory as it is now. Of ``paths`` that no row is of is told as by
+        :meth:`history`.
 
         Args:
             instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.

@@ -218,6 +218,14 @@ def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
     assert limited["covered"].tolist() == [0.6, 0.0, 1.0]
 
 
+def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_that():
+    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [5.0]})
+    state["reported_at"] = pd.to_datetime([at(25)], utc=True)
+    state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
+    found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
+    assert found["last"].tolist() == [5.0, 5.0, 9.0]
+
+
 # Events
 
 

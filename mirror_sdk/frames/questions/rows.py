@@ -317,11 +317,15 @@ def _of_state(state: pd.DataFrame) -> Rows:
     need(state, "device_id", "path", "reported_at")
     need_times(state, "reported_at")
     count = len(state)
+    reported_at, taken_at = instants(state["reported_at"]), state.attrs.get("mirror", {}).get("taken_at")
+    if taken_at is not None:
+        # A service of an earlier version gives the receipt, which may lie behind the instant the state is of.
+        reported_at = np.minimum(reported_at, milliseconds(pd.Timestamp(taken_at)))
     return _rows(
         state,
         "reported",
         what=np.full(count, VALUE),
-        at=instants(state["reported_at"]),
+        at=reported_at,
         received=np.full(count, NO_TIME),
         came=np.full(count, NO_TIME),
         until=np.full(count, NEVER),
