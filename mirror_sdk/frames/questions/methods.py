@@ -56,9 +56,9 @@ class Questions:
         - ``covered`` = ``|K and B| / |B|``, beside any of them.
 
         Args:
-            bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins whenever the clock of the zone shows a
-                multiple of that: counted from midnight, and where whole bins are no day, from Monday, 5 January 1970.
-                A day in which the clock is put forward or back has 23 or 25 hours.
+            bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins when the clock of the zone first shows
+                a multiple of that: counted from midnight, and where whole bins are no day, from Monday, 5 January 1970.
+                A day in which the clock is put forward or back has 23 or 25 hours, an hour that comes twice is two.
             how: Which statistics; ``duration`` by itself.
             silence_limit: How long a value holds behind the last sign of life of its device; for ever by default.
             paths: Only these resources; a ``*`` at the end of one stands for anything.
