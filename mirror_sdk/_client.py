@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -64,7 +65,7 @@ from mirror_sdk.naming import (
     send_to,
     unclear,
 )
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.resource import SeenValue
 from mirror_sdk.values import PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
@@ -97,7 +98,7 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.arrow_types import ArrowTable
-    from mirror_sdk.tables.units import Unitless
+    from mirror_sdk.tables.units import NamedUnits, Unitless
     from mirror_sdk.webhook import CallbackInbox, CallbackReader
 
 P = ParamSpec("P")
@@ -1256,8 +1257,8 @@ class MirrorClient:
         told = self._read_history(request, parts.add, whole, raw=raw)
         if limit is None and (unheard := parts.without_rows(chosen or ())):
             self._run(require_known(unheard), whole)
-        units = self._units_of(parts.unitless())
-        tables, based_on = parts.finish(basis(request, told), state=units)
+        units = self._units_over_time(parts.unitless(), request, told)
+        tables, based_on = parts.finish(basis(request, told), units=units)
         if limit is None:
             based_on = self._with_silent(based_on, tables, request.selection, whole)
         return given(tables, based_on, as_=as_, tz=tz)
@@ -2553,6 +2554,30 @@ class MirrorClient:
         except MirrorError:
             # The events are there in any case.
             return None
+
+    def _units_over_time(self, unitless: Unitless | None, request: HistoryRequest, told: Told) -> NamedUnits | None:
+        """What tells the units which devices named in the time of a history, as far as it may be read."""
+        from mirror_sdk.tables.columns import instant_of
+        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.units import NamedUnits, naming_paths
+
+        state = self._units_of(unitless)
+        if unitless is None or state is None:
+            return None
+        naming = HistoryParts(raw=False)
+        begin = request.begin or instant_of("oldest_at", told.oldest_at)
+        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
+        those, of_those = (replace(request.selection, paths=some) for some in paths)
+        try:
+            with without_progress():
+                self._read_history(replace(request, selection=those, end=None, limit=None), naming.add)
+                ((rows,), _) = naming.finish({})
+                if not rows.num_rows:
+                    return NamedUnits(state)
+                return NamedUnits(state, self._state_at(begin, of_those, None), rows)
+        except MirrorError:
+            # The history is there in any case.
+            return NamedUnits(state)
 
     def _with_silent(
         self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None

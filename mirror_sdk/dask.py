@@ -334,8 +334,8 @@ class _HistoryPart:
         settings = self.settings or Settings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             told = client._read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-            units = client._units_of(parts.unitless())
-        tables, about = parts.finish(basis(request, told), state=units)
+            units = client._units_over_time(parts.unitless(), request, told)
+        tables, about = parts.finish(basis(request, told), units=units)
         frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 

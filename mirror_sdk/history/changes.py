@@ -19,6 +19,7 @@ CHANGES_SCHEMA = pa.schema(
         pa.field("path", CATEGORY),
         pa.field("label", CATEGORY),
         pa.field("unit", CATEGORY),
+        pa.field("before_unit", CATEGORY),
         *value_fields("before"),
         *value_fields("after"),
         pa.field("observations", pa.int64()),
@@ -91,17 +92,21 @@ def changes_parts(
     rows = counted.rows
     for name, state in (("before", before), ("after", after)):
         values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
-        named = [one.replace("reported", name) if one not in KEY else one for one in values.column_names]
-        wanted = values.rename_columns(named)
-        rows = rows.join(wanted if name == "after" else wanted.drop_columns(["label", "unit"]), KEY)
+        named = [one.replace("reported", name) for one in values.column_names]
+        if name == "before":
+            values = values.drop_columns(["label"])
+            named = ["before_unit" if one == "unit" else one for one in named if one != "label"]
+        rows = rows.join(values.rename_columns(named), KEY)
     rows = rows.sort_by([(name, "ascending") for name in KEY]).combine_chunks()
     path = rows["path"].combine_chunks().dictionary_encode()
     columns = {name: rows[name] for name in rows.column_names}
-    for name in ("label", "unit"):
+    for name, attribute in (("label", "label"), ("unit", "unit"), ("before_unit", "unit")):
         declared = pa.array(
-            [getattr(lookup(one), name, None) or None for one in path.dictionary.to_pylist()], pa.string()
+            [getattr(lookup(one), attribute, None) or None for one in path.dictionary.to_pylist()], pa.string()
         )
         columns[name] = pc.coalesce(rows[name], words_at(path.indices, declared).cast(pa.string()))
+    # Where nothing was known before, no unit has changed.
+    columns["before_unit"] = pc.if_else(pc.is_valid(rows["before_num"]), columns["before_unit"], None)
     table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
     about: dict[str, object] = {
         "begin": write_timestamp(begin),

@@ -355,7 +355,8 @@ class Recording:
             device_id       category             the device
             path            category             resource path
             label           category             object and resource name; NA where nothing declares one
-            unit            category             of the ``_num`` columns
+            unit            category             of ``after_num``
+            before_unit     category             of ``before_num``; NA where that is
             before_num      Float64              the number at ``begin``; NA when nothing was known then
             before_text     string               the text at ``begin``
             before_bool     boolean              the boolean at ``begin``

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
 from zone_bins import compare
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import HISTORY_SCHEMA, events_frame, history_frame
 from mirror_sdk.frames.columns import build
@@ -224,6 +224,56 @@ def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_th
     state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
     found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
+
+
+# Units
+
+
+def in_units(*values):
+    """Temperatures at seconds, each in its unit."""
+    frame = frame_of(told(*[(second, value) for second, value, _ in values]))
+    return frame.assign(unit=pd.Categorical([unit for _, _, unit in values]))
+
+
+SPAN = {"begin": at(0), "end": at(40)}
+CHANGED = in_units((0, 20.0, "Cel"), (10, 22.0, "Cel"), (25, 68.0, "Far"), (40, 70.0, "Far"))
+
+
+def test_numbers_of_two_units_have_no_mean():
+    with pytest.warns(UnitWarning, match=r"5700 of d1 is in Cel and Far: .* give begin= and end="):
+        found = CHANGED.mirror.resample("10s", ALL, **SPAN)
+    assert found["time_weighted_mean"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["min"].tolist() == found["max"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["last"].tolist() == [20.0, 22.0, 68.0, 68.0]
+    assert found["count"].tolist() == [1, 1, 1, 0]
+    with pytest.warns(UnitWarning):
+        side = CHANGED.mirror.align(on="10s", how="time_weighted_mean", **SPAN)
+    assert side[TEMPERATURE].tolist() == [20.0, 22.0, pd.NA, 68.0]
+
+
+def test_the_time_of_one_unit_is_warned_of_by_nobody():
+    found = CHANGED.mirror.resample("5s", begin=at(0), end=at(25))
+    assert found["time_weighted_mean"].tolist() == [20.0, 20.0, 22.0, 22.0, 22.0]
+    # One unit a resource, and one that is not known.
+    for units in (("Cel", None, None, None), (None, "Cel", "Cel", "Cel")):
+        CHANGED.assign(unit=pd.Categorical(units)).mirror.resample("10s")
+
+
+def test_differences_and_thresholds_of_two_units_are_warned_of():
+    with pytest.warns(UnitWarning):
+        found = CHANGED.mirror.compare(at(10), at(30), "10s")
+    assert (found["a"].tolist(), found["b"].tolist(), found["difference"].tolist()) == ([22.0], [68.0], [pd.NA])
+    with pytest.warns(UnitWarning):
+        assert CHANGED.mirror.compare(at(10), at(30), "10s", how="count")["difference"].tolist() == [-1.0]
+    with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):
+        CHANGED.mirror.durations(TEMPERATURE, above=21)
+    with pytest.warns(UnitWarning):
+        rates = CHANGED.mirror.rates(TEMPERATURE)
+    assert rates["increase"].tolist() == [2.0, 2.0]
+    rising = in_units((0, 20.0, "Cel"), (10, 22.0, "Cel"), (15, 68.0, "Far"), (20, 70.0, "Far"))
+    with pytest.warns(UnitWarning):
+        binned = rising.mirror.rates(TEMPERATURE, bin="20s", begin=at(0), end=at(20))
+    assert binned["increase"].tolist() == [pd.NA]
 
 
 # Events

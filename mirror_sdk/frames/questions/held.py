@@ -21,7 +21,7 @@ from mirror_sdk.frames.questions.rows import (
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told, are_same
+from mirror_sdk.frames.questions.steps import Steps, Told, are_same, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
 
 _RESOURCE = [pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
@@ -166,6 +166,7 @@ def _meets(
     if equals is not None:
         raise ValueRefused(f"equals={equals!r} beside above= or below= says two things; give one of them")
     _check_kind(told, NUMBER, "above= and below= are of numbers")
+    warn_of_units(told)
     meets: Flags = steps.kind == NUMBER
     for name, bound, compare in (("above", above, np.greater), ("below", below, np.less)):
         if bound is not None:
@@ -186,6 +187,8 @@ def _equals(told: Told, steps: Steps, wanted: float | bool | str, *, is_given: b
         raise ValueRefused(f"equals={wanted!r} is no value; give a number, a boolean or a text")
     why = f"equals={wanted!r} is no value of them" if is_given else "without a condition it is how long it was true"
     _check_kind(told, kind, why)
+    if kind == NUMBER:
+        warn_of_units(told)
     equal: Flags = (steps.kind == kind) & (steps.number == float(wanted))
     return equal
 

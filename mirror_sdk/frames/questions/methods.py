@@ -55,6 +55,9 @@ class Questions:
         - ``duration`` = for each value w that was known: ``|{t in K and B: v(t) = w}|``.
         - ``covered`` = ``|K and B| / |B|``, beside any of them.
 
+        Where a device changed the unit of a resource (column ``unit``) there is a :class:`~mirror_sdk.UnitWarning`, and
+        ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with numbers of several units.
+
         Args:
             bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins when the clock of the zone first shows
                 a multiple of that: counted from midnight, and where whole bins are no day, from Monday, 5 January 1970.

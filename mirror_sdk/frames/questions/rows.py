@@ -53,10 +53,12 @@ class Rows:
         kind: ``NONE``, ``NUMBER``, ``BOOLEAN`` or ``TEXT``.
         number: The number, or 0 and 1 of a boolean; NaN for anything else.
         text: Which of ``texts``; -1 for none.
+        unit: Which of ``units`` a number is in; -1 where that is not known.
         is_counted: Whether it is a row of the table, and not of the state before it.
         devices: Their ids, sorted.
         paths: The resource paths, sorted.
         texts: The values that are texts, sorted.
+        units: The units, sorted.
     """
 
     what: Ints
@@ -70,10 +72,12 @@ class Rows:
     kind: Ints
     number: Floats
     text: Ints
+    unit: Ints
     is_counted: Flags
     devices: pd.Index
     paths: pd.Index
     texts: pd.Index
+    units: pd.Index
 
     def __len__(self) -> int:
         return len(self.at)
@@ -90,7 +94,7 @@ class Rows:
         return replace(self, **columns)
 
 
-_COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("devices", "paths", "texts"))
+_COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("devices", "paths", "texts", "units"))
 
 
 def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
@@ -195,6 +199,7 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
     device, devices = codes_of(frame["device_id"])
     path, paths = codes_of(frame["path"])
     kind, number, text, texts = _values(frame, of)
+    unit, units = _texts(frame, "unit")
     return Rows(
         **arrays,
         device=device,
@@ -202,9 +207,11 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
         kind=kind,
         number=number,
         text=text,
+        unit=unit,
         devices=devices,
         paths=paths,
         texts=texts,
+        units=units,
     )
 
 
@@ -337,7 +344,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
 def _joined(first: Rows, second: Rows) -> Rows:
     """The rows of both."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in _COLUMNS}
-    for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts")):
+    for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts"), ("unit", "units")):
         both = [getattr(rows, words) for rows in (first, second)]
         columns[words] = both[0].union(both[1])
         codes = [

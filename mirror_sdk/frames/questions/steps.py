@@ -14,7 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import path_patterns
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk._caller import warn
+from mirror_sdk._visible import visible
+from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.frames.columns import basis_of, to_frame
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
@@ -50,6 +52,7 @@ class Steps:
     kind: Ints
     number: Floats
     text: Ints
+    unit: Ints
     is_counted: Flags
     of_device: Ints
     of_path: Ints
@@ -193,6 +196,33 @@ def told_by(
     return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns)
 
 
+def warn_of_units(told: Told) -> None:
+    """Warn where the numbers of a resource that are asked for are in several units.
+
+    Warns:
+        UnitWarning: This.
+    """
+    steps = told.steps
+    is_in = (steps.kind == NUMBER) & (steps.unit >= 0) & (steps.until > told.begin) & (steps.at < told.end)
+    resource, unit = steps.resource[is_in], steps.unit[is_in]
+    width = max(len(told.rows.units), 1)
+    each = np.unique(resource * width + unit)
+    found, count = np.unique(each // width, return_counts=True)
+    changed = found[count > 1]
+    if not len(changed):
+        return
+    first = changed[0]
+    device, path = (told.rows.devices[steps.of_device[first]], told.rows.paths[steps.of_path[first]])
+    units = " and ".join(visible(str(told.rows.units[one % width])) for one in each[each // width == first])
+    others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
+    warn(
+        f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
+        " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
+        " unit, or convert the values first",
+        UnitWarning,
+    )
+
+
 def span_of(name: str, given: str | pd.Timedelta) -> int:
     """A span of time in milliseconds.
 
@@ -260,6 +290,7 @@ def _steps(rows: Rows, stretches: Stretches, patterns: list[str] | None, known_u
         kind=values.kind,
         number=values.number,
         text=values.text,
+        unit=values.unit,
         is_counted=values.is_counted,
         of_device=values.device[is_first],
         of_path=values.path[is_first],
