@@ -202,9 +202,7 @@ def test_availability_is_that_of_a_plain_computation(question):
         each = list(runs([(second, presence(second)) for second in range(begin, end)]))
         stretches += [(device, word, first, last) for first, last, word in each]
         lengths = {word: [e - b for b, e, one in each if one == word] for word in ("available", "absent", "unknown")}
-        heard = [
-            row.at for row in naive.rows if row.device == device and row.at < end and row.what in ("reported", *UP)
-        ]
+        heard = [second for second in naive.heard(device) if second < end]
         sums = [sum(lengths[word]) for word in lengths]
         absences = lengths["absent"]
         expected.append((device, *sums, len(absences), max(absences, default=0), max(heard, default=None)))
@@ -217,6 +215,17 @@ def test_availability_is_that_of_a_plain_computation(question):
     rows = frame.mirror.availability(**options, each=True)
     columns = [rows["device_id"], rows["presence"], instants(rows["begin"]), instants(rows["end"])]
     assert list(zip(*columns, strict=True)) == stretches
+
+
+def test_a_device_is_there_from_the_receipt_of_an_old_value_on():
+    rows = [Row("reported", "d1", TEMPERATURE, second, 1.0, received=when) for second, when in ((0, 0), (10, 60))]
+    rows.append(Row("reported", "d1", TEMPERATURE, 90, 2.0, received=90))
+    found = frame_of(rows).mirror.availability(begin=at(0), end=at(100), silence_limit="30s", each=True)
+    assert found["presence"].tolist() == ["available", "absent", "available"]
+    assert instants(found["begin"]) == [0, 40, 60]
+    (row,) = frame_of(rows[:2]).mirror.availability(begin=at(0), end=at(100)).to_dict("records")
+    assert instants([row["last_heard_at"]]) == [60]
+    assert instants(frame_of(rows).mirror.gaps(silence_limit="30s", end=at(100))["end"]) == [60]
 
 
 def test_nothing_is_said_of_the_time_behind_what_is_known():

@@ -49,18 +49,10 @@ def naive_bins(naive, length, begin, end):
                 "time_weighted_mean": sum(one / len(known) for one in known) if known else None,
                 "min": min(known + points, default=None),
                 "max": max(known + points, default=None),
-                "last": naive_last(naive, device, path, seconds, inside),
+                "last": known[-1] if known else None,
                 "count": len(inside),
                 "covered": len(known) / length,
             }
-
-
-def naive_last(naive, device, path, seconds, inside):
-    instants = [(second, 1, naive.known(device, path, second)) for second in seconds]
-    instants += [(row.at, 0, readable(row.value)) for row in inside]
-    # What was told at an instant comes before what is held from there on, which is the same or what overtook it.
-    known = [value for *_, value in sorted(instants, key=lambda one: one[:2]) if value is not None]
-    return known[-1] if known else None
 
 
 def assert_same(found, expected):
@@ -180,7 +172,7 @@ def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
     rows = [*told((0, 1.0), (60, 2.0)), *told((30, 5.0), (10**9, 6.0), device="d2")]
     found = frame_of(rows, **about).mirror.resample("30s", ["count", "last"])
     assert found["count"].tolist() == [1, 0, 1, 0, 1, 0]
-    assert found["last"].tolist() == [1.0, 1.0, 2.0, pd.NA, 5.0, pd.NA]
+    assert found["last"].tolist() == [1.0, 1.0, pd.NA, pd.NA, 5.0, pd.NA]
     assert frame_of(rows, **about).mirror.unchanged("1s")["end"].max() == at(60)
 
 
@@ -224,6 +216,14 @@ def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_th
     state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
     found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
+
+
+def test_the_last_value_is_one_that_was_known_for_a_while():
+    rows = [*told((0, 1.0), (15, 2.0), (25, 3.0)), Row("gap", None, None, 15, until=30)]
+    found = frame_of(rows).mirror.resample("10s", "last", begin=at(0), end=at(30))
+    assert found["last"].tolist() == [1.0, 1.0, 3.0]
+    # The newest row is known for no time.
+    assert frame_of(told((0, 1.0), (10, 2.0))).mirror.resample("10s", "last")["last"].tolist() == [1.0, pd.NA]
 
 
 # Units
@@ -443,7 +443,7 @@ def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     with pytest.raises(ValueRefused, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
         frame.mirror.resample("1s", "last")
     assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
-    assert frame.mirror.resample("1s", "last", paths=["/3/*"])["last"].tolist() == ["abc"]
+    assert frame.mirror.resample("1s", "last", paths=["/3/*"], end=at(1))["last"].tolist() == ["abc"]
     assert frame.mirror.resample("1s", "last", paths=["/33*"])["last"].tolist() == [1.0, 1.0]
 
 

@@ -49,7 +49,7 @@ class Questions:
           share that is true.
         - ``min``, ``max`` = the least and the greatest of v(t) over K and B, and of the values told in B; of booleans
           0 and 1.
-        - ``last`` = the last value that was known in B, at its end or before.
+        - ``last`` = the last value that was known in B for some time, at its end or before.
         - ``count`` = how many values were told with a time (``changed_at``) in B, also those that changed nothing, and
           those of one time.
         - ``duration`` = for each value w that was known: ``|{t in K and B: v(t) = w}|``.
@@ -200,7 +200,7 @@ class Questions:
           table tells;
         - *absent*: behind a ``deregistration`` or ``expired`` row and before the next ``registration`` or
           ``reg_update``; with ``silence_limit`` also where nothing came of the device for longer than that, from the
-          end of the limit on;
+          end of the limit on: a value is a sign of life at its own time and, in a history, at that of its receipt;
         - *available*.
 
         ``availability`` = ``|available| / (|available| + |absent|)``.
@@ -232,7 +232,7 @@ class Questions:
             availability     Float64              0 to 1; NA where all is unknown
             absences         Int64                how many stretches it was absent
             longest_absence  timedelta64[ms]      how long the longest of them was
-            last_heard_at    datetime64[ms, UTC]  its last value, registration or update; NA for none
+            last_heard_at    datetime64[ms, UTC]  its last sign of life: a value, a registration or update; NA for none
             ===============  ===================  ==========================================================
 
             With ``each`` one row for each stretch: ``device_id``, ``presence`` (available, absent or unknown),

@@ -170,7 +170,8 @@ class Pieces:
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
-        last = self._reduced(np.maximum, np.where(self.steps.is_known[self.step], np.arange(len(self.step)), -1))
+        # What was overtaken at once, or not known from then on, is no value of the bin.
+        last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.step)), -1))
         place = self._spread(last, -1)
         found = np.append(self.step, -1)[place]
         return values_of(self._told, self.steps, found)
