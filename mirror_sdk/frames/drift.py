@@ -37,6 +37,7 @@ class DriftKind(StrEnum):
 DRIFT_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         *value_fields("desired"),
         *value_fields("reported"),
@@ -77,6 +78,7 @@ def drift_frame(
         column          dtype                meaning
         ==============  ===================  ===========================================================
         device_id       category             the device
+        endpoint_name   category             its endpoint name; NA where the state table has none
         path            category             resource path
         desired_num     Float64              the number that was asked for
         desired_text    string               the text that was asked for
@@ -120,6 +122,7 @@ def drift_frame(
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
+    columns.setdefault("endpoint_name", pd.Series(None, index=drifting.index, dtype=object))
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
     return build(cells, DRIFT_SCHEMA, tz=tz, **about)

@@ -16,6 +16,7 @@ from mirror_sdk.wire.model import write_timestamp
 CHANGES_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("label", CATEGORY),
         pa.field("unit", CATEGORY),
@@ -37,8 +38,14 @@ COUNTED_SCHEMA = pa.schema(
 )
 """How often each resource was reported, and when first and last."""
 
+_OF_RESOURCE = ["endpoint_name", "label", "unit"]
+
 VALUES_SCHEMA = pa.schema(
-    [*_KEY_FIELDS, *value_fields("reported"), pa.field("label", pa.string()), pa.field("unit", pa.string())]
+    [
+        *_KEY_FIELDS,
+        *value_fields("reported"),
+        *(pa.field(name, pa.string()) for name in _OF_RESOURCE),
+    ]
 )
 """What of a state table is needed of either instant."""
 
@@ -94,8 +101,8 @@ def changes_parts(
         values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
         named = [one.replace("reported", name) for one in values.column_names]
         if name == "before":
-            values = values.drop_columns(["label"])
-            named = ["before_unit" if one == "unit" else one for one in named if one != "label"]
+            values = values.drop_columns(["endpoint_name", "label"])
+            named = [*named[: -len(_OF_RESOURCE)], "before_unit"]
         rows = rows.join(values.rename_columns(named), KEY)
     rows = rows.sort_by([(name, "ascending") for name in KEY]).combine_chunks()
     path = rows["path"].combine_chunks().dictionary_encode()

@@ -353,6 +353,7 @@ class Recording:
             column          dtype                meaning
             ==============  ===================  ===========================================================
             device_id       category             the device
+            endpoint_name   category             its endpoint name
             path            category             resource path
             label           category             object and resource name; NA where nothing declares one
             unit            category             of ``after_num``

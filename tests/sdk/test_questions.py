@@ -16,6 +16,20 @@ from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
 TEMPERATURE = "/3303/0/5700"
+ANSWERS = {
+    "resample": lambda frame: frame.mirror.resample("10s"),
+    "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
+    "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
+    "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
+    "unchanged": lambda frame: frame.mirror.unchanged("1s"),
+    "availability": lambda frame: frame.mirror.availability(),
+    "each presence": lambda frame: frame.mirror.availability(each=True),
+    "gaps": lambda frame: frame.mirror.gaps(),
+    "late": lambda frame: frame.mirror.late(),
+    "rates": lambda frame: frame.mirror.rates(TEMPERATURE),
+    "binned rates": lambda frame: frame.mirror.rates(TEMPERATURE, bin="10s"),
+    "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
+}
 LIMITS = st.one_of(st.none(), st.integers(1, 12))
 
 
@@ -179,6 +193,30 @@ def test_the_silent_are_not_the_unchanged():
     rows += [Row("reg_update", "d2", None, second, order=9) for second in range(10, 100, 10)]
     found = frame_of(rows).mirror.unchanged("1min", end=at(100), silence_limit="15s")
     assert found["device_id"].tolist() == ["d2"]
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_table_of_devices_has_their_names(name):
+    rows = [
+        Row("registration", "d2", None, 0),
+        *told((0, 1.0), (30, 2.0)),
+        *told((0, 1.0), (10, 3.0), device="d2"),
+        Row("reported", "d1", TEMPERATURE, 5, 1.5, order=9),
+        Row("deregistration", "d1", None, 40, order=10),
+        Row("registration", "d1", None, 41, order=11),
+    ]
+    frame = frame_of(rows).assign(
+        endpoint_name=lambda frame: frame["device_id"].map({"d1": "hall", "d2": "hall"}).astype("category")
+    )
+    found = ANSWERS[name](frame)
+    assert len(found)
+    columns = found.columns.tolist()
+    assert columns[columns.index("device_id") + 1] == "endpoint_name"
+    assert found["endpoint_name"].tolist() == ["hall"] * len(found)
+    assert ANSWERS[name](frame.drop(columns="endpoint_name"))["endpoint_name"].isna().all()
 
 
 # Who was there
@@ -582,15 +620,15 @@ QUESTIONS = {
 OTHERS = {
     "durations": (
         lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
-        ["device_id", "path", "begin", "end", "duration", "begin_seen", "end_seen"],
+        ["device_id", "endpoint_name", "path", "begin", "end", "duration", "begin_seen", "end_seen"],
     ),
     "availability": (
         lambda frame: frame.mirror.availability(each=True),
-        ["device_id", "presence", "begin", "end", "duration"],
+        ["device_id", "endpoint_name", "presence", "begin", "end", "duration"],
     ),
     "rates": (
         lambda frame: frame.mirror.rates(TEMPERATURE, bin="1min"),
-        ["bin", "device_id", "path", "increase", "rate", "resets", "covered"],
+        ["bin", "device_id", "endpoint_name", "path", "increase", "rate", "resets", "covered"],
     ),
 }
 EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)

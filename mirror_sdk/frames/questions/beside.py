@@ -20,6 +20,7 @@ from mirror_sdk.wire.paths import matches
 COMPARED_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("offset", pa.duration("ms")),
         pa.field("a", pa.float64()),
@@ -73,7 +74,7 @@ def compare(
     difference = np.where(is_other, np.nan, b - a)
     places = np.arange(0, length, span or length)
     columns = [
-        *(sides[0][key] for key in ("device_id", "path")),
+        *(sides[0][key] for key in ("device_id", "endpoint_name", "path")),
         spans_of(np.tile(places, len(told.steps.of_device))),
         *(pa.array(one, mask=np.isnan(one)) for one in (a, b, difference)),
         *(side["covered"] for side in sides),

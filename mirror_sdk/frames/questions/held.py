@@ -17,6 +17,7 @@ from mirror_sdk.frames.questions.rows import (
     TEXT,
     Flags,
     Ints,
+    names_of,
     spans_of,
     times_of,
     words_of,
@@ -24,7 +25,7 @@ from mirror_sdk.frames.questions.rows import (
 from mirror_sdk.frames.questions.steps import Steps, Told, are_same, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
 
-_RESOURCE = [pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
+_RESOURCE = [pa.field("device_id", CATEGORY), pa.field("endpoint_name", CATEGORY), pa.field("path", CATEGORY)]
 _SPAN = pa.duration("ms")
 DURATIONS_SCHEMA = pa.schema(
     [
@@ -248,8 +249,9 @@ def _summed(group: Ints, values: Ints, count: int) -> Ints:
 
 
 def _resources(told: Told, resource: Ints) -> dict[str, pa.Array]:
-    """Device and path of resources."""
+    """Device, its name, and path of resources."""
     return {
         "device_id": words_of(told.steps.of_device[resource], told.rows.devices),
+        "endpoint_name": names_of(told.steps.of_device[resource], told.names),
         "path": words_of(told.steps.of_path[resource], told.rows.paths),
     }

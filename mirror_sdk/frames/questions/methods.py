@@ -79,6 +79,7 @@ class Questions:
             ==================  ===================  =======================================================
             bin                 datetime64[ms, UTC]  when it begins
             device_id           category             the device
+            endpoint_name       category             its endpoint name; NA where that is not known
             path                category             the resource
             time_weighted_mean  Float64              NA where nothing is known
             last                Float64              or boolean, or string: as the values are
@@ -147,21 +148,22 @@ class Questions:
         Returns:
             One row for each device and path that was told, in order of device and path:
 
-            ============  ===============  =================================================================
-            column        dtype            meaning
-            ============  ===============  =================================================================
-            device_id     category         the device
-            path          category         the resource
-            duration      timedelta64[ms]  how long it was so
-            stretches     Int64            in how many stretches
-            longest       timedelta64[ms]  how long the longest of them was
-            known         timedelta64[ms]  how long anything is known
-            share         Float64          ``duration`` by ``known``; NA where nothing is known
-            ============  ===============  =================================================================
+            =============  ===============  ================================================================
+            column         dtype            meaning
+            =============  ===============  ================================================================
+            device_id      category         the device
+            endpoint_name  category         its endpoint name; NA where that is not known
+            path           category         the resource
+            duration       timedelta64[ms]  how long it was so
+            stretches      Int64            in how many stretches
+            longest        timedelta64[ms]  how long the longest of them was
+            known          timedelta64[ms]  how long anything is known
+            share          Float64          ``duration`` by ``known``; NA where nothing is known
+            =============  ===============  ================================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``path``, ``begin``, ``end``, ``duration``, and
-            whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it was first known,
-            or until nothing more is known.
+            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
+            ``duration``, and whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it
+            was first known, or until nothing more is known.
 
         Raises:
             ValueRefused: The condition is none or not of the values there are, the table lacks a column, or another
@@ -226,6 +228,7 @@ class Questions:
             column           dtype                meaning
             ===============  ===================  ==========================================================
             device_id        category             the device
+            endpoint_name    category             its endpoint name; NA where that is not known
             available        timedelta64[ms]      how long it was there
             absent           timedelta64[ms]      how long it was not
             unknown          timedelta64[ms]      how long nobody knows
@@ -235,8 +238,8 @@ class Questions:
             last_heard_at    datetime64[ms, UTC]  its last sign of life: a value, a registration or update; NA for none
             ===============  ===================  ==========================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``presence`` (available, absent or unknown),
-            ``begin``, ``end`` and ``duration``.
+            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``presence`` (available, absent or
+            unknown), ``begin``, ``end`` and ``duration``.
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -288,21 +291,22 @@ class Questions:
         Returns:
             One row for each two values that are neither wholly before ``begin`` nor behind ``end``:
 
-            =========  ===================  ================================================================
-            column     dtype                meaning
-            =========  ===================  ================================================================
-            device_id  category             the device
-            path       category             the counter
-            begin      datetime64[ms, UTC]  when the first value was
-            end        datetime64[ms, UTC]  when the second was
-            duration   timedelta64[ms]      from one to the other
-            increase   Float64              by how much it rose
-            rate       Float64              by how much it rose ``per`` time
-            reset      boolean              whether it began anew
-            =========  ===================  ================================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the counter
+            begin          datetime64[ms, UTC]  when the first value was
+            end            datetime64[ms, UTC]  when the second was
+            duration       timedelta64[ms]      from one to the other
+            increase       Float64              by how much it rose
+            rate           Float64              by how much it rose ``per`` time
+            reset          boolean              whether it began anew
+            =============  ===================  ============================================================
 
-            With ``bin`` one row for each resource and bin: ``bin``, ``device_id``, ``path``, ``increase``, ``rate``,
-            ``resets`` (Int64) and ``covered``.
+            With ``bin`` one row for each resource and bin: ``bin``, ``device_id``, ``endpoint_name``, ``path``,
+            ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
             ValueRefused: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
@@ -398,18 +402,19 @@ class Questions:
         Returns:
             One row for each resource and offset, the unknown ones too:
 
-            ==========  ===============  ===================================================================
-            column      dtype            meaning
-            ==========  ===============  ===================================================================
-            device_id   category         the device
-            path        category         the resource
-            offset      timedelta64[ms]  from the begin of the time to that of the bin
-            a           Float64          the statistic in the first time; NA where nothing is known
-            b           Float64          the statistic in the second time
-            difference  Float64          ``b`` less ``a``
-            covered_a   Float64          the share of the bin that is known in the first time
-            covered_b   Float64          the share of the bin that is known in the second time
-            ==========  ===============  ===================================================================
+            =============  ===============  ================================================================
+            column         dtype            meaning
+            =============  ===============  ================================================================
+            device_id      category         the device
+            endpoint_name  category         its endpoint name; NA where that is not known
+            path           category         the resource
+            offset         timedelta64[ms]  from the begin of the time to that of the bin
+            a              Float64          the statistic in the first time; NA where nothing is known
+            b              Float64          the statistic in the second time
+            difference     Float64          ``b`` less ``a``
+            covered_a      Float64          the share of the bin that is known in the first time
+            covered_b      Float64          the share of the bin that is known in the second time
+            =============  ===============  ================================================================
 
         Raises:
             ValueRefused: An instant is naive, the values are texts, the table lacks a column, or another argument is
@@ -458,15 +463,16 @@ class Questions:
         Returns:
             One row for each stretch, in order of device and begin, those of all devices first:
 
-            =========  ===================  ================================================================
-            column     dtype                meaning
-            =========  ===================  ================================================================
-            device_id  category             the device; NA for all of them
-            reason     category             gap, deregistration, expired or silent
-            begin      datetime64[ms, UTC]  when it begins
-            end        datetime64[ms, UTC]  when it ends; NA where no end was seen
-            duration   timedelta64[ms]      how long it is, or was when the table ends
-            =========  ===================  ================================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device; NA for all of them
+            endpoint_name  category             its endpoint name; NA where that is not known
+            reason         category             gap, deregistration, expired or silent
+            begin          datetime64[ms, UTC]  when it begins
+            end            datetime64[ms, UTC]  when it ends; NA where no end was seen
+            duration       timedelta64[ms]      how long it is, or was when the table ends
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -510,16 +516,17 @@ class Questions:
         Returns:
             One row for each late value, by device and path, as they came:
 
-            ===========  ===================  ==============================================================
-            column       dtype                meaning
-            ===========  ===================  ==============================================================
-            device_id    category             the device
-            path         category             the resource
-            changed_at   datetime64[ms, UTC]  when it changed, as the device says
-            received_at  datetime64[ms, UTC]  when it came
-            delay        timedelta64[ms]      from one to the other; NA where the table does not tell
-            behind       timedelta64[ms]      how much newer the newest value was that came before
-            ===========  ===================  ==============================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the resource
+            changed_at     datetime64[ms, UTC]  when it changed, as the device says
+            received_at    datetime64[ms, UTC]  when it came
+            delay          timedelta64[ms]      from one to the other; NA where the table does not tell
+            behind         timedelta64[ms]      how much newer the newest value was that came before
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -563,20 +570,21 @@ class Questions:
         Returns:
             One row for each such stretch, in order of device, path and begin:
 
-            ==========  ===================  ===============================================================
-            column      dtype                meaning
-            ==========  ===================  ===============================================================
-            device_id   category             the device
-            path        category             the resource
-            value_num   Float64              the number
-            value_text  string               the text
-            value_bool  boolean              the boolean
-            begin       datetime64[ms, UTC]  since when
-            end         datetime64[ms, UTC]  until when
-            duration    timedelta64[ms]      for how long
-            told        Int64                how many values were told with a time in the stretch
-            lasting     boolean              whether it was still so at the end of all that is asked for and known
-            ==========  ===================  ===============================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the resource
+            value_num      Float64              the number
+            value_text     string               the text
+            value_bool     boolean              the boolean
+            begin          datetime64[ms, UTC]  since when
+            end            datetime64[ms, UTC]  until when
+            duration       timedelta64[ms]      for how long
+            told           Int64                how many values were told with a time in the stretch
+            lasting        boolean              whether it was still so at the end of all that is asked for and known
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.

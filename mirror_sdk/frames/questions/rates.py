@@ -11,13 +11,14 @@ import pyarrow as pa
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Pieces, keys
-from mirror_sdk.frames.questions.rows import NUMBER, spans_of, times_of, words_of
+from mirror_sdk.frames.questions.rows import NUMBER, names_of, spans_of, times_of, words_of
 from mirror_sdk.frames.questions.steps import Steps, Told, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 RATES_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("begin", INSTANT),
         pa.field("end", INSTANT),
@@ -86,6 +87,7 @@ def _rises(told: Told) -> Steps:
 def _each(told: Told, rises: Steps, per: int) -> pa.Table:
     columns = [
         words_of(rises.of_device[rises.resource], told.rows.devices),
+        names_of(rises.of_device[rises.resource], told.names),
         words_of(rises.of_path[rises.resource], told.rows.paths),
         times_of(rises.at),
         times_of(rises.until),

@@ -22,6 +22,7 @@ from mirror_sdk.frames.questions.rows import (
     Flags,
     Floats,
     Ints,
+    names_of,
     spans_of,
     times_of,
     words_of,
@@ -35,7 +36,12 @@ T = TypeVar("T", bound=np.generic)
 _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 
-KEY = [pa.field("bin", INSTANT), pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
+KEY = [
+    pa.field("bin", INSTANT),
+    pa.field("device_id", CATEGORY),
+    pa.field("endpoint_name", CATEGORY),
+    pa.field("path", CATEGORY),
+]
 """What each row is of."""
 _COVERED = pa.field("covered", pa.float64())
 _TYPES = {NUMBER: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
@@ -241,11 +247,12 @@ def _paths(told: Told, is_meant: Flags) -> str:
 
 
 def keys(told: Told, bins: Bins, cells: Ints) -> dict[str, pa.Array]:
-    """Bin, device and path of cells."""
+    """Bin, device, its name, and path of cells."""
     resource, place = np.divmod(cells, max(len(bins), 1))
     return {
         "bin": times_of(bins.begins[place]),
         "device_id": words_of(told.steps.of_device, told.rows.devices, resource),
+        "endpoint_name": names_of(told.steps.of_device, told.names, resource),
         "path": words_of(told.steps.of_path, told.rows.paths, resource),
     }
 

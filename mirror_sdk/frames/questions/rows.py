@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import need_times
+from mirror_sdk.tables.columns import words_at
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.history import HAPPENINGS
 
@@ -399,6 +400,28 @@ def words_of(codes: Ints, words: pd.Index, places: Ints | None = None) -> pa.Dic
     if places is not None:
         indices = indices.take(pa.array(places))
     return pa.DictionaryArray.from_arrays(indices, pa.array(words[used], pa.string()))
+
+
+def names_of(codes: Ints, names: npt.NDArray[np.object_], places: Ints | None = None) -> pa.DictionaryArray:
+    """A category column of the endpoint names of devices; the arguments are those of :func:`words_of`."""
+    used = np.unique(codes[codes >= 0])
+    indices = pa.array(np.searchsorted(used, codes).astype(np.int32), mask=codes < 0)
+    if places is not None:
+        indices = indices.take(pa.array(places))
+    return words_at(indices, pa.array(names[used], pa.string()))
+
+
+def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The endpoint name of each device, as the last row of the last of these tables names it; ``None`` for none."""
+    names = np.full(len(devices), None, dtype=object)
+    for frame in frames:
+        if "endpoint_name" in frame:
+            device, ids = codes_of(frame["device_id"])
+            name, words = codes_of(frame["endpoint_name"])
+            is_named = (device >= 0) & (name >= 0)
+            place = devices.get_indexer(ids)[device[is_named]]
+            names[place[place >= 0]] = words.to_numpy()[name[is_named]][place >= 0]
+    return names
 
 
 def times_of(at: Ints) -> pa.Array:

@@ -29,6 +29,7 @@ from mirror_sdk.frames.questions.rows import (
     Floats,
     Ints,
     Rows,
+    endpoint_names,
     milliseconds,
     order_by,
     rows_of,
@@ -82,6 +83,7 @@ _AT_A_TIME = 500_000
 class Told:
     """What a table tells from ``begin`` up to ``end``, and is known up to ``known_until``, in milliseconds.
 
+    ``names`` are the endpoint names of the devices of the rows, ``None`` where none is known.
     ``end`` lies behind the last row where nobody said an end. ``own_steps`` are some that are no values of the rows, or
     not of all resources.
     """
@@ -94,6 +96,7 @@ class Told:
     tz: str
     about: dict[str, object]
     patterns: list[str] | None
+    names: npt.NDArray[np.object_]
     own_steps: Steps | None = None
 
     @cached_property
@@ -192,8 +195,9 @@ def told_by(
         end = pd.Timestamp(about["end"])
     first, last = _range(rows, about, known_until, begin, end)
     stretches = stretches_of(rows, limit)
+    names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
-    return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns)
+    return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns, names)
 
 
 def warn_of_units(told: Told) -> None:
