@@ -10,7 +10,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
+from mirror_sdk._arguments import Form, InstantLike, count, module_for, place, seconds, text
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
@@ -608,8 +609,8 @@ class AsyncMirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         timeout: float | None = None,
@@ -621,7 +622,7 @@ class AsyncMirrorClient:
 
         Args:
             devices: Only of these; ``None`` takes all.
-            begin: From this instant on, with its time zone.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
             end: Before this instant.
             event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
             limit: How many at most, the newest of them; ``None`` gives all, whatever number of pages that takes.
@@ -642,7 +643,10 @@ class AsyncMirrorClient:
         limit = count("limit", limit)
         device_ids = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         found: list[DeviceEvent] = []
-        for asked in _operations.event_filters(device_ids, begin, end, event_types):
+        now = self._sender.moments.now
+        first = None if begin is None else instant_like("begin", begin, now)
+        last = None if end is None else instant_like("end", end, now)
+        for asked in _operations.event_filters(device_ids, first, last, event_types):
             some: list[DeviceEvent] = []
             pages = _operations.Pages()
             after: str | None = None
@@ -659,8 +663,8 @@ class AsyncMirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         tz: str | None = None,
@@ -1124,8 +1128,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1144,8 +1148,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1164,8 +1168,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1183,8 +1187,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1210,7 +1214,8 @@ class AsyncMirrorClient:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
                 the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on, with its time zone; ``None`` for all that is kept.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``); ``None`` for
+                all that is kept.
             end: Up to before this instant; ``None`` for the present.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
@@ -1248,7 +1253,7 @@ class AsyncMirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        check_stretch(begin, end)
+        begin, end = check_stretch(begin, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         request = HistoryRequest(
@@ -1279,7 +1284,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1297,7 +1302,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1315,7 +1320,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1332,7 +1337,7 @@ class AsyncMirrorClient:
 
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1355,7 +1360,8 @@ class AsyncMirrorClient:
         :meth:`history`.
 
         Args:
-            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
+            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long
+                ago it was, ``"2h"`` or a timedelta.
             devices: As for :meth:`snapshot`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1389,12 +1395,11 @@ class AsyncMirrorClient:
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
+        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
-        from mirror_sdk.tables.columns import instant_of
 
-        as_of = instant_of("instant", instant)
+        as_of = instant_like("instant", instant, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1414,8 +1419,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1431,8 +1436,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1448,8 +1453,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1464,8 +1469,8 @@ class AsyncMirrorClient:
 
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1483,8 +1488,8 @@ class AsyncMirrorClient:
         false where a gap lies between. What is reported late meanwhile may be in one of the two values only.
 
         Args:
-            begin: From behind this instant on, with its time zone.
-            end: Up to this instant.
+            begin: From behind this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
+            end: Up to this instant; ``None`` for the present.
             devices: As for :meth:`history`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1518,8 +1523,10 @@ class AsyncMirrorClient:
         from mirror_sdk.history.changes import Counts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
         from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.tables.columns import basis_of_table
 
-        check_stretch(begin, end)
+        first = instant_like("begin", begin, self._sender.moments.now)
+        _, last = check_stretch(first, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1530,11 +1537,16 @@ class AsyncMirrorClient:
             device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
         counts = await off_loop(Counts)
-        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(begin), end=behind(end))
-        before = await self._state_at(begin, selection, whole)
+        before = await self._state_at(first, selection, whole)
+        if last is None:
+            # Until now, by the service's clock.
+            after = await self._state_at(None, selection, whole)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._sender.moments.now)
+        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(first), end=behind(last))
         await self._read_history(between, counts.add, whole)
-        after = await self._state_at(end, selection, whole)
-        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, begin, end))
+        if end is not None:
+            after = await self._state_at(last, selection, whole)
+        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, first, last))
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     # Device requests
@@ -2586,7 +2598,6 @@ class AsyncMirrorClient:
         self, unitless: Unitless | None, request: HistoryRequest, told: Told
     ) -> NamedUnits | None:
         """What tells the units which devices named in the time of a history, as far as it may be read."""
-        from mirror_sdk.tables.columns import instant_of
         from mirror_sdk.tables.history import HistoryParts
         from mirror_sdk.tables.units import NamedUnits, naming_paths
 
@@ -2594,7 +2605,7 @@ class AsyncMirrorClient:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_of("oldest_at", told.oldest_at)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._sender.moments.now)
         paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
         those, of_those = (replace(request.selection, paths=some) for some in paths)
         try:
@@ -2687,8 +2698,8 @@ class AsyncMirrorClient:
                     reader.refused(refusal)
         return reader.told
 
-    async def _state_at(self, instant: datetime, selection: Selection, timeout: float | None) -> pa.Table:
-        """The state table as of an instant of the past."""
+    async def _state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
+        """The state table as of an instant of the past; that of the present without one."""
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest(selection=selection, server=self.base_url, as_of=instant)

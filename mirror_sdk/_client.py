@@ -10,7 +10,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
+from mirror_sdk._arguments import Form, InstantLike, count, module_for, place, seconds, text
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._service import operations as _operations
@@ -600,8 +601,8 @@ class MirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         timeout: float | None = None,
@@ -613,7 +614,7 @@ class MirrorClient:
 
         Args:
             devices: Only of these; ``None`` takes all.
-            begin: From this instant on, with its time zone.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
             end: Before this instant.
             event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
             limit: How many at most, the newest of them; ``None`` gives all, whatever number of pages that takes.
@@ -634,7 +635,10 @@ class MirrorClient:
         limit = count("limit", limit)
         device_ids = None if devices is None else self._ids_of_all(devices, timeout=whole)
         found: list[DeviceEvent] = []
-        for asked in _operations.event_filters(device_ids, begin, end, event_types):
+        now = self._sender.moments.now
+        first = None if begin is None else instant_like("begin", begin, now)
+        last = None if end is None else instant_like("end", end, now)
+        for asked in _operations.event_filters(device_ids, first, last, event_types):
             some: list[DeviceEvent] = []
             pages = _operations.Pages()
             after: str | None = None
@@ -651,8 +655,8 @@ class MirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         tz: str | None = None,
@@ -1111,8 +1115,8 @@ class MirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1131,8 +1135,8 @@ class MirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1151,8 +1155,8 @@ class MirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1170,8 +1174,8 @@ class MirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1197,7 +1201,8 @@ class MirrorClient:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
                 the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on, with its time zone; ``None`` for all that is kept.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``); ``None`` for
+                all that is kept.
             end: Up to before this instant; ``None`` for the present.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
@@ -1235,7 +1240,7 @@ class MirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        check_stretch(begin, end)
+        begin, end = check_stretch(begin, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
         request = HistoryRequest(
@@ -1266,7 +1271,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1284,7 +1289,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1302,7 +1307,7 @@ class MirrorClient:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1319,7 +1324,7 @@ class MirrorClient:
 
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1342,7 +1347,8 @@ class MirrorClient:
         :meth:`history`.
 
         Args:
-            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
+            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long
+                ago it was, ``"2h"`` or a timedelta.
             devices: As for :meth:`snapshot`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1376,12 +1382,11 @@ class MirrorClient:
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
-        import_whole(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
+        import_whole(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
-        from mirror_sdk.tables.columns import instant_of
 
-        as_of = instant_of("instant", instant)
+        as_of = instant_like("instant", instant, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1401,8 +1406,8 @@ class MirrorClient:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1418,8 +1423,8 @@ class MirrorClient:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1435,8 +1440,8 @@ class MirrorClient:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1451,8 +1456,8 @@ class MirrorClient:
 
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1470,8 +1475,8 @@ class MirrorClient:
         false where a gap lies between. What is reported late meanwhile may be in one of the two values only.
 
         Args:
-            begin: From behind this instant on, with its time zone.
-            end: Up to this instant.
+            begin: From behind this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
+            end: Up to this instant; ``None`` for the present.
             devices: As for :meth:`history`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1505,8 +1510,10 @@ class MirrorClient:
         from mirror_sdk.history.changes import Counts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
         from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.tables.columns import basis_of_table
 
-        check_stretch(begin, end)
+        first = instant_like("begin", begin, self._sender.moments.now)
+        _, last = check_stretch(first, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1517,11 +1524,16 @@ class MirrorClient:
             device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
         )
         counts = Counts()
-        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(begin), end=behind(end))
-        before = self._state_at(begin, selection, whole)
+        before = self._state_at(first, selection, whole)
+        if last is None:
+            # Until now, by the service's clock.
+            after = self._state_at(None, selection, whole)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._sender.moments.now)
+        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(first), end=behind(last))
         self._read_history(between, counts.add, whole)
-        after = self._state_at(end, selection, whole)
-        tables, about = changes_parts(counts.finish(), before, after, begin, end)
+        if end is not None:
+            after = self._state_at(last, selection, whole)
+        tables, about = changes_parts(counts.finish(), before, after, first, last)
         return given(tables, about, as_=as_, tz=tz)
 
     # Device requests
@@ -2557,7 +2569,6 @@ class MirrorClient:
 
     def _units_over_time(self, unitless: Unitless | None, request: HistoryRequest, told: Told) -> NamedUnits | None:
         """What tells the units which devices named in the time of a history, as far as it may be read."""
-        from mirror_sdk.tables.columns import instant_of
         from mirror_sdk.tables.history import HistoryParts
         from mirror_sdk.tables.units import NamedUnits, naming_paths
 
@@ -2565,7 +2576,7 @@ class MirrorClient:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_of("oldest_at", told.oldest_at)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._sender.moments.now)
         paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
         those, of_those = (replace(request.selection, paths=some) for some in paths)
         try:
@@ -2656,8 +2667,8 @@ class MirrorClient:
                     reader.refused(refusal)
         return reader.told
 
-    def _state_at(self, instant: datetime, selection: Selection, timeout: float | None) -> pa.Table:
-        """The state table as of an instant of the past."""
+    def _state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
+        """The state table as of an instant of the past; that of the present without one."""
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest(selection=selection, server=self.base_url, as_of=instant)

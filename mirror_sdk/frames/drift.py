@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._arguments import real
+from mirror_sdk._arguments import InstantLike, real
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
@@ -56,7 +55,7 @@ def drift_frame(
     *,
     tolerance: float | Mapping[str, float] = 0.0,
     relative: float = 0.0,
-    now: datetime | None = None,
+    now: InstantLike | None = None,
     tz: str | None = None,
     unconfirmed: bool = False,
 ) -> pd.DataFrame:

@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._arguments import Form, count, module_for
+from mirror_sdk._arguments import Form, InstantLike, count, module_for
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
-from mirror_sdk.events import EventKind
+from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.history.request import check_stretch
 from mirror_sdk.history.silent_paths import with_silent
@@ -25,7 +26,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, instant_of, to_table
+from mirror_sdk.tables.columns import based_on, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -136,8 +137,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -149,8 +150,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -161,8 +162,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -179,7 +180,8 @@ class Recording:
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on, with its time zone; ``None`` for all that is recorded.
+            begin: From this instant on: with its time zone, its text, or how long before the end of the recording
+                (``"2h"``); ``None`` for all that is recorded.
             end: Up to before this instant; ``None`` for all that is recorded.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -199,15 +201,15 @@ class Recording:
         [['reported', 21.5], ['reported', 22.5]]
         """
         import_whole(module_for(as_))
-        check_stretch(begin, end)
         most = count("limit", limit)
         held = self._read()
+        first, last = check_stretch(begin, end, held.now)
         tables, about = past.history(
             held.events,
             held.spans,
             self._chosen(held, devices, paths),
-            begin=begin,
-            end=end,
+            begin=first,
+            end=last,
             limit=most,
             raw=raw,
             server=self._about.server,
@@ -219,7 +221,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -229,7 +231,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -239,7 +241,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -248,7 +250,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -261,7 +263,8 @@ class Recording:
         columns hold nothing, nor of values that others read without their being observed.
 
         Args:
-            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]``.
+            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]``; or how long before the end
+                of the recording it was, ``"2h"`` or a timedelta.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -286,8 +289,8 @@ class Recording:
         [21.5]
         """
         import_whole(module_for(as_))
-        at = instant_of("instant", instant)
         held, history = self._replayed(devices, paths)
+        at = instant_like("instant", instant, held.now)
         complete = history.is_complete(held.spans, at)
         tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
@@ -296,8 +299,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -307,8 +310,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -318,8 +321,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -328,8 +331,8 @@ class Recording:
     ) -> pl.DataFrame: ...
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -339,8 +342,8 @@ class Recording:
         """What changed between two instants: one row per resource that was reported then, with both its values.
 
         Args:
-            begin: From behind this instant on, with its time zone.
-            end: Up to this instant.
+            begin: From behind this instant on; it is given as for :meth:`as_of`.
+            end: Up to this instant; ``None`` for the end of the recording.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -383,10 +386,12 @@ class Recording:
         0
         """
         import_whole(module_for(as_))
-        check_stretch(begin, end)
         held, history = self._replayed(devices, paths)
-        complete = history.is_complete(held.spans, begin, end)
-        return given(*replay.changes(history, begin, end, complete=complete), as_=as_, tz=tz)
+        first = instant_like("begin", begin, held.now)
+        last = held.now() if end is None else instant_like("end", end, held.now)
+        check_stretch(first, last, held.now)
+        complete = history.is_complete(held.spans, first, last)
+        return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
     def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
@@ -449,6 +454,10 @@ class _Held(NamedTuple):
     duplicates: int
     sealed_rows: int
     sealed_spans: list[Span]
+
+    def now(self) -> datetime:
+        """Up to when it is recorded, by the service's clock where that is told."""
+        return next((span.until_at for span in reversed(self.spans) if span.until_at is not None), utc_now())
 
 
 def _first_times(table: pa.Table) -> list[int]:

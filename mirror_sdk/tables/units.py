@@ -22,7 +22,7 @@ Units: TypeAlias = Mapping[tuple[str, str], str]
 
 _FEW = 100
 _NAMING = f"/{SENSOR_UNITS}"
-_VALUES = pa.array(["reported", "observation", "async_response"])
+_VALUES = ("reported", "observation", "async_response")
 """The words of a history or events table for a value that came from a device."""
 
 
@@ -129,7 +129,7 @@ def _naming_rows(table: pa.Table) -> _NamingRows:
     is_naming = np.array([*(word.endswith(_NAMING) for word in path.dictionary.to_pylist()), False])
     rows = table.filter(pa.array(is_naming[path.indices.fill_null(-1).to_numpy()]))
     what = rows["what" if "what" in rows.column_names else "event"].cast(pa.string())
-    rows = rows.filter(pc.and_(pc.is_in(what, _VALUES), pc.is_valid(rows["value_text"])))
+    rows = rows.filter(pc.and_(pc.is_in(what, pa.array(_VALUES)), pc.is_valid(rows["value_text"])))
     instances: dict[tuple[str, str], int] = {}
     keys = zip(rows["device_id"].to_pylist(), rows["path"].to_pylist(), strict=True)
     instance = np.array(

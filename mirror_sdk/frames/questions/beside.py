@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ import pyarrow as pa
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Pieces, Statistic, checked, statistics
-from mirror_sdk.frames.questions.rows import Ints, milliseconds, spans_of
+from mirror_sdk.frames.questions.rows import Ints, spans_of
 from mirror_sdk.frames.questions.steps import Told, warn_of_units
-from mirror_sdk.tables.columns import CATEGORY, moment
+from mirror_sdk.tables.columns import CATEGORY
 from mirror_sdk.wire.paths import matches
 
 COMPARED_SCHEMA = pa.schema(
@@ -56,17 +56,14 @@ def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
     return table
 
 
-def compare(
-    told: Told, begin_a: datetime, begin_b: datetime, length: int, span: int | None, how: Statistic
-) -> pd.DataFrame:
+def compare(told: Told, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
     """Two times beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
-        ValueRefused: An instant is naive, or the statistic is none of numbers.
+        ValueRefused: The statistic is none of numbers.
     """
     name = _one(how)
     check_count(length // (span or length))
-    begins = [milliseconds(_aware(*one)) for one in (("begin_a", begin_a), ("begin_b", begin_b))]
     warn_of_units(told.within(min(begins), max(begins) + length))
     sides, units = zip(*(_window(told, begin, length, span or length, name) for begin in begins), strict=True)
     a, b = (side[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for side in sides)
@@ -87,11 +84,6 @@ def _one(how: Statistic) -> Statistic:
     if others or name == "duration":
         raise ValueRefused(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
     return name
-
-
-def _aware(name: str, instant: datetime) -> datetime:
-    moment(name, instant)
-    return instant
 
 
 def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> tuple[pa.Table, Ints]:

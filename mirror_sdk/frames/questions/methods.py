@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from mirror_sdk._arguments import InstantLike
 from mirror_sdk.frames.axes import device_names
 from mirror_sdk.frames.questions.beside import align, compare
 from mirror_sdk.frames.questions.held import durations, unchanged
@@ -16,7 +16,7 @@ from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw
 from mirror_sdk.frames.questions.presence import availability, gaps
 from mirror_sdk.frames.questions.rates import rates
 from mirror_sdk.frames.questions.resample import Statistic, resample
-from mirror_sdk.frames.questions.steps import span_of, told_by
+from mirror_sdk.frames.questions.steps import instant_in, span_of, told_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,8 @@ class Questions:
         *,
         silence_limit: str | pd.Timedelta | None = None,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -119,8 +119,8 @@ class Questions:
         equals: float | bool | str | None = None,
         each: bool = False,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -189,8 +189,8 @@ class Questions:
         *,
         silence_limit: str | pd.Timedelta | None = None,
         each: bool = False,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -264,8 +264,8 @@ class Questions:
         bin: str | pd.Timedelta | None = None,  # noqa: A002 - as the column of the result
         per: str | pd.Timedelta = "1s",
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """How fast a counter counts, also where it begins anew, for a history or events table.
@@ -329,8 +329,8 @@ class Questions:
         *,
         how: Statistic = "last",
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -372,8 +372,8 @@ class Questions:
 
     def compare(
         self,
-        begin_a: datetime,
-        begin_b: datetime,
+        begin_a: InstantLike,
+        begin_b: InstantLike,
         length: str | pd.Timedelta,
         *,
         bin: str | pd.Timedelta | None = None,  # noqa: A002 - as in the other questions
@@ -433,14 +433,15 @@ class Questions:
         """
         span = span_of("length", length)
         told = told_by(self._frame, paths=paths, silence_limit=silence_limit, state=state)
-        return compare(told, begin_a, begin_b, span, None if bin is None else span_of("bin", bin), how)
+        begins = [instant_in(self._frame, name, one) for name, one in (("begin_a", begin_a), ("begin_b", begin_b))]
+        return compare(told, begins, span, None if bin is None else span_of("bin", bin), how)
 
     def gaps(
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The stretches in which something is not known, for a history or events table.
@@ -492,8 +493,8 @@ class Questions:
         longer_than: str | pd.Timedelta | None = None,
         *,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The values that came late, for a history or events table.
@@ -545,8 +546,8 @@ class Questions:
         *,
         paths: Sequence[str] | None = None,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -603,8 +604,8 @@ class Questions:
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -634,8 +635,8 @@ class Questions:
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
@@ -668,8 +669,8 @@ class Questions:
         longer_than: str | pd.Timedelta | None = None,
         *,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -700,8 +701,8 @@ class Questions:
         *,
         paths: Sequence[str] | None = None,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
