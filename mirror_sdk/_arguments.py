@@ -5,12 +5,79 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.wire.paths import check_path_pattern
+
+InstantLike: TypeAlias = datetime | timedelta | str
+"""An instant: with its time zone, as the text of one in ISO 8601, or how long ago it was: a timedelta, or ``2h``."""
+
+_AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)", re.IGNORECASE | re.ASCII)
+_UNITS = {
+    "ms": "milliseconds",
+    "s": "seconds",
+    "min": "minutes",
+    "m": "minutes",
+    "h": "hours",
+    "d": "days",
+    "w": "weeks",
+}
+
+
+def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
+    """The instant that a caller means; see :data:`InstantLike`.
+
+    Args:
+        name: The parameter.
+        given: What was given for it.
+        now: From which instant a span counts back.
+
+    Raises:
+        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+    """
+    meant = given
+    if isinstance(given, str):
+        try:
+            meant = _ago(given) if _AGO.fullmatch(given) else datetime.fromisoformat(given)
+        except (ValueError, OverflowError):
+            meant = None
+    try:
+        if isinstance(meant, timedelta) and meant >= timedelta():
+            meant = now() - meant
+        # Not a time of pandas that is none.
+        if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
+            raise ValueRefused(
+                f"{name}={shown_time(given)} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text like"
+                " '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
+            )
+        if meant.tzinfo is None:
+            raise ValueRefused(f"{name}={shown_time(given)} has no time zone; {_zone_cure(name, given, meant)}")
+        meant.astimezone(UTC)
+    except OverflowError:
+        raise ValueRefused(
+            f"{name}={shown_time(given)} lies beyond the years 1 to 9999 in UTC; give one within them"
+        ) from None
+    return meant
+
+
+def _ago(given: str) -> timedelta:
+    parts = ((_UNITS[unit.lower()], float(number)) for number, unit in _PART.findall(given))
+    return sum((timedelta(**{unit: number}) for unit, number in parts), timedelta())
+
+
+def _zone_cure(name: str, given: object, meant: datetime) -> str:
+    return f"write {meant.isoformat()}Z" if isinstance(given, str) else f"give one with {name}.replace(tzinfo=UTC)"
+
+
+def shown_time(given: object) -> str:
+    """A time for a message; of what is none, how Python writes it."""
+    return str(given) if isinstance(given, datetime) else repr(given)
 
 
 def text(name: str, given: object) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from mirror_sdk._arguments import Form, count, module_for, place, seconds, text
+from mirror_sdk._arguments import Form, InstantLike, count, module_for, place, seconds, text
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
@@ -66,7 +68,7 @@ from mirror_sdk.naming import (
     send_to,
     unclear,
 )
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.resource import SeenValue, seen_revision
 from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
@@ -99,7 +101,7 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.arrow_types import ArrowTable
-    from mirror_sdk.tables.units import Unitless
+    from mirror_sdk.tables.units import NamedUnits, Unitless
     from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 
 P = ParamSpec("P")
@@ -615,8 +617,8 @@ class AsyncMirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         timeout: float | None = None,
@@ -628,7 +630,7 @@ class AsyncMirrorClient:
 
         Args:
             devices: Only of these; ``None`` takes all.
-            begin: From this instant on, with its time zone.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
             end: Before this instant.
             event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
             limit: How many at most, the newest of them; ``None`` gives all, whatever number of pages that takes.
@@ -649,7 +651,10 @@ class AsyncMirrorClient:
         limit = count("limit", limit)
         device_ids = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         found: list[DeviceEvent] = []
-        for asked in _operations.event_filters(device_ids, begin, end, event_types):
+        now = self._sender.moments.now
+        first = None if begin is None else instant_like("begin", begin, now)
+        last = None if end is None else instant_like("end", end, now)
+        for asked in _operations.event_filters(device_ids, first, last, event_types):
             some: list[DeviceEvent] = []
             pages = _operations.Pages()
             after: str | None = None
@@ -666,8 +671,8 @@ class AsyncMirrorClient:
         self,
         devices: Devices | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         event_types: Collection[str] | None = None,
         limit: int | None = None,
         tz: str | None = None,
@@ -1131,8 +1136,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1151,8 +1156,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1171,8 +1176,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1190,8 +1195,8 @@ class AsyncMirrorClient:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
@@ -1217,7 +1222,8 @@ class AsyncMirrorClient:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
                 the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on, with its time zone; ``None`` for all that is kept.
+            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``); ``None`` for
+                all that is kept.
             end: Up to before this instant; ``None`` for the present.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
@@ -1255,7 +1261,7 @@ class AsyncMirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        check_stretch(begin, end)
+        begin, end = check_stretch(begin, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         request = HistoryRequest(
@@ -1277,8 +1283,8 @@ class AsyncMirrorClient:
         told = await self._read_history(request, parts.add, whole, raw=raw)
         if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
             await self._run(require_known(unheard), whole)
-        units = await self._units_of(await off_loop(parts.unitless))
-        tables, based_on = await off_loop(parts.finish, basis(request, told), state=units)
+        units = await self._units_over_time(await off_loop(parts.unitless), request, told)
+        tables, based_on = await off_loop(parts.finish, basis(request, told), units=units)
         if limit is None:
             based_on = await self._with_silent(based_on, tables, request.selection, whole)
         return await off_loop(lambda: given(tables, based_on, as_=as_, tz=tz))
@@ -1286,7 +1292,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1304,7 +1310,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1322,7 +1328,7 @@ class AsyncMirrorClient:
     @overload
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1339,7 +1345,7 @@ class AsyncMirrorClient:
 
     async def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1357,11 +1363,13 @@ class AsyncMirrorClient:
 
         That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
         that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
-        and what was ``subscribed`` is not kept. Conditions are those of the directory as it is now. Of ``paths`` that
-        no row is of is told as by :meth:`history`.
+        and what was ``subscribed`` is not kept. ``reported_at`` is that ``changed_at``, so it is never after the
+        instant. Conditions are those of the directory as it is now. Of ``paths`` that no row is of is told as by
+        :meth:`history`.
 
         Args:
-            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]["oldest_at"]``.
+            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long
+                ago it was, ``"2h"`` or a timedelta.
             devices: As for :meth:`snapshot`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1395,12 +1403,11 @@ class AsyncMirrorClient:
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request", "mirror_sdk.tables.columns")
+        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
-        from mirror_sdk.tables.columns import instant_of
 
-        as_of = instant_of("instant", instant)
+        as_of = instant_like("instant", instant, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1420,8 +1427,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1437,8 +1444,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1454,8 +1461,8 @@ class AsyncMirrorClient:
     @overload
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1470,8 +1477,8 @@ class AsyncMirrorClient:
 
     async def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -1489,8 +1496,8 @@ class AsyncMirrorClient:
         false where a gap lies between. What is reported late meanwhile may be in one of the two values only.
 
         Args:
-            begin: From behind this instant on, with its time zone.
-            end: Up to this instant.
+            begin: From behind this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
+            end: Up to this instant; ``None`` for the present.
             devices: As for :meth:`history`, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
@@ -1524,8 +1531,10 @@ class AsyncMirrorClient:
         from mirror_sdk.history.changes import Counts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
         from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.tables.columns import basis_of_table
 
-        check_stretch(begin, end)
+        first = instant_like("begin", begin, self._sender.moments.now)
+        _, last = check_stretch(first, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
@@ -1536,11 +1545,16 @@ class AsyncMirrorClient:
             device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
         counts = await off_loop(Counts)
-        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(begin), end=behind(end))
-        before = await self._state_at(begin, selection, whole)
+        before = await self._state_at(first, selection, whole)
+        if last is None:
+            # Until now, by the service's clock.
+            after = await self._state_at(None, selection, whole)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._sender.moments.now)
+        between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(first), end=behind(last))
         await self._read_history(between, counts.add, whole)
-        after = await self._state_at(end, selection, whole)
-        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, begin, end))
+        if end is not None:
+            after = await self._state_at(last, selection, whole)
+        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, first, last))
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     # Device requests
@@ -2650,6 +2664,31 @@ class AsyncMirrorClient:
             # The events are there in any case.
             return None
 
+    async def _units_over_time(
+        self, unitless: Unitless | None, request: HistoryRequest, told: Told
+    ) -> NamedUnits | None:
+        """What tells the units which devices named in the time of a history, as far as it may be read."""
+        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.units import NamedUnits, naming_paths
+
+        state = await self._units_of(unitless)
+        if unitless is None or state is None:
+            return None
+        naming = HistoryParts(raw=False)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._sender.moments.now)
+        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
+        those, of_those = (replace(request.selection, paths=some) for some in paths)
+        try:
+            with without_progress():
+                await self._read_history(replace(request, selection=those, end=None, limit=None), naming.add)
+                ((rows,), _) = await off_loop(naming.finish, {})
+                if not rows.num_rows:
+                    return NamedUnits(state)
+                return NamedUnits(state, await self._state_at(begin, of_those, None), rows)
+        except MirrorError:
+            # The history is there in any case.
+            return NamedUnits(state)
+
     async def _with_silent(
         self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
     ) -> dict[str, object]:
@@ -2729,8 +2768,8 @@ class AsyncMirrorClient:
                     reader.refused(refusal)
         return reader.told
 
-    async def _state_at(self, instant: datetime, selection: Selection, timeout: float | None) -> pa.Table:
-        """The state table as of an instant of the past."""
+    async def _state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
+        """The state table as of an instant of the past; that of the present without one."""
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest(selection=selection, server=self.base_url, as_of=instant)

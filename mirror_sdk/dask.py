@@ -56,11 +56,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from dask.dataframe.utils import clear_known_categories
 
+from mirror_sdk._arguments import InstantLike
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.errors import NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.events import utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
@@ -161,8 +163,8 @@ def read_history(
     base_url: str | None = None,
     api_key: str | None = None,
     *,
-    begin: datetime | None = None,
-    end: datetime | None = None,
+    begin: InstantLike | None = None,
+    end: InstantLike | None = None,
     time_per_partition: timedelta | None = None,
     paths: Sequence[str] | None = None,
     state: str | None = None,
@@ -216,6 +218,7 @@ def read_history(
     >>> rows.npartitions
     2
     """
+    begin, end = check_stretch(begin, end, utc_now)
     stretches = _stretches(begin, end, time_per_partition)
     settings = Settings.load(base_url, api_key)
     selection = Selection.of(
@@ -251,7 +254,6 @@ def _stretches(
     Raises:
         ValueRefused: They cannot be made of these.
     """
-    check_stretch(begin, end)
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
@@ -334,8 +336,8 @@ class _HistoryPart:
         settings = self.settings or Settings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             told = client._read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-            units = client._units_of(parts.unitless())
-        tables, about = parts.finish(basis(request, told), state=units)
+            units = client._units_over_time(parts.unitless(), request, told)
+        tables, about = parts.finish(basis(request, told), units=units)
         frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from mirror_sdk._arguments import closest
+from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import UnknownResource, ValueRefused
@@ -44,8 +44,8 @@ class KeepsHistory(Protocol[T_co]):
         devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -155,8 +155,8 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         self,
         path: str | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -168,8 +168,8 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         path: str | None = None,
         *,
         client: KeepsHistory[T_co],
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,

@@ -53,6 +53,7 @@ Warnings::
       x SnapshotWarning
       x NotSubscribedWarning
       x EmptyTableWarning
+      x UnitWarning
 
 An access key is in no message and in no attribute of any of them.
 """
@@ -336,6 +337,10 @@ class NotSubscribedWarning(UserWarning):
 
 class EmptyTableWarning(UserWarning):
     """A table that was to name devices or resources has no rows; or a history has none of any path it was asked for."""
+
+
+class UnitWarning(UserWarning):
+    """The numbers of a resource are in several units, as its device changed the one it names in resource 5701."""
 
 
 def _after(attempts: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class _Instant(_InstantType):
-    """An instant with its time zone."""
+    """An instant with its time zone, or how long ago it was, by the clock of this machine."""
 
     name = "instant"
 
@@ -40,10 +40,14 @@ class _Instant(_InstantType):
         """The instant; one without a zone is wrong usage."""
         if isinstance(value, datetime):
             return value
+        if found := _SPAN.fullmatch(value):
+            return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: float(found[1])})
         try:
             instant = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no time; write one like 2026-01-31T08:00Z", param, ctx)
+            self.fail(
+                f"{value!r} is no time; write one like 2026-01-31T08:00Z, or how long ago it was, like 2h", param, ctx
+            )
         if instant.tzinfo is None:
             told = f"{instant.isoformat()}Z"
             self.fail(f"{value!r} has no time zone; write {told}, or with an offset such as +01:00", param, ctx)
@@ -142,6 +146,7 @@ def as_of(
     It takes a mirror that keeps a history.
 
     \b
+      mirror as-of 2h before.parquet
       mirror as-of 2026-01-31T08:00Z monday.parquet --path '/3303/*'
     """  # noqa: D301 - click wants the character, not its escape
     require_table(file)

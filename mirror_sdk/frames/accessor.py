@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
-from mirror_sdk._arguments import path_patterns
+from mirror_sdk._arguments import InstantLike, path_patterns
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
@@ -286,7 +285,7 @@ class MirrorAccessor(Questions):
         *,
         tolerance: float | Mapping[str, float] = 0.0,
         relative: float = 0.0,
-        now: datetime | None = None,
+        now: InstantLike | None = None,
         unconfirmed: bool = False,
         acknowledged: bool = False,
     ) -> pd.DataFrame:
@@ -316,7 +315,7 @@ class MirrorAccessor(Questions):
         *,
         by: Literal["resource", "device"] = "resource",
         never_read: bool = False,
-        now: datetime | None = None,
+        now: InstantLike | None = None,
         devices: Iterable[Device] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
         """The rows of a state table whose value is older than ``age`` (``"1h"``, ``"30min"``), or their devices.

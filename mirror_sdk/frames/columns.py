@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._arguments import InstantLike
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.tables.columns import INSTANT, categories_of, moment, to_table
 
@@ -192,18 +193,30 @@ _LOST = (
 )
 
 
-def present(frame: pd.DataFrame, now: datetime | None) -> str | None:
+def taken_at(frame: pd.DataFrame) -> datetime:
+    """When a table was taken, by the mirror's clock.
+
+    Raises:
+        ValueRefused: It does not say that.
+    """
+    told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
+    if told is None:
+        raise ValueRefused(_LOST)
+    return datetime.fromisoformat(told)
+
+
+def present(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
     """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
 
     Raises:
         ValueRefused: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
     """
     if now is not None:
-        return moment("now", now)
-    taken_at: str | None = frame.attrs.get("mirror", {}).get("taken_at")
-    if taken_at is None and len(frame):
+        return moment("now", now, lambda: taken_at(frame))
+    told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
+    if told is None and len(frame):
         raise ValueRefused(_LOST)
-    return taken_at
+    return told
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:

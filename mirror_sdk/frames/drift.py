@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._arguments import real
+from mirror_sdk._arguments import InstantLike, real
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
@@ -37,6 +36,7 @@ class DriftKind(StrEnum):
 DRIFT_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         *value_fields("desired"),
         *value_fields("reported"),
@@ -55,7 +55,7 @@ def drift_frame(
     *,
     tolerance: float | Mapping[str, float] = 0.0,
     relative: float = 0.0,
-    now: datetime | None = None,
+    now: InstantLike | None = None,
     tz: str | None = None,
     unconfirmed: bool = False,
     acknowledged: bool = False,
@@ -79,6 +79,7 @@ def drift_frame(
         column          dtype                meaning
         ==============  ===================  ===========================================================
         device_id       category             the device
+        endpoint_name   category             its endpoint name; NA where the state table has none
         path            category             resource path
         desired_num     Float64              the number that was asked for
         desired_text    string               the text that was asked for
@@ -124,6 +125,7 @@ def drift_frame(
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
+    columns.setdefault("endpoint_name", pd.Series(None, index=drifting.index, dtype=object))
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
     return build(cells, DRIFT_SCHEMA, tz=tz, **about)

@@ -39,7 +39,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         device_id       category             the device; NA in a gap of the service itself
         endpoint_name   category             the name that device registers with
         path            category             resource path; NA where it is about the device as a whole
-        unit            category             of ``value_num``: resource 5701 as the mirror has it now, else declared
+        unit            category             of ``value_num``: as resource 5701 named it by then, else declared
         changed_at      datetime64[ms, UTC]  when it happened: the device's time, else that of receipt; a gap's begin
         received_at     datetime64[ms, UTC]  when the service received it; of a recording the client that recorded
         what            category             reported, desired (the end of a write), registration, reg_update,

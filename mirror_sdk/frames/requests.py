@@ -36,6 +36,7 @@ REQUESTS_SCHEMA = pa.schema(
     [
         pa.field("async_id", pa.string()),
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         fixed_category("method", ["GET", "PUT", "POST"]),
         pa.field("requested_at", INSTANT),
@@ -75,6 +76,7 @@ def requests_frame(
         ==============  ===================  ===========================================================
         async_id        string               what the request and its answer have in common
         device_id       category             the device that was asked
+        endpoint_name   category             its endpoint name, of the writes of a plan; else NA
         path            category             the resource path
         method          category             GET read, PUT write, POST execute
         requested_at    datetime64[ms, UTC]  when the service was asked for it, as in the state table
@@ -116,9 +118,19 @@ def requests_frame(
 
 
 def seen_requests_frame(
-    rows: Sequence[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
+    rows: Sequence[PlacedRequest | UnplacedRequest],
+    *,
+    tz: str | None = None,
+    server: str = "",
+    names: Sequence[str | None] | None = None,
 ) -> pd.DataFrame:
     """The same of what was seen of the log so far; it asks nobody.
+
+    Args:
+        rows: The requests.
+        tz: Time zone of the time columns.
+        server: Where the requests went.
+        names: The endpoint name of the device of each, where they are known.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -128,6 +140,7 @@ def seen_requests_frame(
     columns: dict[str, Sequence[object]] = {
         "async_id": [request.async_id for request in rows],
         "device_id": [request.device_id for request in rows],
+        "endpoint_name": [None] * len(rows) if names is None else names,
         "path": [request.path for request in rows],
         "method": [request.method for request in rows],
         "requested_at": accepted,

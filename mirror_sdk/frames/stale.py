@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._arguments import InstantLike
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
@@ -37,7 +38,7 @@ STALE_SCHEMA = pa.schema(
 
 
 def stale_rows(
-    state: pd.DataFrame, age: str | pd.Timedelta, *, never_read: bool = False, now: datetime | None = None
+    state: pd.DataFrame, age: str | pd.Timedelta, *, never_read: bool = False, now: InstantLike | None = None
 ) -> pd.DataFrame:
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 

@@ -16,9 +16,11 @@ from mirror_sdk.wire.model import write_timestamp
 CHANGES_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("label", CATEGORY),
         pa.field("unit", CATEGORY),
+        pa.field("before_unit", CATEGORY),
         *value_fields("before"),
         *value_fields("after"),
         pa.field("observations", pa.int64()),
@@ -36,8 +38,14 @@ COUNTED_SCHEMA = pa.schema(
 )
 """How often each resource was reported, and when first and last."""
 
+_OF_RESOURCE = ["endpoint_name", "label", "unit"]
+
 VALUES_SCHEMA = pa.schema(
-    [*_KEY_FIELDS, *value_fields("reported"), pa.field("label", pa.string()), pa.field("unit", pa.string())]
+    [
+        *_KEY_FIELDS,
+        *value_fields("reported"),
+        *(pa.field(name, pa.string()) for name in _OF_RESOURCE),
+    ]
 )
 """What of a state table is needed of either instant."""
 
@@ -91,17 +99,21 @@ def changes_parts(
     rows = counted.rows
     for name, state in (("before", before), ("after", after)):
         values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
-        named = [one.replace("reported", name) if one not in KEY else one for one in values.column_names]
-        wanted = values.rename_columns(named)
-        rows = rows.join(wanted if name == "after" else wanted.drop_columns(["label", "unit"]), KEY)
+        named = [one.replace("reported", name) for one in values.column_names]
+        if name == "before":
+            values = values.drop_columns(["endpoint_name", "label"])
+            named = [*named[: -len(_OF_RESOURCE)], "before_unit"]
+        rows = rows.join(values.rename_columns(named), KEY)
     rows = rows.sort_by([(name, "ascending") for name in KEY]).combine_chunks()
     path = rows["path"].combine_chunks().dictionary_encode()
     columns = {name: rows[name] for name in rows.column_names}
-    for name in ("label", "unit"):
+    for name, attribute in (("label", "label"), ("unit", "unit"), ("before_unit", "unit")):
         declared = pa.array(
-            [getattr(lookup(one), name, None) or None for one in path.dictionary.to_pylist()], pa.string()
+            [getattr(lookup(one), attribute, None) or None for one in path.dictionary.to_pylist()], pa.string()
         )
         columns[name] = pc.coalesce(rows[name], words_at(path.indices, declared).cast(pa.string()))
+    # Where nothing was known before, no unit has changed.
+    columns["before_unit"] = pc.if_else(pc.is_valid(rows["before_num"]), columns["before_unit"], None)
     table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
     about: dict[str, object] = {
         "begin": write_timestamp(begin),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from mirror_sdk._arguments import InstantLike, instant
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.operations import nothing
 from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.columns import moment
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.history import MAX_ROWS
 from mirror_sdk.wire.model import write_timestamp
@@ -89,17 +89,24 @@ class HistoryRequest:
         return Operation("GET", routes.HISTORY, nothing, params=params, headers=headers, max_retries=self.max_retries)
 
 
-def check_stretch(begin: datetime | None, end: datetime | None) -> None:
-    """Make sure that these are instants, in their order.
+def check_stretch(
+    begin: InstantLike | None, end: InstantLike | None, now: Callable[[], datetime]
+) -> tuple[datetime | None, datetime | None]:
+    """The instants that a caller means, in their order.
+
+    Args:
+        begin: The first one.
+        end: The second one.
+        now: From which instant a span counts back.
 
     Raises:
         ValueRefused: One is no time or naive, or the end lies before the beginning.
     """
-    for name, instant in (("begin", begin), ("end", end)):
-        if instant is not None:
-            moment(name, instant)
-    if begin is not None and end is not None and end < begin:
-        raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
+    first = None if begin is None else instant("begin", begin, now)
+    last = None if end is None else instant("end", end, now)
+    if first is not None and last is not None and last < first:
+        raise ValueRefused(f"end={last} lies before begin={first}; give them in their order")
+    return first, last
 
 
 def behind(instant: datetime) -> datetime:

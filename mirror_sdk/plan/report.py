@@ -110,7 +110,9 @@ class PlanReport(JsonForm):
         >>> plan.result["status"].tolist()
         ['queued']
         """
-        frame = seen_requests_frame(self.requests, server=self._server)
+        names = {one.want.device_id: one.endpoint_name for one in self.planned}
+        of_each = [names.get(request.device_id) for request in self.requests]
+        frame = seen_requests_frame(self.requests, server=self._server, names=of_each)
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 

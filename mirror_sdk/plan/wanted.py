@@ -72,8 +72,8 @@ def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None
     A text in a table is read as what people typed, see :func:`~mirror_sdk.parse_value`; one in a list stays a text.
 
     Args:
-        wanted: A table with the columns ``device_id`` or, as in the files of ``mirror plan``, ``device``, ``path``,
-            ``value`` or ``text``, and perhaps ``content_type``; or one with the index ``device_id``
+        wanted: A table with the columns ``device_id``, ``device`` or ``endpoint_name``, ``path``,
+            ``value`` or ``text`` (what people typed), and perhaps ``content_type``; or one with the index ``device_id``
             and a column per path; or (device, path, value). Devices stand there as ids or names.
         value: One value for all that the rows name, or a column of the table's rows, one for each.
         path: With a value, the resource of each device that is written, in the place of the table's column.
@@ -117,7 +117,9 @@ def _frame_of(table: DeviceTable) -> pd.DataFrame:
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
-    return frame if "device_id" in frame else frame.rename(columns={"device": "device_id"})
+    if "device_id" in frame:
+        return frame
+    return frame.rename(columns={"device" if "device" in frame else "endpoint_name": "device_id"})
 
 
 def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_seen: bool) -> pd.DataFrame:

@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._arguments import Form, count, module_for
+from mirror_sdk._arguments import Form, InstantLike, count, module_for
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
-from mirror_sdk.events import EventKind
+from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.history.request import check_stretch
 from mirror_sdk.history.silent_paths import with_silent
@@ -25,7 +26,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, instant_of, to_table
+from mirror_sdk.tables.columns import based_on, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -124,8 +125,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -137,8 +138,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -150,8 +151,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -162,8 +163,8 @@ class Recording:
         devices: Devices | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         limit: int | None = None,
@@ -180,7 +181,8 @@ class Recording:
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on, with its time zone; ``None`` for all that is recorded.
+            begin: From this instant on: with its time zone, its text, or how long before the end of the recording
+                (``"2h"``); ``None`` for all that is recorded.
             end: Up to before this instant; ``None`` for all that is recorded.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -200,15 +202,15 @@ class Recording:
         [['reported', 21.5], ['reported', 22.5]]
         """
         import_whole(module_for(as_))
-        check_stretch(begin, end)
         most = count("limit", limit)
         held = self._read()
+        first, last = check_stretch(begin, end, held.now)
         tables, about = past.history(
             held.events,
             held.spans,
             self._chosen(held, devices, paths),
-            begin=begin,
-            end=end,
+            begin=first,
+            end=last,
             limit=most,
             raw=raw,
             server=self._about.server,
@@ -220,7 +222,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -230,7 +232,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -240,7 +242,7 @@ class Recording:
     @overload
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -249,7 +251,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def as_of(
         self,
-        instant: datetime | str,
+        instant: InstantLike,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -262,7 +264,8 @@ class Recording:
         columns hold nothing, nor of values that others read without their being observed.
 
         Args:
-            instant: Which instant, with its time zone; or the text of one, as in ``attrs["mirror"]``.
+            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]``; or how long before the end
+                of the recording it was, ``"2h"`` or a timedelta.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -287,8 +290,8 @@ class Recording:
         [21.5]
         """
         import_whole(module_for(as_))
-        at = instant_of("instant", instant)
         held, history = self._replayed(devices, paths)
+        at = instant_like("instant", instant, held.now)
         complete = history.is_complete(held.spans, at)
         tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
@@ -297,8 +300,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -308,8 +311,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -319,8 +322,8 @@ class Recording:
     @overload
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -329,8 +332,8 @@ class Recording:
     ) -> pl.DataFrame: ...
     def changes(
         self,
-        begin: datetime,
-        end: datetime,
+        begin: InstantLike,
+        end: InstantLike | None = None,
         devices: Devices | None = None,
         *,
         paths: Sequence[str] | None = None,
@@ -340,8 +343,8 @@ class Recording:
         """What changed between two instants: one row per resource that was reported then, with both its values.
 
         Args:
-            begin: From behind this instant on, with its time zone.
-            end: Up to this instant.
+            begin: From behind this instant on; it is given as for :meth:`as_of`.
+            end: Up to this instant; ``None`` for the end of the recording.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -354,9 +357,11 @@ class Recording:
             column          dtype                meaning
             ==============  ===================  ===========================================================
             device_id       category             the device
+            endpoint_name   category             its endpoint name
             path            category             resource path
             label           category             object and resource name; NA where nothing declares one
-            unit            category             of the ``_num`` columns
+            unit            category             of ``after_num``
+            before_unit     category             of ``before_num``; NA where that is
             before_num      Float64              the number at ``begin``; NA when nothing was known then
             before_text     string               the text at ``begin``
             before_bool     boolean              the boolean at ``begin``
@@ -382,10 +387,12 @@ class Recording:
         0
         """
         import_whole(module_for(as_))
-        check_stretch(begin, end)
         held, history = self._replayed(devices, paths)
-        complete = history.is_complete(held.spans, begin, end)
-        return given(*replay.changes(history, begin, end, complete=complete), as_=as_, tz=tz)
+        first = instant_like("begin", begin, held.now)
+        last = held.now() if end is None else instant_like("end", end, held.now)
+        check_stretch(first, last, held.now)
+        complete = history.is_complete(held.spans, first, last)
+        return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
     def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
@@ -451,6 +458,10 @@ class _Held(NamedTuple):
     duplicates: int
     sealed_rows: int
     sealed_spans: list[Span]
+
+    def now(self) -> datetime:
+        """Up to when it is recorded, by the service's clock where that is told."""
+        return next((span.until_at for span in reversed(self.spans) if span.until_at is not None), utc_now())
 
 
 def _first_times(table: pa.Table) -> list[int]:

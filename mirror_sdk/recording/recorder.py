@@ -33,7 +33,9 @@ from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.subscribing import Subscribing
-from mirror_sdk.tables.units import Units, units_of
+from mirror_sdk.tables.columns import text
+from mirror_sdk.tables.units import UnitNames, Units, units_of
+from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.entries import Batch
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
@@ -110,6 +112,7 @@ class Tape:
         self.needs_state: bool = True
         self.uncovered: str | None = None
         self._units: Units = {}
+        self._named = UnitNames()
         self._known_from: datetime | None = None
 
     def begin(self, reader: Placed, state: pd.DataFrame) -> None:
@@ -153,16 +156,18 @@ class Tape:
         def events() -> Iterator[Event]:
             for event in filter(self._wants, read_events(batch, now)):
                 unreadable.update(unreadable_keys([event]))
+                self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
                 yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
 
         self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
         warn_of(None, unreadable, self._called_from)
 
     def _unit_of(self, event: Event) -> str | None:
-        """The unit that the device had named when the state was taken."""
+        """The unit that the device has named since the state was taken, else by then."""
         if event.device_id is None or event.path is None:
             return None
-        return self._units.get((event.device_id, event.path))
+        now = self._units.get((event.device_id, event.path))
+        return self._named.unit_of(event.device_id, event.path, now)
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -175,6 +180,7 @@ class Tape:
             # There was no device, which would tell it; so there was none before.
             about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
+        self._named = UnitNames()
         self._units = units_of(pa.Table.from_pandas(state[["device_id", "path", "unit"]], preserve_index=False))
         self.needs_state = False
         if about["taken_at"] is not None:

@@ -16,6 +16,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.recording.coverage import Span, is_covered
 from mirror_sdk.tables.columns import moment, to_table
 from mirror_sdk.tables.state import STATE_SCHEMA, parts_of
+from mirror_sdk.tables.units import UnitNames, names_unit
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.model import write_timestamp
 
@@ -28,11 +29,12 @@ class History(NamedTuple):
     """Every value that is known with its time, and what the states tell beside it.
 
     ``rows`` has one row per value: the key, the value columns, ``reported_at``, ``known_from``, and whether it was
-    observed, or read. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording.
-    ``taken`` are the instants of the states.
+    observed, or read. ``naming`` are those of the resources that name units. ``began_at`` is the first instant that
+    can be asked for; ``None`` in an empty recording. ``taken`` are the instants of the states.
     """
 
     rows: pd.DataFrame
+    naming: pd.DataFrame
     began_at: pd.Timestamp | None
     taken: Sequence[pd.Timestamp]
 
@@ -64,8 +66,10 @@ def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     for name in ("reported_at", "known_from"):
         rows[name] = pd.to_datetime(rows[name], utc=True)
     starts = taken or list(rows["known_from"])
+    rows = rows.reindex(columns=[*KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"])
     return History(
-        rows.reindex(columns=[*KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"]),
+        rows,
+        rows[[isinstance(path, str) and names_unit(path) for path in rows["path"]]],
         min(starts, default=None),
         taken,
     )
@@ -117,17 +121,29 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
         begins = "holds nothing" if known.began_at is None else f"begins at {write_timestamp(known.began_at)}"
         raise ValueRefused(f"{write_timestamp(instant)} lies before the recording, which {begins}")
     rows = known.rows[known.rows["known_from"] <= instant]
-    # Within one instant the entries of the log follow the state they began from, in their order.
-    ordered = rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
-    latest = ordered.drop_duplicates(KEY, keep="last").set_index(KEY)
+    latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY)
     # Names and the like stand in the states alone, and hold until the next one.
     told = rows[~rows["observed"].astype(bool)].drop_duplicates(KEY, keep="last").set_index(KEY)
     latest[_OF_STATE] = told[_OF_STATE].reindex(latest.index)
     appeared = rows.drop_duplicates(KEY).set_index(KEY).index
     latest = latest.reindex(appeared)
+    latest["unit"] = _units(_ordered(known.naming[known.naming["known_from"] <= instant]), latest["unit"])
     by_observation = latest["observed"].astype(bool)
     latest["fresh_until"] = latest["fresh_until"].mask(by_observation)
     return latest.reset_index()
+
+
+def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
+    """Within one instant the entries of the log follow the state they began from, in their order."""
+    return rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
+
+
+def _units(naming: pd.DataFrame, of_state: pd.Series) -> list[object]:
+    """The unit of each resource: as its device had named it last, else that of the state."""
+    names = UnitNames()
+    for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
+        names.add(*row)
+    return [names.unit_of(*key, unit) for key, unit in of_state.items()]
 
 
 def _told_or_declared(told: pd.Series, paths: Sequence[str], name: str) -> list[object]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,7 +12,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
+from mirror_sdk._arguments import instant
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.events import utc_now
 from mirror_sdk.values import Value, ValueKind, plain_text
 from mirror_sdk.wire.model import write_timestamp
 
@@ -83,42 +85,13 @@ def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.T
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
-def moment(name: str, instant: object) -> str:
+def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> str:
     """An instant for ``attrs``.
 
     Raises:
         ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
-    return write_timestamp(_in_a_zone(name, instant))
-
-
-def instant_of(name: str, told: object) -> datetime:
-    """An instant, which may be told as ``attrs`` tell one: ``2026-01-31T00:00:00.000Z``.
-
-    Raises:
-        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
-    """
-    if not isinstance(told, str):
-        return _in_a_zone(name, told)
-    try:
-        instant = datetime.fromisoformat(told)
-    except ValueError:
-        raise ValueRefused(f"{name}={told!r} is no time; write one like '2026-01-31T00:00:00.000Z'") from None
-    if instant.tzinfo is None:
-        raise ValueRefused(f"{name}={told!r} has no time zone; write {instant.isoformat()}Z")
-    return _in_a_zone(name, instant)
-
-
-def _in_a_zone(name: str, instant: object) -> datetime:
-    if not isinstance(instant, datetime) or instant != instant:  # noqa: PLR0124 - as NaT is, of pandas
-        raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
-    if instant.tzinfo is None:
-        raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
-    try:
-        instant.astimezone(UTC)
-    except OverflowError:
-        raise ValueRefused(f"{name}={instant} lies beyond the years 1 to 9999 in UTC; give one within them") from None
-    return instant
+    return write_timestamp(instant(name, given, now))
 
 
 def categories_of(field: pa.Field) -> list[str]:

@@ -18,7 +18,7 @@ from mirror_sdk.tables.columns import (
     value_columns,
     value_fields,
 )
-from mirror_sdk.tables.units import Unitless, unitless, units_of, with_units
+from mirror_sdk.tables.units import NamedUnits, Unitless, unitless, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_SCHEMA = pa.schema(
@@ -121,7 +121,7 @@ class EventParts:
         about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
         if position is not None:
             about["position"] = position
-        return [table if state is None else with_units(table, units_of(state))], about
+        return [table if state is None else with_units(table, NamedUnits(state))], about
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))

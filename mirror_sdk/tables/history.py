@@ -25,7 +25,7 @@ from mirror_sdk.tables.columns import (
     words_at,
 )
 from mirror_sdk.tables.payloads import read_payloads
-from mirror_sdk.tables.units import Unitless, unitless, units_of, with_units
+from mirror_sdk.tables.units import NamedUnits, Unitless, unitless, with_units
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
@@ -166,18 +166,18 @@ class HistoryParts:
         return unitless(self._tables[0])
 
     def finish(
-        self, about: Mapping[str, object], *, state: pa.Table | None = None
+        self, about: Mapping[str, object], *, units: NamedUnits | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the table of all of them, once, and what it is based on.
 
         Args:
             about: What it is based on, but for what its rows tell.
-            state: A state table that tells the units which devices name.
+            units: What tells the units which devices name.
         """
         whole = _joined(self._tables)
         self._tables.clear()
         told = {"devices": len(whole["device_id"].unique().drop_null()), "complete": not has_gap(whole)}
-        return [whole if state is None else with_units(whole, units_of(state))], {**about, **told}
+        return [whole if units is None else with_units(whole, units)], {**about, **told}
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

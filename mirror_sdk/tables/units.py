@@ -5,6 +5,7 @@ Source: specification 6; wire.md 1, 5.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -13,13 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.object_table import IN_SENSOR_UNITS, lookup
+from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.tables.columns import words_at
 
 Units: TypeAlias = Mapping[tuple[str, str], str]
 """The unit of each resource, by device id and path."""
 
 _FEW = 100
+_NAMING = f"/{SENSOR_UNITS}"
+_VALUES = ("reported", "observation", "async_response")
+"""The words of a history or events table for a value that came from a device."""
 
 
 class Unitless(NamedTuple):
@@ -27,6 +31,46 @@ class Unitless(NamedTuple):
 
     devices: list[str] | None
     paths: list[str]
+
+
+class NamedUnits(NamedTuple):
+    """What tells the units that devices name, beside the rows of a table itself.
+
+    Attributes:
+        state: The state table of the present.
+        before: The state table at the beginning of the table, where a unit was named since.
+        rows: A history table of the resources that name units, since then.
+    """
+
+    state: pa.Table | None
+    before: pa.Table | None = None
+    rows: pa.Table | None = None
+
+
+class UnitNames:
+    """The units that devices named, as their values came."""
+
+    def __init__(self) -> None:
+        self._units: dict[tuple[str, str], str | None] = {}
+
+    def add(self, device_id: str | None, path: str | None, text: object) -> None:
+        """Take a value that may name a unit."""
+        if device_id and path and path.endswith(_NAMING) and isinstance(text, str):
+            self._units[device_id, _instance(path)] = text or None
+
+    def unit_of(self, device_id: str, path: str, default: str | None) -> str | None:
+        """The unit of a resource that was named last; the default where none was, or it is in none of those."""
+        return self._units.get((device_id, _instance(path)), default) if is_in_named_unit(path) else default
+
+
+def names_unit(path: str) -> bool:
+    """Whether a resource is one that names the unit of others."""
+    return path.endswith(_NAMING)
+
+
+def naming_paths(paths: list[str]) -> list[str]:
+    """The resources that name the units of others, each once."""
+    return sorted({_instance(path) + _NAMING for path in paths})
 
 
 def unitless(events: pa.Table) -> Unitless | None:
@@ -52,16 +96,88 @@ def units_of(state: pa.Table) -> Units:
     return {(device_id, path): unit for device_id, path, unit in zip(*columns, strict=True) if is_in_named_unit(path)}
 
 
-def with_units(table: pa.Table, units: Units) -> pa.Table:
-    """An events or history table with these in the column ``unit``, where it has none."""
+def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
+    """An events or history table with the units that devices name in the column ``unit``, where it has none.
+
+    A value is in the unit that its device had named last by then. Where that is not known it is the unit that was named
+    next, else the one of the present.
+    """
     device, path, unit = (_one_array(table[name]) for name in ("device_id", "path", "unit"))
     told = unit.indices.fill_null(-1).to_numpy()
-    words = list(dict.fromkeys([*unit.dictionary.to_pylist(), *units.values()]))
+    now, before = ({} if state is None else units_of(state) for state in (named.state, named.before))
+    rows = _naming_rows(table) if named.rows is None else _naming_rows(named.rows)
+    words = list(dict.fromkeys([*unit.dictionary.to_pylist(), *now.values(), *before.values(), *rows.units]))
     codes = {word: code for code, word in enumerate(words)}
-    named = _codes_of(device, path, {resource: codes[word] for resource, word in units.items()})
-    found = np.where(told < 0, named, told)
+    known = _codes_of(device, path, {resource: codes[word] for resource, word in {**now, **before}.items()})
+    if len(rows.units):
+        first = _codes_of(device, path, {resource: codes[word] for resource, word in before.items()})
+        known = _at_their_times(table, device, path, rows, codes, first, known)
+    found = np.where(told < 0, known, told)
     column = words_at(pa.array(found, mask=found < 0), pa.array(words, pa.string()))
     return table.set_column(table.schema.get_field_index("unit"), "unit", column)
+
+
+class _NamingRows(NamedTuple):
+    """The rows that name units, by instance and time: instants in milliseconds, and the units, empty for none."""
+
+    instances: Mapping[tuple[str, str], int]
+    instance: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
+    units: list[str]
+
+
+def _naming_rows(table: pa.Table) -> _NamingRows:
+    path = _one_array(table["path"])
+    is_naming = np.array([*(word.endswith(_NAMING) for word in path.dictionary.to_pylist()), False])
+    rows = table.filter(pa.array(is_naming[path.indices.fill_null(-1).to_numpy()]))
+    what = rows["what" if "what" in rows.column_names else "event"].cast(pa.string())
+    rows = rows.filter(pc.and_(pc.is_in(what, pa.array(_VALUES)), pc.is_valid(rows["value_text"])))
+    instances: dict[tuple[str, str], int] = {}
+    keys = zip(rows["device_id"].to_pylist(), rows["path"].to_pylist(), strict=True)
+    instance = np.array(
+        [instances.setdefault((one, _instance(path)), len(instances)) for one, path in keys], dtype=np.int64
+    )
+    at = _milliseconds(rows)
+    order = np.lexsort((at, instance))
+    units = rows["value_text"].to_pylist()
+    return _NamingRows(instances, instance[order], at[order], [units[place] for place in order])
+
+
+def _at_their_times(
+    table: pa.Table,
+    device: pa.DictionaryArray,
+    path: pa.DictionaryArray,
+    rows: _NamingRows,
+    codes: Mapping[str, int],
+    before: npt.NDArray[np.int64],
+    known: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """The unit of each row by the last row that names it, else as it was before, else by the first one."""
+    paths = defaultdict(list)
+    for word in filter(is_in_named_unit, path.dictionary.to_pylist()):
+        paths[_instance(word)].append(word)
+    numbers = {(one, word): number for (one, place), number in rows.instances.items() for word in paths[place]}
+    instance = _codes_of(device, path, numbers)
+    times, rank = np.unique(np.concatenate([rows.at, _milliseconds(table)]), return_inverse=True)
+    keys = rows.instance * len(times) + rank[: len(rows.at)]
+    place = np.searchsorted(keys, instance * len(times) + rank[len(rows.at) :], side="right") - 1
+    unit = np.array([codes[word] if word else -1 for word in rows.units], dtype=np.int64)
+    is_named = (place >= 0) & (rows.instance[place] == instance)
+    first = unit[np.minimum(np.searchsorted(rows.instance, instance), len(unit) - 1)]
+    found: npt.NDArray[np.int64] = np.where(is_named, unit[place], np.where(before < 0, first, before))
+    return np.where(instance < 0, known, found)
+
+
+def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
+    """When each row changed, else when it was received."""
+    at = pc.coalesce(table["changed_at"], table["received_at"]).cast(pa.int64())
+    numbers: npt.NDArray[np.int64] = pc.fill_null(at, np.iinfo(np.int64).min).to_numpy()
+    return numbers
+
+
+def _instance(path: str) -> str:
+    """``/3303/0`` of ``/3303/0/5700``."""
+    return "/".join(path.split("/")[:3])
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -221,7 +221,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " in `GET /v3/devices`; any other parameter is taken for a filter. With `as_of` it comes out of the history:"
         " 404 where none is kept, 400 with `oldest_at` before what is kept, and without `Mirror-Total`; what the"
         " history does not tell, whether a resource was subscribed and for how long its value was fresh, is null or"
-        " left out.",
+        " left out, and `reported_at` is the time of the change by the device's clock (`changed_at` of the history),"
+        " so it is never after `as_of`.",
         parameters=parameters.SNAPSHOT,
         answers=(
             Answer(

@@ -48,7 +48,7 @@ AS_OF_SCHEMA = pa.schema(
     ]
 )
 """What was known of a resource. ``registered`` is the device's, null where it is not known; a device of which nothing
-else was known has one row without a path. ``reported_at`` is when the value was received, as the mirror has it, and
+else was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
 ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category."""
 
 _ORIGINS = {
@@ -173,7 +173,8 @@ def _table(
         "registered": registered,
         "reported_value": value.column("value"),
         "reported_content_type": value.column("content_type"),
-        "reported_at": value.column("received_at"),
+        # By the same clock as the selection: a receipt may lie behind the instant.
+        "reported_at": value.column("changed_at"),
         "reported_revision": value.column("revision"),
         "reported_origin": _origins(value.column("origin")),
         "desired_value": write.column("value"),

@@ -164,6 +164,11 @@ class Naive:
                 return None
         return readable(last.value)
 
+    def heard(self, device: str) -> list[int]:
+        """When a device told something, and when that came."""
+        rows = [row for row in self.rows if row.device == device and row.what in ("reported", *UP)]
+        return sorted([*(row.at for row in rows), *(row.received for row in rows if row.received is not None)])
+
     def is_absent(self, device: str, second: int, *reasons: str) -> bool:
         """Whether a second lies in a stretch of a device, or of all."""
         return any(
@@ -209,8 +214,7 @@ class Naive:
                 end, order = (behind[0].at, behind[0].order) if behind else (math.inf, row.order)
                 found.append((row.device, row.at, end, row.what, order))
         for device in DEVICES if limit is not None else ():
-            heard = [row.at for row in self.rows if row.device == device and row.what in ("reported", *UP)]
-            for one, following in pairwise([*heard, math.inf]):
+            for one, following in pairwise([*self.heard(device), math.inf]):
                 if following - one > limit:
                     found.append((device, one + limit, following, "silent", -math.inf))
         return found

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk._arguments import instant
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -87,7 +88,7 @@ def test_an_address_that_is_none_is_told(address):
 def test_a_moment_without_a_zone_is_refused(client, device_id, now):
     state = client.state_frame()
     for ask in (lambda: state.mirror.stale("1h", now=now), lambda: state.mirror.drift(now=now)):
-        with pytest.raises(ValueRefused, match=r"tzinfo=UTC"):
+        with pytest.raises(ValueRefused, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
             ask()
     later = datetime.now(UTC) + timedelta(hours=2)
     assert len(state.mirror.stale("1h", now=later, never_read=True)) == 1
@@ -166,3 +167,41 @@ def test_a_client_is_closed_though_its_transport_is_shared(mirror):
         assert client.list_devices().ids == []
     with pytest.raises(ClientClosed):
         client.list_devices()
+
+
+# Instants
+
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "hour"),
+    [
+        (NOON, 12.0),
+        ("2026-01-05T09:00:00+01:00", 8.0),
+        (timedelta(hours=2), 10.0),
+        ("2h", 10.0),
+        ("1h30min", 10.5),
+        ("90s", 11.975),
+        ("0.5D", 0.0),
+    ],
+)
+def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
+    assert instant("begin", given, lambda: NOON) == datetime(2026, 1, 5, tzinfo=UTC) + timedelta(hours=hour)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("yesterday", r"begin='yesterday' is no time; give one like .* or how long ago it was, like '2h'"),
+        (5, r"begin=5 is no time"),
+        (timedelta(hours=-1), r"is no time"),
+        ("2026-01-05", r"has no time zone; write 2026-01-05T00:00:00Z"),
+        (datetime(2026, 1, 5), r"has no time zone; give one with begin.replace\(tzinfo=UTC\)"),
+        ("99999999w", r"beyond the years 1 to 9999"),
+    ],
+)
+def test_what_is_no_instant_is_refused_with_the_cure(given, reason):
+    with pytest.raises(ValueRefused, match=reason):
+        instant("begin", given, lambda: NOON)

@@ -62,7 +62,9 @@ def history_of(client, devices, **asked):
 
 
 def is_history(request):
-    return request.url.path.endswith("/history")
+    """Whether the history itself is asked for, and not that of the units its values are in."""
+    is_of_units = any(path.endswith("/5701") for path in request.url.params.get_list("path"))
+    return request.url.path.endswith("/history") and not is_of_units
 
 
 def cells(frame, *names):

@@ -17,6 +17,7 @@ from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, 
 from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import boolean, number, text
 from mirror_sdk.tables.history import HistoryParts, history_of_batch
+from mirror_sdk.tables.units import NamedUnits
 from mirror_sdk.values import decode
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
 
@@ -48,7 +49,7 @@ def frame_of(*batches, raw=False, state=None, tz=None):
     for one in batches:
         parts.add(history_of_batch(one, raw=raw))
     told = None if state is None else pa.Table.from_pandas(state, preserve_index=False)
-    tables, about = parts.finish({"server": "here"}, state=told)
+    tables, about = parts.finish({"server": "here"}, units=NamedUnits(told))
     return in_form(tables, about, as_="pandas", tz=tz)
 
 

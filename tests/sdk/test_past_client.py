@@ -12,6 +12,7 @@ from mirror_sdk import BadRequest, BeforeHistory, NoHistory
 from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
+from mirror_sdk.wire.model import write_timestamp
 
 SECOND = timedelta(seconds=1)
 
@@ -111,7 +112,7 @@ def test_the_text_of_an_instant_is_one(client, told):
     reasons = {
         "2026-01-05T08:00:00": "no time zone; write 2026-01-05T08:00:00Z",
         "2026-01-05": "no time zone; write 2026-01-05T00:00:00Z",
-        "2026-01-05T25:00:00Z": "is no time; write",
+        "2026-01-05T25:00:00Z": "is no time; give one like",
         "0001-01-01T00:00:00+14:00": "beyond the years 1 to 9999",
     }
     for text, reason in reasons.items():
@@ -213,3 +214,26 @@ class TestWithoutHistory:
         client = client_over(lambda _, __: httpx.Response(400, json=body | {"fields": fields}))
         with pytest.raises(NoHistory, match="of a version without a history"):
             client.as_of(datetime(2026, 1, 5, tzinfo=UTC))
+
+
+def test_how_long_ago_is_counted_from_now(client, told, bench, monkeypatch):
+    now = bench.get_clock()
+    monkeypatch.setattr("mirror_sdk._service.moments.Moments.now", lambda _: now)
+    begin = now - timedelta(seconds=90)
+    for ago in (timedelta(seconds=90), "90s", begin.isoformat()):
+        assert_frame_equal(client.as_of(ago), client.as_of(begin))
+        assert_frame_equal(client.history(begin=ago), client.history(begin=begin))
+        assert_frame_equal(client.changes(ago, now), client.changes(begin, now))
+        assert client.list_device_events(begin=ago) == client.list_device_events(begin=begin)
+        assert_frame_equal(
+            client.history().mirror.durations(TEMPERATURE, above=0, begin=ago),
+            client.history().mirror.durations(TEMPERATURE, above=0, begin=begin),
+        )
+
+
+def test_changes_without_an_end_reach_to_the_present(client, told, bench):
+    _, times = told
+    found = client.changes(times[0], paths=[TEMPERATURE])
+    assert found[["before_num", "after_num"]].values.tolist() == [[22.5, 23.5]] * 2
+    assert found.attrs["mirror"]["end"] == write_timestamp(bench.get_clock())
+    assert_frame_equal(found, client.changes(times[0], bench.get_clock(), paths=[TEMPERATURE]))

@@ -16,6 +16,20 @@ from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
 TEMPERATURE = "/3303/0/5700"
+ANSWERS = {
+    "resample": lambda frame: frame.mirror.resample("10s"),
+    "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
+    "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
+    "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
+    "unchanged": lambda frame: frame.mirror.unchanged("1s"),
+    "availability": lambda frame: frame.mirror.availability(),
+    "each presence": lambda frame: frame.mirror.availability(each=True),
+    "gaps": lambda frame: frame.mirror.gaps(),
+    "late": lambda frame: frame.mirror.late(),
+    "rates": lambda frame: frame.mirror.rates(TEMPERATURE),
+    "binned rates": lambda frame: frame.mirror.rates(TEMPERATURE, bin="10s"),
+    "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
+}
 LIMITS = st.one_of(st.none(), st.integers(1, 12))
 
 
@@ -181,6 +195,30 @@ def test_the_silent_are_not_the_unchanged():
     assert found["device_id"].tolist() == ["d2"]
 
 
+# Names
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_table_of_devices_has_their_names(name):
+    rows = [
+        Row("registration", "d2", None, 0),
+        *told((0, 1.0), (30, 2.0)),
+        *told((0, 1.0), (10, 3.0), device="d2"),
+        Row("reported", "d1", TEMPERATURE, 5, 1.5, order=9),
+        Row("deregistration", "d1", None, 40, order=10),
+        Row("registration", "d1", None, 41, order=11),
+    ]
+    frame = frame_of(rows).assign(
+        endpoint_name=lambda frame: frame["device_id"].map({"d1": "hall", "d2": "hall"}).astype("category")
+    )
+    found = ANSWERS[name](frame)
+    assert len(found)
+    columns = found.columns.tolist()
+    assert columns[columns.index("device_id") + 1] == "endpoint_name"
+    assert found["endpoint_name"].tolist() == ["hall"] * len(found)
+    assert ANSWERS[name](frame.drop(columns="endpoint_name"))["endpoint_name"].isna().all()
+
+
 # Who was there
 
 
@@ -202,9 +240,7 @@ def test_availability_is_that_of_a_plain_computation(question):
         each = list(runs([(second, presence(second)) for second in range(begin, end)]))
         stretches += [(device, word, first, last) for first, last, word in each]
         lengths = {word: [e - b for b, e, one in each if one == word] for word in ("available", "absent", "unknown")}
-        heard = [
-            row.at for row in naive.rows if row.device == device and row.at < end and row.what in ("reported", *UP)
-        ]
+        heard = [second for second in naive.heard(device) if second < end]
         sums = [sum(lengths[word]) for word in lengths]
         absences = lengths["absent"]
         expected.append((device, *sums, len(absences), max(absences, default=0), max(heard, default=None)))
@@ -217,6 +253,17 @@ def test_availability_is_that_of_a_plain_computation(question):
     rows = frame.mirror.availability(**options, each=True)
     columns = [rows["device_id"], rows["presence"], instants(rows["begin"]), instants(rows["end"])]
     assert list(zip(*columns, strict=True)) == stretches
+
+
+def test_a_device_is_there_from_the_receipt_of_an_old_value_on():
+    rows = [Row("reported", "d1", TEMPERATURE, second, 1.0, received=when) for second, when in ((0, 0), (10, 60))]
+    rows.append(Row("reported", "d1", TEMPERATURE, 90, 2.0, received=90))
+    found = frame_of(rows).mirror.availability(begin=at(0), end=at(100), silence_limit="30s", each=True)
+    assert found["presence"].tolist() == ["available", "absent", "available"]
+    assert instants(found["begin"]) == [0, 40, 60]
+    (row,) = frame_of(rows[:2]).mirror.availability(begin=at(0), end=at(100)).to_dict("records")
+    assert instants([row["last_heard_at"]]) == [60]
+    assert instants(frame_of(rows).mirror.gaps(silence_limit="30s", end=at(100))["end"]) == [60]
 
 
 def test_nothing_is_said_of_the_time_behind_what_is_known():
@@ -573,15 +620,15 @@ QUESTIONS = {
 OTHERS = {
     "durations": (
         lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
-        ["device_id", "path", "begin", "end", "duration", "begin_seen", "end_seen"],
+        ["device_id", "endpoint_name", "path", "begin", "end", "duration", "begin_seen", "end_seen"],
     ),
     "availability": (
         lambda frame: frame.mirror.availability(each=True),
-        ["device_id", "presence", "begin", "end", "duration"],
+        ["device_id", "endpoint_name", "presence", "begin", "end", "duration"],
     ),
     "rates": (
         lambda frame: frame.mirror.rates(TEMPERATURE, bin="1min"),
-        ["bin", "device_id", "path", "increase", "rate", "resets", "covered"],
+        ["bin", "device_id", "endpoint_name", "path", "increase", "rate", "resets", "covered"],
     ),
 }
 EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)

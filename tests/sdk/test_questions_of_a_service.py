@@ -7,6 +7,7 @@ import pytest
 from patience import until
 
 from mirror_sdk.recording import recorder as recorder_module
+from mirror_server.devices.link import Content, Observation
 
 TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
 RESOURCES = [
@@ -101,3 +102,37 @@ def test_what_is_known_is_what_the_mirror_says_of_each_instant(told, plain):
     # Those of the roof while it was away, and no others: what was told before is told again when it is back.
     assert unknown == 5
     assert shown.iloc[-1] == 21.5
+
+
+def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, bench, mirror, folder):
+    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+    hall = bench.add_device("hall", RESOURCES)
+    first = bench.advance(60)
+    before = ((b"10", first), (b"16", first + timedelta(minutes=5)))
+
+    def late(value, changed_at):
+        at = int(changed_at.timestamp() * 1000)
+        mirror.services.devices.observed([Observation(hall, TEMPERATURE, Content(value), at)]).result(60)
+
+    with plain.record(folder) as recorder:
+        begin = bench.advance(3600)
+        bench.advance(3600)
+        for value, changed_at in before:
+            late(value, changed_at)
+        late(b"20", begin + timedelta(minutes=30))
+        bench.advance(3600)
+        # Repeated as by a registration: changed before the begin, received two hours after it.
+        for value, changed_at in before:
+            late(value, changed_at)
+        end = bench.advance(3600)
+        until(lambda: recorder.audit().until_at == end)
+    state = plain.as_of(begin, paths=[TEMPERATURE])
+    whole, later = (plain.history(paths=[TEMPERATURE], begin=one, end=end) for one in (None, begin))
+    for question in (
+        lambda frame, **options: frame.mirror.durations(TEMPERATURE, above=15, begin=begin, end=end, **options),
+        lambda frame, **options: frame.mirror.resample("30min", "last", begin=begin, end=end, **options),
+    ):
+        pd.testing.assert_frame_equal(question(later, state=state), question(whole))
+    recorded = recorder.recording.as_of(begin, paths=[TEMPERATURE])
+    pd.testing.assert_series_equal(recorded["reported_at"], state["reported_at"])
+    assert (state["reported_at"] <= begin).all()

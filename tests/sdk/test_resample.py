@@ -5,7 +5,6 @@ import math
 import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from zone_bins import compare
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import HISTORY_SCHEMA, events_frame, history_frame
 from mirror_sdk.frames.columns import build
@@ -23,7 +23,7 @@ from mirror_sdk.values import decode
 
 TEMPERATURE = "/3303/0/5700"
 ALL = ["time_weighted_mean", "last", "min", "max", "count"]
-DAY = 86_400_000
+DAY, HOUR = 86_400_000, 3_600_000
 
 
 def told(*values, device="d1", path=TEMPERATURE):
@@ -45,22 +45,15 @@ def naive_bins(naive, length, begin, end):
             yield {
                 "bin": at(start),
                 "device_id": device,
+                "endpoint_name": None,
                 "path": path,
                 "time_weighted_mean": sum(one / len(known) for one in known) if known else None,
                 "min": min(known + points, default=None),
                 "max": max(known + points, default=None),
-                "last": naive_last(naive, device, path, seconds, inside),
+                "last": known[-1] if known else None,
                 "count": len(inside),
                 "covered": len(known) / length,
             }
-
-
-def naive_last(naive, device, path, seconds, inside):
-    instants = [(second, 1, naive.known(device, path, second)) for second in seconds]
-    instants += [(row.at, 0, readable(row.value)) for row in inside]
-    # What was told at an instant comes before what is held from there on, which is the same or what overtook it.
-    known = [value for *_, value in sorted(instants, key=lambda one: one[:2]) if value is not None]
-    return known[-1] if known else None
 
 
 def assert_same(found, expected):
@@ -180,7 +173,7 @@ def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
     rows = [*told((0, 1.0), (60, 2.0)), *told((30, 5.0), (10**9, 6.0), device="d2")]
     found = frame_of(rows, **about).mirror.resample("30s", ["count", "last"])
     assert found["count"].tolist() == [1, 0, 1, 0, 1, 0]
-    assert found["last"].tolist() == [1.0, 1.0, 2.0, pd.NA, 5.0, pd.NA]
+    assert found["last"].tolist() == [1.0, 1.0, pd.NA, pd.NA, 5.0, pd.NA]
     assert frame_of(rows, **about).mirror.unchanged("1s")["end"].max() == at(60)
 
 
@@ -216,6 +209,72 @@ def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
     limited = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
     assert limited["last"].tolist() == [5.0, pd.NA, 9.0]
     assert limited["covered"].tolist() == [0.6, 0.0, 1.0]
+
+
+def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_that():
+    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [5.0]})
+    state["reported_at"] = pd.to_datetime([at(25)], utc=True)
+    state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
+    found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
+    assert found["last"].tolist() == [5.0, 5.0, 9.0]
+
+
+def test_the_last_value_is_one_that_was_known_for_a_while():
+    rows = [*told((0, 1.0), (15, 2.0), (25, 3.0)), Row("gap", None, None, 15, until=30)]
+    found = frame_of(rows).mirror.resample("10s", "last", begin=at(0), end=at(30))
+    assert found["last"].tolist() == [1.0, 1.0, 3.0]
+    # The newest row is known for no time.
+    assert frame_of(told((0, 1.0), (10, 2.0))).mirror.resample("10s", "last")["last"].tolist() == [1.0, pd.NA]
+
+
+# Units
+
+
+def in_units(*values):
+    """Temperatures at seconds, each in its unit."""
+    frame = frame_of(told(*[(second, value) for second, value, _ in values]))
+    return frame.assign(unit=pd.Categorical([unit for _, _, unit in values]))
+
+
+SPAN = {"begin": at(0), "end": at(40)}
+CHANGED = in_units((0, 20.0, "Cel"), (10, 22.0, "Cel"), (25, 68.0, "Far"), (40, 70.0, "Far"))
+
+
+def test_numbers_of_two_units_have_no_mean():
+    with pytest.warns(UnitWarning, match=r"5700 of d1 is in Cel and Far: .* give begin= and end="):
+        found = CHANGED.mirror.resample("10s", ALL, **SPAN)
+    assert found["time_weighted_mean"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["min"].tolist() == found["max"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["last"].tolist() == [20.0, 22.0, 68.0, 68.0]
+    assert found["count"].tolist() == [1, 1, 1, 0]
+    with pytest.warns(UnitWarning):
+        side = CHANGED.mirror.align(on="10s", how="time_weighted_mean", **SPAN)
+    assert side[TEMPERATURE].tolist() == [20.0, 22.0, pd.NA, 68.0]
+
+
+def test_the_time_of_one_unit_is_warned_of_by_nobody():
+    found = CHANGED.mirror.resample("5s", begin=at(0), end=at(25))
+    assert found["time_weighted_mean"].tolist() == [20.0, 20.0, 22.0, 22.0, 22.0]
+    # One unit a resource, and one that is not known.
+    for units in (("Cel", None, None, None), (None, "Cel", "Cel", "Cel")):
+        CHANGED.assign(unit=pd.Categorical(units)).mirror.resample("10s")
+
+
+def test_differences_and_thresholds_of_two_units_are_warned_of():
+    with pytest.warns(UnitWarning):
+        found = CHANGED.mirror.compare(at(10), at(30), "10s")
+    assert (found["a"].tolist(), found["b"].tolist(), found["difference"].tolist()) == ([22.0], [68.0], [pd.NA])
+    with pytest.warns(UnitWarning):
+        assert CHANGED.mirror.compare(at(10), at(30), "10s", how="count")["difference"].tolist() == [-1.0]
+    with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):
+        CHANGED.mirror.durations(TEMPERATURE, above=21)
+    with pytest.warns(UnitWarning):
+        rates = CHANGED.mirror.rates(TEMPERATURE)
+    assert rates["increase"].tolist() == [2.0, 2.0]
+    rising = in_units((0, 20.0, "Cel"), (10, 22.0, "Cel"), (15, 68.0, "Far"), (20, 70.0, "Far"))
+    with pytest.warns(UnitWarning):
+        binned = rising.mirror.rates(TEMPERATURE, bin="20s", begin=at(0), end=at(20))
+    assert binned["increase"].tolist() == [pd.NA]
 
 
 # Events
@@ -293,31 +352,45 @@ def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
 # Zones
 
 
-def wall(instant, zone):
-    shown = datetime.fromtimestamp(instant / 1000, UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-    return (shown - datetime(1970, 1, 5)) // timedelta(milliseconds=1)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"]),
-    st.sampled_from(["2026-03-29", "2026-10-25", "2026-11-01", "2026-04-05", "2026-07-01"]),
-    st.sampled_from([15, 30, 60, 120, 360, 420, 1440, 2880, 10080]),
-    st.integers(0, 60),
+@pytest.mark.parametrize(
+    ("zone", "year"),
+    [
+        ("Europe/Berlin", 2026),
+        # Midnight comes twice, or not at all.
+        ("Atlantic/Azores", 2026),
+        ("America/Havana", 2026),
+        ("America/Sao_Paulo", 2017),
+        # At one minute past midnight.
+        ("America/St_Johns", 2010),
+        # By half an hour, by two hours, and by a day.
+        ("Australia/Lord_Howe", 2026),
+        ("Asia/Pyongyang", 2015),
+        ("Antarctica/Troll", 2026),
+        ("Pacific/Apia", 2011),
+        ("Asia/Kathmandu", 2026),
+    ],
 )
-def test_a_bin_begins_whenever_the_clock_shows_a_multiple(zone, day, minutes, hours):
-    begin = int(datetime.fromisoformat(f"{day}T00:00+00:00").timestamp()) * 1000 - 24 * 3_600_000
-    span, quarter = minutes * 60_000, 900_000
-    bins = bins_of(span, begin, begin + hours * 3_600_000, zone)
-    assert bins.edges[0] <= begin < bins.edges[1]
-    assert bins.edges[-2] < max(begin + hours * 3_600_000, begin + 1) <= bins.edges[-1]
-    expected = []
-    for instant in range(int(bins.edges[0]), int(bins.edges[-1]) + 1, quarter):
-        before, shown = wall(instant - quarter, zone), wall(instant, zone)
-        is_skipped = shown - before > quarter and shown // span > before // span
-        if shown % span == 0 or is_skipped:
-            expected.append(instant)
-    assert bins.edges.tolist() == expected
+def test_bins_are_those_of_an_independent_computation(zone, year):
+    changes, bins, wrong = compare(zone, datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC))
+    assert wrong == []
+    assert bins > 365
+    assert changes > 0 or zone == "Asia/Kathmandu"
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin", "span", "hours"),
+    [
+        ("Atlantic/Azores", "2026-10-25T00:00Z", 24, [25]),
+        ("America/Havana", "2026-11-01T04:00Z", 12, [13, 12]),
+        ("Australia/Lord_Howe", "2026-10-03T13:30Z", 1, [1, 1, 0.5, 1]),
+        ("Pacific/Apia", "2011-12-29T10:00Z", 24, [24, 24]),
+    ],
+)
+def test_bins_at_a_change_of_the_clock(zone, begin, span, hours):
+    first = int(datetime.fromisoformat(begin).timestamp() * 1000)
+    bins = bins_of(span * HOUR, first, first + int(sum(hours) * HOUR), zone)
+    assert bins.edges[0] == first
+    assert (bins.lengths / HOUR).tolist() == hours
 
 
 def test_days_of_a_zone_have_23_or_25_hours():
@@ -371,8 +444,8 @@ def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     with pytest.raises(ValueRefused, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
         frame.mirror.resample("1s", "last")
     assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
-    assert frame.mirror.resample("1s", "last", paths=["/3/*"])["last"].tolist() == ["abc"]
-    assert frame.mirror.resample("1s", "last", paths=["/33*"])["last"].tolist() == [1.0, 1.0]
+    assert frame.mirror.resample("1s", "last", paths=["/3/*"], end=at(1))["last"].tolist() == ["abc"]
+    assert frame.mirror.resample("1s", "last", paths=["/33*"], end=at(1))["last"].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["device_id", "path", "changed_at"])
@@ -407,13 +480,13 @@ def test_the_columns_are_the_documented_ones_also_of_an_empty_table():
         found = frame.mirror.resample("1h", ALL)
         assert [(name, str(dtype).partition("[python")[0]) for name, dtype in found.dtypes.items()] == documented[1:]
         spans = frame.mirror.resample("1h", "duration")
-        assert spans.columns.tolist() == ["bin", "device_id", "path", "value", "duration", "covered"]
+        assert spans.columns.tolist() == ["bin", "device_id", "endpoint_name", "path", "value", "duration", "covered"]
         assert str(spans["duration"].dtype) == "timedelta64[ms]"
 
 
 def test_what_it_is_based_on_stays_and_it_survives_parquet(tmp_path):
     frame = frame_of(told((0, 1.0)), taken_at=at(9).isoformat(), devices=1, complete=False, server="http://a")
-    found = frame.mirror.resample("1h", ALL)
+    found = frame.assign(endpoint_name=pd.Categorical(["hall"])).mirror.resample("1h", ALL)
     assert found.attrs["mirror"] == frame.attrs["mirror"]
     found.to_parquet(tmp_path / "hours.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "hours.parquet"), found)

@@ -3,11 +3,13 @@
 import pandas as pd
 import pyarrow as pa
 import pytest
+from patience import until
 
-from mirror_sdk import MirrorClient
+from mirror_sdk import MirrorClient, UnitWarning
 from mirror_sdk.frames import events_frame
 from mirror_sdk.recording import Recording
-from mirror_sdk.tables.units import with_units
+from mirror_sdk.recording import recorder as recorder_module
+from mirror_sdk.tables.units import NamedUnits, with_units
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -83,5 +85,72 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
 def test_what_an_event_tells_itself_stays(client, rooms):
     frame = events_frame(client.events(after=0, timeout=0, paths=[LEVEL]))
     (device_id,) = frame["device_id"].unique()
-    told = with_units(pa.Table.from_pandas(frame), {(device_id, LEVEL): "cd"})
+    state = pa.table({"device_id": [device_id], "path": [LEVEL], "unit": ["cd"]})
+    told = with_units(pa.Table.from_pandas(frame), NamedUnits(state))
     assert set(told["unit"].to_pylist()) == {"%"}
+
+
+# A unit that changes
+
+
+@pytest.fixture
+def kept_seconds():
+    return 7 * 86_400.0
+
+
+@pytest.fixture
+def changed(plain, bench, tmp_path, monkeypatch):
+    """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
+    # The last look of the recorder comes soon, not when a poll of real time has ended.
+    monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
+    sensor = bench.add_device(
+        "sensor",
+        [
+            {"path": TEMPERATURE, "value": "19", "observable": True},
+            {"path": UNITS, "value": "Cel", "observable": True},
+        ],
+    )
+    plain.put_presubscriptions([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
+    bench.advance(60)
+    with plain.record(tmp_path / "run.parquet") as recorder:
+        times = [bench.advance(60)]
+        for value, unit in ((20, None), (68, "Far"), (70, None)):
+            bench.advance(30)
+            if unit is not None:
+                bench.set_value(sensor, UNITS, unit)
+            bench.set_value(sensor, TEMPERATURE, value)
+            times.append(bench.advance(30))
+        until(lambda: recorder.audit().until_at == times[-1])
+    return times, recorder.recording
+
+
+@pytest.mark.parametrize("paths", [[TEMPERATURE], ["/3303/*"]])
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_value_of_a_history_is_in_the_unit_that_was_named_by_then(client, changed, paths, begins):
+    times, recording = changed
+    history = client.history(paths=paths, begin=times[0] if begins else None)
+    expected = [(19.0, "Cel"), (20.0, "Cel"), (68.0, "Far"), (70.0, "Far")][begins:]
+    numbers = history[history["value_num"].notna()]
+    assert list(zip(numbers["value_num"], numbers["unit"], strict=True)) == expected
+    with pytest.warns(UnitWarning, match="Cel and Far"):
+        found = history.mirror.resample("3min", paths=[TEMPERATURE], begin=times[0], end=times[-1])
+    assert found["time_weighted_mean"].isna().any()
+    recorded = recording.history(paths=paths)
+    numbers = recorded[recorded["value_num"].notna()]
+    assert list(zip(numbers["value_num"], numbers["unit"], strict=True)) == expected[-3:]
+
+
+def test_events_are_in_the_unit_that_was_named_by_then(plain, changed):
+    events = plain.events_frame(after=0, timeout=0)
+    numbers = events[events["value_num"].notna()]
+    assert numbers["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
+
+
+@pytest.mark.parametrize("source", ["client", "recording"])
+def test_changes_name_the_unit_of_either_value(client, changed, source):
+    times, recording = changed
+    asked = client if source == "client" else recording
+    (row,) = asked.changes(times[0], times[-1], paths=[TEMPERATURE]).to_dict("records")
+    assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
+    assert asked.as_of(times[0], paths=[TEMPERATURE])["unit"].tolist() == ["Cel"]
+    assert asked.as_of(times[-1], paths=[TEMPERATURE])["unit"].tolist() == ["Far"]

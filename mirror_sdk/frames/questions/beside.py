@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,16 @@ import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.questions.resample import KEY, Statistic, checked, statistics
-from mirror_sdk.frames.questions.rows import Ints, milliseconds, spans_of
-from mirror_sdk.frames.questions.steps import Told
-from mirror_sdk.tables.columns import CATEGORY, moment
+from mirror_sdk.frames.questions.resample import KEY, Pieces, Statistic, checked, statistics
+from mirror_sdk.frames.questions.rows import Ints, spans_of
+from mirror_sdk.frames.questions.steps import Told, warn_of_units
+from mirror_sdk.tables.columns import CATEGORY
 from mirror_sdk.wire.paths import matches
 
 COMPARED_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("offset", pa.duration("ms")),
         pa.field("a", pa.float64()),
@@ -40,6 +41,7 @@ def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
     """
     name = _one(how)
     bins = bins_of(span, told.begin, told.end, told.tz)
+    warn_of_units(told)
     devices = np.unique(told.steps.of_device)
     paths = _in_order_of_patterns(told)
     check_count(len(devices) * len(bins) * max(len(paths), 1))
@@ -54,26 +56,24 @@ def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
     return table
 
 
-def compare(
-    told: Told, begin_a: datetime, begin_b: datetime, length: int, span: int | None, how: Statistic
-) -> pd.DataFrame:
+def compare(told: Told, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
     """Two times beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
-        ValueRefused: An instant is naive, or the statistic is none of numbers.
+        ValueRefused: The statistic is none of numbers.
     """
     name = _one(how)
     check_count(length // (span or length))
-    sides = [
-        _window(told, milliseconds(begin), length, span or length, name)
-        for begin in (_aware("begin_a", begin_a), _aware("begin_b", begin_b))
-    ]
+    warn_of_units(told.within(min(begins), max(begins) + length))
+    sides, units = zip(*(_window(told, begin, length, span or length, name) for begin in begins), strict=True)
     a, b = (side[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for side in sides)
+    is_other = (units[0] != units[1]) & (units[0] != -1) & (units[1] != -1) & (name != "count")
+    difference = np.where(is_other, np.nan, b - a)
     places = np.arange(0, length, span or length)
     columns = [
-        *(sides[0][key] for key in ("device_id", "path")),
+        *(sides[0][key] for key in ("device_id", "endpoint_name", "path")),
         spans_of(np.tile(places, len(told.steps.of_device))),
-        *(pa.array(one, mask=np.isnan(one)) for one in (a, b, b - a)),
+        *(pa.array(one, mask=np.isnan(one)) for one in (a, b, difference)),
         *(side["covered"] for side in sides),
     ]
     return told.to_frame(pa.Table.from_arrays(columns, schema=COMPARED_SCHEMA))
@@ -86,17 +86,14 @@ def _one(how: Statistic) -> Statistic:
     return name
 
 
-def _aware(name: str, instant: datetime) -> datetime:
-    moment(name, instant)
-    return instant
-
-
-def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> pa.Table:
-    edges = np.append(np.arange(begin, begin + length, span), begin + length)
-    table = statistics(told.within(begin, begin + length), Bins(edges), [name])
+def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> tuple[pa.Table, Ints]:
+    """The statistic of each cell, and its unit."""
+    bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
+    told = told.within(begin, begin + length)
+    table = statistics(told, bins, [name])
     if pa.types.is_string(table[name].type):
         raise ValueRefused(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
-    return table
+    return table, np.concatenate([Pieces(part, bins).unit() for part in told.parts(len(bins))])
 
 
 def _in_order_of_patterns(told: Told) -> list[int]:

@@ -49,9 +49,10 @@ class Bins:
 def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
     """The bins that have something of the time from ``begin`` up to ``end``.
 
-    A bin begins whenever the clock of the zone shows a multiple of the span: since midnight where whole spans are a
-    day, and since Monday, 5 January 1970, where not. A time that the clock shows twice begins two bins; one that it
-    leaves out begins one when it leaves it out.
+    A bin begins when the clock of the zone first shows a multiple of the span: since midnight where whole spans are a
+    day, and since Monday, 5 January 1970, where not. Where the clock leaves a multiple out, the bin begins at the
+    change. Where the clock is put back by a whole bin or more, the bins of that time come twice; put back by less, one
+    bin is longer.
 
     Args:
         span: How long a bin is, in milliseconds.
@@ -63,13 +64,34 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
         ValueRefused: There is no such zone, or there would be too many bins.
     """
     check_count((end - begin) // span)
-    zone = _Zone(tz)
-    first, last = zone.wall(begin - _DAY), zone.wall(end + _DAY)
-    grid = np.arange((first - _MONDAY) // span, (last - _MONDAY) // span + 3) * span + _MONDAY
-    edges = zone.instants(grid)
+    # The first bin may begin before, and the last one end behind; none is twice as long as the span.
+    edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
     first_place = np.searchsorted(edges, begin, side="right") - 1
     last_place = np.searchsorted(edges, max(end, begin + 1), side="left")
     return Bins(edges[first_place : last_place + 1])
+
+
+def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
+    """When bins begin, from one instant up to another."""
+    edges: list[Ints] = []
+    instants, offsets = _offsets(tz, begin, end)
+    for place, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
+        before, behind = at + offsets[max(place - 1, 0)], at + offset
+        shown = _multiples(span, behind, until + offset)
+        if before < behind and len(_multiples(span, before, behind)):
+            edges.append(np.array([at]))
+            shown = shown[shown > behind]
+        elif before - behind < span:
+            # The clock has shown those already.
+            shown = shown[shown >= before]
+        edges.append(shown - offset)
+    return np.concatenate(edges)
+
+
+def _multiples(span: int, begin: int, end: int) -> Ints:
+    """The multiples of a span that a clock shows from a time up to another."""
+    first, last = (-((_MONDAY - shown) // span) for shown in (begin, end))
+    return np.arange(first, last) * span + _MONDAY
 
 
 def check_count(count: int) -> None:
@@ -85,33 +107,36 @@ def check_count(count: int) -> None:
         )
 
 
-class _Zone:
-    """The clock of a zone, in milliseconds as if it were UTC."""
+def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
+    """Since when the clock of a zone is by how much ahead of UTC, from an instant on and at each change up to another.
 
-    def __init__(self, tz: str) -> None:
-        try:
-            self._tz = pd.Timestamp(0, tz=tz).tz
-        except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
-            raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
-        self._is_utc = tz == "UTC"
+    Raises:
+        ValueRefused: There is no such zone, or it does not know these times.
+    """
+    if tz == "UTC":
+        return [begin], [0]
+    try:
+        zone = pd.Timestamp(0, tz=tz).tz
+    except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
+        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
-    def wall(self, at: int) -> int:
-        """What the clock shows at an instant."""
-        with _in_years_of_zones():
-            shown = pd.DatetimeIndex(np.array([at], dtype="datetime64[ms]"), tz="UTC").tz_convert(self._tz)
-            return int(shown.tz_localize(None).asi8[0])
+    def ahead(at: Ints) -> Ints:
+        shown = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
+        offsets: Ints = shown.asi8 - at
+        return offsets
 
-    def instants(self, shown: Ints) -> Ints:
-        """When the clock shows these times, each time it does."""
-        if self._is_utc:
-            return shown
-        wall = pd.DatetimeIndex(shown.view("datetime64[ms]"))
-        with _in_years_of_zones():
-            both = [
-                wall.tz_localize(self._tz, ambiguous=np.full(len(wall), is_summer), nonexistent="shift_forward")
-                for is_summer in (True, False)
-            ]
-        return np.unique(np.concatenate([times.as_unit("ms").asi8 for times in both]))
+    with _in_years_of_zones():
+        # No zone has ever changed twice within three days.
+        days = np.append(np.arange(begin, end, 3 * _DAY), end)
+        place = np.flatnonzero(np.diff(ahead(days)))
+        low, high = days[place], days[place + 1]
+        before = ahead(low)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            is_before = ahead(middle) == before
+            low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
+        instants = np.append(begin, high)
+        return instants.tolist(), ahead(instants).tolist()
 
 
 @contextmanager

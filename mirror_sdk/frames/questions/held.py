@@ -17,14 +17,15 @@ from mirror_sdk.frames.questions.rows import (
     TEXT,
     Flags,
     Ints,
+    names_of,
     spans_of,
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told, are_same
+from mirror_sdk.frames.questions.steps import Steps, Told, are_same, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
 
-_RESOURCE = [pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
+_RESOURCE = [pa.field("device_id", CATEGORY), pa.field("endpoint_name", CATEGORY), pa.field("path", CATEGORY)]
 _SPAN = pa.duration("ms")
 DURATIONS_SCHEMA = pa.schema(
     [
@@ -166,6 +167,7 @@ def _meets(
     if equals is not None:
         raise ValueRefused(f"equals={equals!r} beside above= or below= says two things; give one of them")
     _check_kind(told, NUMBER, "above= and below= are of numbers")
+    warn_of_units(told)
     meets: Flags = steps.kind == NUMBER
     for name, bound, compare in (("above", above, np.greater), ("below", below, np.less)):
         if bound is not None:
@@ -186,6 +188,8 @@ def _equals(told: Told, steps: Steps, wanted: float | bool | str, *, is_given: b
         raise ValueRefused(f"equals={wanted!r} is no value; give a number, a boolean or a text")
     why = f"equals={wanted!r} is no value of them" if is_given else "without a condition it is how long it was true"
     _check_kind(told, kind, why)
+    if kind == NUMBER:
+        warn_of_units(told)
     equal: Flags = (steps.kind == kind) & (steps.number == float(wanted))
     return equal
 
@@ -245,8 +249,9 @@ def _summed(group: Ints, values: Ints, count: int) -> Ints:
 
 
 def _resources(told: Told, resource: Ints) -> dict[str, pa.Array]:
-    """Device and path of resources."""
+    """Device, its name, and path of resources."""
     return {
         "device_id": words_of(told.steps.of_device[resource], told.rows.devices),
+        "endpoint_name": names_of(told.steps.of_device[resource], told.names),
         "path": words_of(told.steps.of_path[resource], told.rows.paths),
     }

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.frames.questions.rows import NO_TIME, Ints, Rows, order_by, times_of, words_of
+from mirror_sdk.frames.questions.rows import NO_TIME, Ints, Rows, names_of, order_by, times_of, words_of
 from mirror_sdk.frames.questions.steps import Told
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 LATE_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("changed_at", INSTANT),
         pa.field("received_at", INSTANT),
@@ -34,6 +35,7 @@ def late(told: Told, longer_than: int | None) -> pd.DataFrame:
     values, behind, delay = values.take(is_late), np.maximum(behind[is_late], 0), delay[is_late]
     columns = [
         words_of(values.device, values.devices),
+        names_of(values.device, told.names),
         words_of(values.path, values.paths),
         times_of(values.at),
         times_of(values.received),

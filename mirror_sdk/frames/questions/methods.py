@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from mirror_sdk._arguments import InstantLike
 from mirror_sdk.frames.axes import device_names
 from mirror_sdk.frames.questions.beside import align, compare
 from mirror_sdk.frames.questions.held import durations, unchanged
@@ -16,7 +16,7 @@ from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw
 from mirror_sdk.frames.questions.presence import availability, gaps
 from mirror_sdk.frames.questions.rates import rates
 from mirror_sdk.frames.questions.resample import Statistic, resample
-from mirror_sdk.frames.questions.steps import span_of, told_by
+from mirror_sdk.frames.questions.steps import instant_in, span_of, told_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,8 @@ class Questions:
         *,
         silence_limit: str | pd.Timedelta | None = None,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -49,16 +49,19 @@ class Questions:
           share that is true.
         - ``min``, ``max`` = the least and the greatest of v(t) over K and B, and of the values told in B; of booleans
           0 and 1.
-        - ``last`` = the last value that was known in B, at its end or before.
+        - ``last`` = the last value that was known in B for some time, at its end or before.
         - ``count`` = how many values were told with a time (``changed_at``) in B, also those that changed nothing, and
           those of one time.
         - ``duration`` = for each value w that was known: ``|{t in K and B: v(t) = w}|``.
         - ``covered`` = ``|K and B| / |B|``, beside any of them.
 
+        Where a device changed the unit of a resource (column ``unit``) there is a :class:`~mirror_sdk.UnitWarning`, and
+        ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with numbers of several units.
+
         Args:
-            bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins whenever the clock of the zone shows a
-                multiple of that: counted from midnight, and where whole bins are no day, from Monday, 5 January 1970.
-                A day in which the clock is put forward or back has 23 or 25 hours.
+            bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins when the clock of the zone first shows
+                a multiple of that: counted from midnight, and where whole bins are no day, from Monday, 5 January 1970.
+                A day in which the clock is put forward or back has 23 or 25 hours, an hour that comes twice is two.
             how: Which statistics; ``duration`` by itself.
             silence_limit: How long a value holds behind the last sign of life of its device; for ever by default.
             paths: Only these resources; a ``*`` at the end of one stands for anything.
@@ -76,6 +79,7 @@ class Questions:
             ==================  ===================  =======================================================
             bin                 datetime64[ms, UTC]  when it begins
             device_id           category             the device
+            endpoint_name       category             its endpoint name; NA where that is not known
             path                category             the resource
             time_weighted_mean  Float64              NA where nothing is known
             last                Float64              or boolean, or string: as the values are
@@ -115,8 +119,8 @@ class Questions:
         equals: float | bool | str | None = None,
         each: bool = False,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -144,21 +148,22 @@ class Questions:
         Returns:
             One row for each device and path that was told, in order of device and path:
 
-            ============  ===============  =================================================================
-            column        dtype            meaning
-            ============  ===============  =================================================================
-            device_id     category         the device
-            path          category         the resource
-            duration      timedelta64[ms]  how long it was so
-            stretches     Int64            in how many stretches
-            longest       timedelta64[ms]  how long the longest of them was
-            known         timedelta64[ms]  how long anything is known
-            share         Float64          ``duration`` by ``known``; NA where nothing is known
-            ============  ===============  =================================================================
+            =============  ===============  ================================================================
+            column         dtype            meaning
+            =============  ===============  ================================================================
+            device_id      category         the device
+            endpoint_name  category         its endpoint name; NA where that is not known
+            path           category         the resource
+            duration       timedelta64[ms]  how long it was so
+            stretches      Int64            in how many stretches
+            longest        timedelta64[ms]  how long the longest of them was
+            known          timedelta64[ms]  how long anything is known
+            share          Float64          ``duration`` by ``known``; NA where nothing is known
+            =============  ===============  ================================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``path``, ``begin``, ``end``, ``duration``, and
-            whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it was first known,
-            or until nothing more is known.
+            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
+            ``duration``, and whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it
+            was first known, or until nothing more is known.
 
         Raises:
             ValueRefused: The condition is none or not of the values there are, the table lacks a column, or another
@@ -184,8 +189,8 @@ class Questions:
         *,
         silence_limit: str | pd.Timedelta | None = None,
         each: bool = False,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -197,7 +202,7 @@ class Questions:
           table tells;
         - *absent*: behind a ``deregistration`` or ``expired`` row and before the next ``registration`` or
           ``reg_update``; with ``silence_limit`` also where nothing came of the device for longer than that, from the
-          end of the limit on;
+          end of the limit on: a value is a sign of life at its own time and, in a history, at that of its receipt;
         - *available*.
 
         ``availability`` = ``|available| / (|available| + |absent|)``.
@@ -223,17 +228,18 @@ class Questions:
             column           dtype                meaning
             ===============  ===================  ==========================================================
             device_id        category             the device
+            endpoint_name    category             its endpoint name; NA where that is not known
             available        timedelta64[ms]      how long it was there
             absent           timedelta64[ms]      how long it was not
             unknown          timedelta64[ms]      how long nobody knows
             availability     Float64              0 to 1; NA where all is unknown
             absences         Int64                how many stretches it was absent
             longest_absence  timedelta64[ms]      how long the longest of them was
-            last_heard_at    datetime64[ms, UTC]  its last value, registration or update; NA for none
+            last_heard_at    datetime64[ms, UTC]  its last sign of life: a value, a registration or update; NA for none
             ===============  ===================  ==========================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``presence`` (available, absent or unknown),
-            ``begin``, ``end`` and ``duration``.
+            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``presence`` (available, absent or
+            unknown), ``begin``, ``end`` and ``duration``.
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -258,8 +264,8 @@ class Questions:
         bin: str | pd.Timedelta | None = None,  # noqa: A002 - as the column of the result
         per: str | pd.Timedelta = "1s",
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """How fast a counter counts, also where it begins anew, for a history or events table.
@@ -285,21 +291,22 @@ class Questions:
         Returns:
             One row for each two values that are neither wholly before ``begin`` nor behind ``end``:
 
-            =========  ===================  ================================================================
-            column     dtype                meaning
-            =========  ===================  ================================================================
-            device_id  category             the device
-            path       category             the counter
-            begin      datetime64[ms, UTC]  when the first value was
-            end        datetime64[ms, UTC]  when the second was
-            duration   timedelta64[ms]      from one to the other
-            increase   Float64              by how much it rose
-            rate       Float64              by how much it rose ``per`` time
-            reset      boolean              whether it began anew
-            =========  ===================  ================================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the counter
+            begin          datetime64[ms, UTC]  when the first value was
+            end            datetime64[ms, UTC]  when the second was
+            duration       timedelta64[ms]      from one to the other
+            increase       Float64              by how much it rose
+            rate           Float64              by how much it rose ``per`` time
+            reset          boolean              whether it began anew
+            =============  ===================  ============================================================
 
-            With ``bin`` one row for each resource and bin: ``bin``, ``device_id``, ``path``, ``increase``, ``rate``,
-            ``resets`` (Int64) and ``covered``.
+            With ``bin`` one row for each resource and bin: ``bin``, ``device_id``, ``endpoint_name``, ``path``,
+            ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
             ValueRefused: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
@@ -322,8 +329,8 @@ class Questions:
         *,
         how: Statistic = "last",
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -365,8 +372,8 @@ class Questions:
 
     def compare(
         self,
-        begin_a: datetime,
-        begin_b: datetime,
+        begin_a: InstantLike,
+        begin_b: InstantLike,
         length: str | pd.Timedelta,
         *,
         bin: str | pd.Timedelta | None = None,  # noqa: A002 - as in the other questions
@@ -395,18 +402,19 @@ class Questions:
         Returns:
             One row for each resource and offset, the unknown ones too:
 
-            ==========  ===============  ===================================================================
-            column      dtype            meaning
-            ==========  ===============  ===================================================================
-            device_id   category         the device
-            path        category         the resource
-            offset      timedelta64[ms]  from the begin of the time to that of the bin
-            a           Float64          the statistic in the first time; NA where nothing is known
-            b           Float64          the statistic in the second time
-            difference  Float64          ``b`` less ``a``
-            covered_a   Float64          the share of the bin that is known in the first time
-            covered_b   Float64          the share of the bin that is known in the second time
-            ==========  ===============  ===================================================================
+            =============  ===============  ================================================================
+            column         dtype            meaning
+            =============  ===============  ================================================================
+            device_id      category         the device
+            endpoint_name  category         its endpoint name; NA where that is not known
+            path           category         the resource
+            offset         timedelta64[ms]  from the begin of the time to that of the bin
+            a              Float64          the statistic in the first time; NA where nothing is known
+            b              Float64          the statistic in the second time
+            difference     Float64          ``b`` less ``a``
+            covered_a      Float64          the share of the bin that is known in the first time
+            covered_b      Float64          the share of the bin that is known in the second time
+            =============  ===============  ================================================================
 
         Raises:
             ValueRefused: An instant is naive, the values are texts, the table lacks a column, or another argument is
@@ -425,14 +433,15 @@ class Questions:
         """
         span = span_of("length", length)
         told = told_by(self._frame, paths=paths, silence_limit=silence_limit, state=state)
-        return compare(told, begin_a, begin_b, span, None if bin is None else span_of("bin", bin), how)
+        begins = [instant_in(self._frame, name, one) for name, one in (("begin_a", begin_a), ("begin_b", begin_b))]
+        return compare(told, begins, span, None if bin is None else span_of("bin", bin), how)
 
     def gaps(
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The stretches in which something is not known, for a history or events table.
@@ -455,15 +464,16 @@ class Questions:
         Returns:
             One row for each stretch, in order of device and begin, those of all devices first:
 
-            =========  ===================  ================================================================
-            column     dtype                meaning
-            =========  ===================  ================================================================
-            device_id  category             the device; NA for all of them
-            reason     category             gap, deregistration, expired or silent
-            begin      datetime64[ms, UTC]  when it begins
-            end        datetime64[ms, UTC]  when it ends; NA where no end was seen
-            duration   timedelta64[ms]      how long it is, or was when the table ends
-            =========  ===================  ================================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device; NA for all of them
+            endpoint_name  category             its endpoint name; NA where that is not known
+            reason         category             gap, deregistration, expired or silent
+            begin          datetime64[ms, UTC]  when it begins
+            end            datetime64[ms, UTC]  when it ends; NA where no end was seen
+            duration       timedelta64[ms]      how long it is, or was when the table ends
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -483,8 +493,8 @@ class Questions:
         longer_than: str | pd.Timedelta | None = None,
         *,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The values that came late, for a history or events table.
@@ -507,16 +517,17 @@ class Questions:
         Returns:
             One row for each late value, by device and path, as they came:
 
-            ===========  ===================  ==============================================================
-            column       dtype                meaning
-            ===========  ===================  ==============================================================
-            device_id    category             the device
-            path         category             the resource
-            changed_at   datetime64[ms, UTC]  when it changed, as the device says
-            received_at  datetime64[ms, UTC]  when it came
-            delay        timedelta64[ms]      from one to the other; NA where the table does not tell
-            behind       timedelta64[ms]      how much newer the newest value was that came before
-            ===========  ===================  ==============================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the resource
+            changed_at     datetime64[ms, UTC]  when it changed, as the device says
+            received_at    datetime64[ms, UTC]  when it came
+            delay          timedelta64[ms]      from one to the other; NA where the table does not tell
+            behind         timedelta64[ms]      how much newer the newest value was that came before
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -535,8 +546,8 @@ class Questions:
         *,
         paths: Sequence[str] | None = None,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
@@ -560,20 +571,21 @@ class Questions:
         Returns:
             One row for each such stretch, in order of device, path and begin:
 
-            ==========  ===================  ===============================================================
-            column      dtype                meaning
-            ==========  ===================  ===============================================================
-            device_id   category             the device
-            path        category             the resource
-            value_num   Float64              the number
-            value_text  string               the text
-            value_bool  boolean              the boolean
-            begin       datetime64[ms, UTC]  since when
-            end         datetime64[ms, UTC]  until when
-            duration    timedelta64[ms]      for how long
-            told        Int64                how many values were told with a time in the stretch
-            lasting     boolean              whether it was still so at the end of all that is asked for and known
-            ==========  ===================  ===============================================================
+            =============  ===================  ============================================================
+            column         dtype                meaning
+            =============  ===================  ============================================================
+            device_id      category             the device
+            endpoint_name  category             its endpoint name; NA where that is not known
+            path           category             the resource
+            value_num      Float64              the number
+            value_text     string               the text
+            value_bool     boolean              the boolean
+            begin          datetime64[ms, UTC]  since when
+            end            datetime64[ms, UTC]  until when
+            duration       timedelta64[ms]      for how long
+            told           Int64                how many values were told with a time in the stretch
+            lasting        boolean              whether it was still so at the end of all that is asked for and known
+            =============  ===================  ============================================================
 
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
@@ -592,8 +604,8 @@ class Questions:
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -623,8 +635,8 @@ class Questions:
         self,
         *,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
@@ -657,8 +669,8 @@ class Questions:
         longer_than: str | pd.Timedelta | None = None,
         *,
         paths: Sequence[str] | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -689,8 +701,8 @@ class Questions:
         *,
         paths: Sequence[str] | None = None,
         silence_limit: str | pd.Timedelta | None = None,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
         state: pd.DataFrame | None = None,
         tz: str | None = None,
         ax: Axes | None = None,

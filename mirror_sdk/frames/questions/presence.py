@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.frames.questions.rows import NEVER, NO_TIME, Ints, order_by, spans_of, times_of, words_of
+from mirror_sdk.frames.questions.rows import NEVER, NO_TIME, Ints, names_of, order_by, spans_of, times_of, words_of
 from mirror_sdk.frames.questions.steps import Told
 from mirror_sdk.frames.questions.stretches import REASONS, Stretches, signs_of_life
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, fixed_category_array
@@ -21,6 +21,7 @@ _SPAN = pa.duration("ms")
 GAPS_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         fixed_category("reason", REASONS),
         pa.field("begin", INSTANT),
         pa.field("end", INSTANT),
@@ -32,6 +33,7 @@ GAPS_SCHEMA = pa.schema(
 AVAILABILITY_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("available", _SPAN),
         pa.field("absent", _SPAN),
         pa.field("unknown", _SPAN),
@@ -46,6 +48,7 @@ AVAILABILITY_SCHEMA = pa.schema(
 EACH_PRESENCE_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         fixed_category("presence", PRESENCES),
         pa.field("begin", INSTANT),
         pa.field("end", INSTANT),
@@ -64,6 +67,7 @@ def gaps(told: Told) -> pd.DataFrame:
     reason = fixed_category_array(pa.array(found.reason.astype(np.int8)), GAPS_SCHEMA.field("reason"))
     columns = [
         words_of(found.device, told.rows.devices),
+        names_of(found.device, told.names),
         reason,
         times_of(found.begin),
         times_of(found.end),
@@ -84,6 +88,7 @@ def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.Da
         return told.to_frame(_by_device(told, devices, device, end - begin, presence))
     columns = [
         words_of(devices[device], told.rows.devices),
+        names_of(devices[device], told.names),
         fixed_category_array(pa.array(presence.astype(np.int8)), EACH_PRESENCE_SCHEMA.field("presence")),
         times_of(begin),
         times_of(end),
@@ -150,6 +155,7 @@ def _by_device(told: Told, devices: Ints, device: Ints, length: Ints, presence: 
     share = np.divide(available, known, out=np.full(len(devices), np.nan), where=known > 0)
     columns = [
         words_of(devices, told.rows.devices),
+        names_of(devices, told.names),
         *map(spans_of, (available, absent, unknown)),
         pa.array(share, mask=known == 0),
         pa.array(np.bincount(device[is_absent], minlength=len(devices))),

@@ -11,13 +11,14 @@ import pyarrow as pa
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Pieces, keys
-from mirror_sdk.frames.questions.rows import NUMBER, spans_of, times_of, words_of
-from mirror_sdk.frames.questions.steps import Steps, Told
+from mirror_sdk.frames.questions.rows import NUMBER, names_of, spans_of, times_of, words_of
+from mirror_sdk.frames.questions.steps import Steps, Told, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 RATES_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
         pa.field("begin", INSTANT),
         pa.field("end", INSTANT),
@@ -52,6 +53,7 @@ def rates(told: Told, *, per: int, span: int | None) -> pd.DataFrame:
     Raises:
         ValueRefused: Some values are no numbers, or there would be too many rows.
     """
+    warn_of_units(told)
     # What is larger than the largest number is infinite.
     with np.errstate(over="ignore"):
         rises = _rises(told)
@@ -74,6 +76,7 @@ def _rises(told: Told) -> Steps:
     steps = steps.take(~np.append(is_same & (steps.at[1:] == steps.at[:-1]), False)[: len(steps)])
     is_next = (steps.resource[1:] == steps.resource[:-1]) & (steps.until[:-1] == steps.at[1:])
     is_next &= (steps.kind[1:] == NUMBER) & (steps.kind[:-1] == NUMBER)
+    is_next &= (steps.unit[1:] == steps.unit[:-1]) | (steps.unit[1:] < 0) | (steps.unit[:-1] < 0)
     is_next &= (steps.until[:-1] > told.begin) & (steps.at[:-1] < told.end)
     before, behind = steps.take(np.append(is_next, False)[: len(steps)]), steps.number[1:][is_next]
     is_reset = behind < before.number
@@ -84,6 +87,7 @@ def _rises(told: Told) -> Steps:
 def _each(told: Told, rises: Steps, per: int) -> pa.Table:
     columns = [
         words_of(rises.of_device[rises.resource], told.rows.devices),
+        names_of(rises.of_device[rises.resource], told.names),
         words_of(rises.of_path[rises.resource], told.rows.paths),
         times_of(rises.at),
         times_of(rises.until),
@@ -110,7 +114,7 @@ def _part(told: Told, bins: Bins, per: int) -> pa.Table:
     mean = pieces.mean()
     is_in = rises.is_counted & (rises.until >= told.begin) & (rises.until < told.end)
     cell = rises.resource[is_in] * len(bins) + bins.place(rises.until[is_in])
-    is_unknown = pieces.known == 0
+    is_unknown = np.isnan(mean)
     columns = {
         **keys(told, bins, np.arange(count)),
         "increase": pa.array(mean * pieces.known, mask=is_unknown),

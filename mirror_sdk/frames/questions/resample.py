@@ -15,17 +15,19 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
+    NEVER,
     NONE,
     NUMBER,
     TEXT,
     Flags,
     Floats,
     Ints,
+    names_of,
     spans_of,
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told
+from mirror_sdk.frames.questions.steps import Steps, Told, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 Statistic: TypeAlias = Literal["time_weighted_mean", "last", "min", "max", "count", "duration"]
@@ -34,7 +36,12 @@ T = TypeVar("T", bound=np.generic)
 _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 
-KEY = [pa.field("bin", INSTANT), pa.field("device_id", CATEGORY), pa.field("path", CATEGORY)]
+KEY = [
+    pa.field("bin", INSTANT),
+    pa.field("device_id", CATEGORY),
+    pa.field("endpoint_name", CATEGORY),
+    pa.field("path", CATEGORY),
+]
 """What each row is of."""
 _COVERED = pa.field("covered", pa.float64())
 _TYPES = {NUMBER: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
@@ -47,6 +54,7 @@ def resample(told: Told, span: int, how: Statistic | Sequence[Statistic]) -> pd.
         ValueRefused: A statistic is none, or not of the values there are, or there would be too many rows.
     """
     names = checked(how)
+    warn_of_units(told)
     return told.to_frame(statistics(told, bins_of(span, told.begin, told.end, told.tz), names))
 
 
@@ -119,9 +127,9 @@ class Pieces:
             case "last":
                 return self._last()
             case "min":
-                return _present(self._spread(self._reduced(np.fmin, self._numbers()), np.nan))
+                return _present(self._of_one_unit(self._reduced(np.fmin, self._numbers())))
             case "max":
-                return _present(self._spread(self._reduced(np.fmax, self._numbers()), np.nan))
+                return _present(self._of_one_unit(self._reduced(np.fmax, self._numbers())))
             case _:
                 return _present(self.mean())
 
@@ -135,12 +143,31 @@ class Pieces:
         # A sum may be rounded past the largest number there is.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             parts = np.where(is_held, numbers * (self.length / known), 0.0)
-            mean = self._spread(self._reduced(np.add, parts), np.nan)
+            mean = self._of_one_unit(self._reduced(np.add, parts))
         low = self._reduced(np.fmin, np.where(is_held, numbers, np.nan))
         high = self._reduced(np.fmax, np.where(is_held, numbers, np.nan))
         # Sums are rounded: the mean of what never changes is that.
         clipped: Floats = np.minimum(np.maximum(mean, self._spread(low, np.nan)), self._spread(high, np.nan))
         return clipped
+
+    def unit(self) -> Ints:
+        """The unit of the numbers of each cell: -1 where none is known, -2 where there are several."""
+        return self._spread(self._units(), -1)
+
+    def _units(self) -> Ints:
+        steps = self.steps
+        is_same = (steps.unit[1:] == steps.unit[:-1]) | (steps.resource[1:] != steps.resource[:-1])
+        if is_same.all():
+            # As nearly always: one piece of a cell tells what all of it is in.
+            return np.where(steps.kind == NUMBER, steps.unit, -1)[self.step[self._starts]]
+        unit = np.where(self.steps.kind == NUMBER, self.steps.unit, -1)[self.step]
+        least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
+        units: Ints = np.where(least < greatest, -2, greatest)
+        return units
+
+    def _of_one_unit(self, values: Floats) -> Floats:
+        """One number for every cell; NaN where it would be of several units."""
+        return self._spread(np.where(self._units() == -2, np.nan, values), np.nan)
 
     def _count(self) -> Ints:
         steps = self.steps
@@ -149,7 +176,8 @@ class Pieces:
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
-        last = self._reduced(np.maximum, np.where(self.steps.is_known[self.step], np.arange(len(self.step)), -1))
+        # What was overtaken at once, or not known from then on, is no value of the bin.
+        last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.step)), -1))
         place = self._spread(last, -1)
         found = np.append(self.step, -1)[place]
         return values_of(self._told, self.steps, found)
@@ -219,11 +247,12 @@ def _paths(told: Told, is_meant: Flags) -> str:
 
 
 def keys(told: Told, bins: Bins, cells: Ints) -> dict[str, pa.Array]:
-    """Bin, device and path of cells."""
+    """Bin, device, its name, and path of cells."""
     resource, place = np.divmod(cells, max(len(bins), 1))
     return {
         "bin": times_of(bins.begins[place]),
         "device_id": words_of(told.steps.of_device, told.rows.devices, resource),
+        "endpoint_name": names_of(told.steps.of_device, told.names, resource),
         "path": words_of(told.steps.of_path, told.rows.paths, resource),
     }
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import need_times
+from mirror_sdk.tables.columns import words_at
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.history import HAPPENINGS
 
@@ -53,10 +54,12 @@ class Rows:
         kind: ``NONE``, ``NUMBER``, ``BOOLEAN`` or ``TEXT``.
         number: The number, or 0 and 1 of a boolean; NaN for anything else.
         text: Which of ``texts``; -1 for none.
+        unit: Which of ``units`` a number is in; -1 where that is not known.
         is_counted: Whether it is a row of the table, and not of the state before it.
         devices: Their ids, sorted.
         paths: The resource paths, sorted.
         texts: The values that are texts, sorted.
+        units: The units, sorted.
     """
 
     what: Ints
@@ -70,10 +73,12 @@ class Rows:
     kind: Ints
     number: Floats
     text: Ints
+    unit: Ints
     is_counted: Flags
     devices: pd.Index
     paths: pd.Index
     texts: pd.Index
+    units: pd.Index
 
     def __len__(self) -> int:
         return len(self.at)
@@ -90,7 +95,7 @@ class Rows:
         return replace(self, **columns)
 
 
-_COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("devices", "paths", "texts"))
+_COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("devices", "paths", "texts", "units"))
 
 
 def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
@@ -195,6 +200,7 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
     device, devices = codes_of(frame["device_id"])
     path, paths = codes_of(frame["path"])
     kind, number, text, texts = _values(frame, of)
+    unit, units = _texts(frame, "unit")
     return Rows(
         **arrays,
         device=device,
@@ -202,9 +208,11 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
         kind=kind,
         number=number,
         text=text,
+        unit=unit,
         devices=devices,
         paths=paths,
         texts=texts,
+        units=units,
     )
 
 
@@ -317,11 +325,15 @@ def _of_state(state: pd.DataFrame) -> Rows:
     need(state, "device_id", "path", "reported_at")
     need_times(state, "reported_at")
     count = len(state)
+    reported_at, taken_at = instants(state["reported_at"]), state.attrs.get("mirror", {}).get("taken_at")
+    if taken_at is not None:
+        # A service of an earlier version gives the receipt, which may lie behind the instant the state is of.
+        reported_at = np.minimum(reported_at, milliseconds(pd.Timestamp(taken_at)))
     return _rows(
         state,
         "reported",
         what=np.full(count, VALUE),
-        at=instants(state["reported_at"]),
+        at=reported_at,
         received=np.full(count, NO_TIME),
         came=np.full(count, NO_TIME),
         until=np.full(count, NEVER),
@@ -333,7 +345,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
 def _joined(first: Rows, second: Rows) -> Rows:
     """The rows of both."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in _COLUMNS}
-    for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts")):
+    for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts"), ("unit", "units")):
         both = [getattr(rows, words) for rows in (first, second)]
         columns[words] = both[0].union(both[1])
         codes = [
@@ -388,6 +400,28 @@ def words_of(codes: Ints, words: pd.Index, places: Ints | None = None) -> pa.Dic
     if places is not None:
         indices = indices.take(pa.array(places))
     return pa.DictionaryArray.from_arrays(indices, pa.array(words[used], pa.string()))
+
+
+def names_of(codes: Ints, names: npt.NDArray[np.object_], places: Ints | None = None) -> pa.DictionaryArray:
+    """A category column of the endpoint names of devices; the arguments are those of :func:`words_of`."""
+    used = np.unique(codes[codes >= 0])
+    indices = pa.array(np.searchsorted(used, codes).astype(np.int32), mask=codes < 0)
+    if places is not None:
+        indices = indices.take(pa.array(places))
+    return words_at(indices, pa.array(names[used], pa.string()))
+
+
+def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The endpoint name of each device, as the last row of the last of these tables names it; ``None`` for none."""
+    names = np.full(len(devices), None, dtype=object)
+    for frame in frames:
+        if "endpoint_name" in frame:
+            device, ids = codes_of(frame["device_id"])
+            name, words = codes_of(frame["endpoint_name"])
+            is_named = (device >= 0) & (name >= 0)
+            place = devices.get_indexer(ids)[device[is_named]]
+            names[place[place >= 0]] = words.to_numpy()[name[is_named]][place >= 0]
+    return names
 
 
 def times_of(at: Ints) -> pa.Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -13,9 +12,11 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._arguments import path_patterns
-from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import basis_of, to_frame
+from mirror_sdk._arguments import InstantLike, instant, path_patterns
+from mirror_sdk._caller import warn
+from mirror_sdk._visible import visible
+from mirror_sdk.errors import UnitWarning, ValueRefused
+from mirror_sdk.frames.columns import basis_of, taken_at, to_frame
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
     NEVER,
@@ -27,12 +28,12 @@ from mirror_sdk.frames.questions.rows import (
     Floats,
     Ints,
     Rows,
+    endpoint_names,
     milliseconds,
     order_by,
     rows_of,
 )
 from mirror_sdk.frames.questions.stretches import Stretches, stretches_of
-from mirror_sdk.tables.columns import moment
 from mirror_sdk.wire.paths import matches_any
 
 
@@ -50,6 +51,7 @@ class Steps:
     kind: Ints
     number: Floats
     text: Ints
+    unit: Ints
     is_counted: Flags
     of_device: Ints
     of_path: Ints
@@ -79,6 +81,7 @@ _AT_A_TIME = 500_000
 class Told:
     """What a table tells from ``begin`` up to ``end``, and is known up to ``known_until``, in milliseconds.
 
+    ``names`` are the endpoint names of the devices of the rows, ``None`` where none is known.
     ``end`` lies behind the last row where nobody said an end. ``own_steps`` are some that are no values of the rows, or
     not of all resources.
     """
@@ -91,6 +94,7 @@ class Told:
     tz: str
     about: dict[str, object]
     patterns: list[str] | None
+    names: npt.NDArray[np.object_]
     own_steps: Steps | None = None
 
     @cached_property
@@ -156,8 +160,8 @@ def told_by(
     *,
     paths: Sequence[str] | None = None,
     silence_limit: str | pd.Timedelta | None = None,
-    begin: datetime | None = None,
-    end: datetime | None = None,
+    begin: InstantLike | None = None,
+    end: InstantLike | None = None,
     state: pd.DataFrame | None = None,
     tz: str | None = None,
 ) -> Told:
@@ -178,19 +182,56 @@ def told_by(
     limit = None if silence_limit is None else span_of("silence_limit", silence_limit)
     patterns = path_patterns(paths)
     rows = rows_of(frame, state)
-    for name, given in (("begin", begin), ("end", end)):
-        if given is not None:
-            moment(name, given)
+    asked = [
+        None if given is None else instant_in(frame, name, given) for name, given in (("begin", begin), ("end", end))
+    ]
     about = frame.attrs.get("mirror", {})
-    if begin is None and about.get("begin"):
-        begin = pd.Timestamp(about["begin"])
-    known_until = _known_until(rows, about, begin, end)
-    if end is None and about.get("end"):
-        end = pd.Timestamp(about["end"])
-    first, last = _range(rows, about, known_until, begin, end)
+    bounds = [
+        milliseconds(pd.Timestamp(about[name])) if given is None and about.get(name) else given
+        for name, given in zip(("begin", "end"), asked, strict=True)
+    ]
+    known_until = _known_until(rows, about, bounds[0], asked[1])
+    first, last = _range(rows, about, known_until, *bounds)
     stretches = stretches_of(rows, limit)
+    names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
-    return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns)
+    return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns, names)
+
+
+def warn_of_units(told: Told) -> None:
+    """Warn where the numbers of a resource that are asked for are in several units.
+
+    Warns:
+        UnitWarning: This.
+    """
+    steps = told.steps
+    is_in = (steps.kind == NUMBER) & (steps.unit >= 0) & (steps.until > told.begin) & (steps.at < told.end)
+    resource, unit = steps.resource[is_in], steps.unit[is_in]
+    width = max(len(told.rows.units), 1)
+    each = np.unique(resource * width + unit)
+    found, count = np.unique(each // width, return_counts=True)
+    changed = found[count > 1]
+    if not len(changed):
+        return
+    first = changed[0]
+    device, path = (told.rows.devices[steps.of_device[first]], told.rows.paths[steps.of_path[first]])
+    units = " and ".join(visible(str(told.rows.units[one % width])) for one in each[each // width == first])
+    others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
+    warn(
+        f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
+        " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
+        " unit, or convert the values first",
+        UnitWarning,
+    )
+
+
+def instant_in(frame: pd.DataFrame, name: str, given: InstantLike) -> int:
+    """An instant in milliseconds, given as one or as how long before the table was taken.
+
+    Raises:
+        ValueRefused: It is no time, has no time zone, or the table does not say when it was taken.
+    """
+    return milliseconds(instant(name, given, lambda: taken_at(frame)))
 
 
 def span_of(name: str, given: str | pd.Timedelta) -> int:
@@ -209,7 +250,7 @@ def span_of(name: str, given: str | pd.Timedelta) -> int:
     return int(span // pd.Timedelta("1ms"))
 
 
-def _known_until(rows: Rows, about: dict[str, Any], begin: datetime | None, end: datetime | None) -> int:
+def _known_until(rows: Rows, about: dict[str, Any], begin: int | None, end: int | None) -> int:
     """Up to when it is told what there was.
 
     A history says it by the service's clock, whatever the clock of a device says. Of any other table it is the newest
@@ -218,7 +259,7 @@ def _known_until(rows: Rows, about: dict[str, Any], begin: datetime | None, end:
     told = [milliseconds(pd.Timestamp(about[name])) for name in ("taken_at", "end") if about.get(name)]
     if told and _is_history(about):
         return min(told)
-    asked = [milliseconds(instant) for instant in (end, begin) if instant is not None]
+    asked = [one for one in (end, begin) if one is not None]
     newest = [int(rows.at.max())] if len(rows) else asked[-1:]
     return max([*newest, *told, *asked[: end is not None]], default=0)
 
@@ -228,20 +269,21 @@ def _is_history(about: dict[str, Any]) -> bool:
     return "oldest_at" in about
 
 
-def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: datetime | None, end: datetime | None) -> _Span:
+def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
     """From when up to when is asked.
 
     Raises:
         ValueRefused: The end lies before the beginning.
     """
     if begin is not None and end is not None and end < begin:
-        raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
+        first, last = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (begin, end))
+        raise ValueRefused(f"end={last} lies before begin={first}; give them in their order")
     told = rows.at[rows.is_counted]
     # Those behind the end of a history are of devices whose clock is ahead.
     within = told[told <= known_until] if _is_history(about) else told
     # Behind the newest row, which is asked for too.
-    last = max(known_until, int(within.max(initial=known_until - 1)) + 1) if end is None else milliseconds(end)
-    first = int(told.min(initial=last)) if begin is None else milliseconds(begin)
+    last = max(known_until, int(within.max(initial=known_until - 1)) + 1) if end is None else end
+    first = int(told.min(initial=last)) if begin is None else begin
     return first, max(first, last)
 
 
@@ -260,6 +302,7 @@ def _steps(rows: Rows, stretches: Stretches, patterns: list[str] | None, known_u
         kind=values.kind,
         number=values.number,
         text=values.text,
+        unit=values.unit,
         is_counted=values.is_counted,
         of_device=values.device[is_first],
         of_path=values.path[is_first],

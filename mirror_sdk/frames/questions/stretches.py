@@ -81,9 +81,14 @@ def stretches_of(rows: Rows, silence_limit: int | None) -> Stretches:
 
 
 def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
-    """Which devices were heard, and when."""
+    """Which devices were heard, and when: at the times that they told, and when that came to the service."""
     is_sign = np.isin(rows.what, (VALUE, *UP)) & (rows.device >= 0)
-    return (rows.device, rows.at) if is_sign.all() else (rows.device[is_sign], rows.at[is_sign])
+    # Only a history has the receipt by the service's clock; where that is the device's time, one of the two is enough.
+    is_later = is_sign & (rows.came == rows.received) & (rows.came != rows.at) & (rows.came > NO_TIME)
+    if not is_later.any():
+        return (rows.device, rows.at) if is_sign.all() else (rows.device[is_sign], rows.at[is_sign])
+    device = np.concatenate([rows.device[is_sign], rows.device[is_later]])
+    return device, np.concatenate([rows.at[is_sign], rows.came[is_later]])
 
 
 def _gaps(rows: Rows) -> Stretches:

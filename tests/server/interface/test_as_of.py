@@ -14,6 +14,7 @@ from mirror_sdk.wire.errors import FieldError
 from mirror_sdk.wire.history import BeforeHistory
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON, SnapshotEnd
 from mirror_server.arrow import past, stream
+from mirror_server.devices.link import Content, Observation
 from mirror_server.service import snapshots
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
@@ -192,6 +193,21 @@ def test_a_device_of_which_nothing_but_its_registration_is_known_is_there(server
         told = {each["endpoint_name"]: each["resources"] for each in as_of(server, key, server.now, read=read)}
         assert told["later"] == []
         assert len(told["a"]) == 1
+
+
+def test_reported_at_is_the_devices_time_and_never_after_the_instant(server, key, device):
+    measured_at = server.now
+    server.advance(key, 3600)
+    late = Observation(device, TEMPERATURE, Content(b"23"), measured_at + 60_000)
+    for _ in range(2):
+        # The second time is what a registration repeats: the same value with the same time.
+        server.services.devices.observed([late]).result(60)
+        server.advance(key, 3600)
+    for read, name in ((lines_of, "resource_path"), (arrow_of, "path")):
+        (one,) = as_of(server, key, measured_at + 120_000, f"path={TEMPERATURE}", read)
+        (resource,) = one["resources"]
+        reported_at = resource["reported"]["reported_at"] if name == "resource_path" else plain(resource["reported_at"])
+        assert reported_at == instant(measured_at + 60_000)
 
 
 def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
