@@ -43,7 +43,12 @@ _SAVE_AS_UTF_8 = "a spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {} -t UTF
 @main.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--apply", "is_applied", is_flag=True, help="Send what the plan says. Without it nothing is sent.")
-@click.option("--undo", "undo_file", type=click.Path(path_type=Path), help="Write the values before into this file.")
+@click.option(
+    "--undo",
+    "undo_file",
+    type=click.Path(path_type=Path),
+    help="Write the values before into this file. A plan of that file overwrites later changes too.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="How many at once.")
 @click.option(
     "--canary",

@@ -172,8 +172,17 @@ PERSONAL_RESOURCES = (
 
 NOT_VALUES = frozenset(
     {
-        *("object_id", "instance_id", "resource_id", "label", "unit", "category", "endpoint_type", "queue_mode"),
-        *("subscribed", "reported_revision", "desired_revision", "revision", "seq", "first_seq", "status"),
+        *("object_id", "instance_id", "resource_id", "label", "unit", "before_unit", "category", "endpoint_type"),
+        *(
+            "queue_mode",
+            "subscribed",
+            "reported_revision",
+            "desired_revision",
+            "revision",
+            "seq",
+            "first_seq",
+            "status",
+        ),
         *("count", "covered", "covered_a", "covered_b", "reset", "resets", "stretches", "share", "told", "lasting"),
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }

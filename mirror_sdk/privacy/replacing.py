@@ -110,6 +110,8 @@ class Replacing:
         self._pseudonyms = Pseudonyms(key)
         self._report: list[dict[str, object]] = []
         self._originals: set[str] = set(also)
+        self._lengths: dict[str, set[int]] = {}
+        self._indexed_count = 0
 
     def __repr__(self) -> str:
         return "<Replacing>"
@@ -139,7 +141,8 @@ class Replacing:
                     # They stay; what was cut away from the column may still be behind it.
                     column.cells.replace(_same)
             elif column.name in NOT_VALUES or column.cells.is_temporal:
-                kept.append((column, None))
+                if column.cells.has_words:
+                    kept.append((column, None))
             else:
                 kept.append((column, self._values(column, paths)))
         self._look_within(kept)
@@ -256,7 +259,10 @@ class Replacing:
 
     def _leaks(self, texts: Iterable[str]) -> set[str]:
         """Those in which a text occurs that was replaced."""
-        lengths = _lengths_by_beginning(self._originals)
+        if len(self._originals) != self._indexed_count:
+            # Originals are only ever added.
+            self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)
+        lengths = self._lengths
         return {text for text in texts if text in self._originals or _occurs_in(text, self._originals, lengths)}
 
     def _count(self, column: Column, treatment: Treatment | None, rows: Rows | None) -> None:
