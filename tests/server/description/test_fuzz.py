@@ -29,7 +29,9 @@ CHECKS = [
 FOR_PEOPLE = {("get", path) for path in (routes.PAGE, routes.PAGE_FILE, routes.REFERENCE, routes.REFERENCE_FILE)}
 FUZZED = sorted(OPERATIONS.keys() - FOR_PEOPLE)
 TEXT_LISTS = {
-    f"{name}__{test}" for name in ("id", "name", "endpoint_name", "endpoint_type", "query") for test in ("in", "nin")
+    f"{name}__{test}"
+    for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")
+    for test in ("in", "nin")
 }
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
 LEAST_REACHED = 20
