@@ -17,7 +17,7 @@ from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
+from mirror_sdk.values import NO_VALUE, Value, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
@@ -100,13 +100,12 @@ class PlannedWrite:
     @property
     def way_back(self) -> Want:
         """What undoes it."""
-        # The values of a multiple resource are written back as the payload they came in.
-        before = self.before.raw if self.before.kind is ValueKind.MULTIPLE else self.before.python
+        before = self.before.python
         return Want(
             self.want.device_id,
             self.want.path,
             NO_EARLIER if before is None else before,
-            self.before.content_type if isinstance(before, bytes) else None,
+            self.before.content_type if isinstance(before, bytes | Mapping) else None,
         )
 
     @property

@@ -16,7 +16,7 @@ from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
-from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode
+from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, ExpirySeconds
@@ -185,10 +185,9 @@ def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWri
 
 def _from_saved(saved: _SavedWrite) -> PlannedWrite:
     wanted = _value(saved.wanted, saved.path)
-    value = wanted.raw if wanted.kind is ValueKind.MULTIPLE else wanted.python
     return PlannedWrite(
         async_id=saved.async_id,
-        want=Want(saved.device_id, saved.path, value, saved.content_type, saved.if_match),
+        want=Want(saved.device_id, saved.path, wanted.python, saved.content_type, saved.if_match),
         wanted=wanted,
         before=_value(saved.before, saved.path),
         endpoint_name=saved.endpoint_name,

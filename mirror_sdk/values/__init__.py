@@ -13,8 +13,8 @@ value of kind ``opaque`` with its bytes and the reason, never an error.
 "b'warm' cannot be read as the type float"
 
 A resource may have several instances, such as the voltages of the power sources of a device. Then its value is a
-mapping from the id of each resource instance to its value. Tables hold the same as JSON text in their columns of
-texts, with the ``value_kind`` ``multiple``, so that a resource still is one row.
+mapping from the id of each resource instance to its value, and a mapping is written as all of them. Tables hold the
+same as JSON text in their columns of texts, with the ``value_kind`` ``multiple``, so that a resource still is one row.
 
 >>> decode(bytes.fromhex("88070842000ed842011388"), "application/vnd.oma.lwm2m+tlv", "/3/0/7").python
 {0: 3800, 1: 5000}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
@@ -28,7 +28,7 @@ from mirror_sdk.values.records import (
     write_senml_json,
 )
 from mirror_sdk.values.text import read_links, read_text, write_text
-from mirror_sdk.values.tlv import read_tlv, split_tlv, write_tlv
+from mirror_sdk.values.tlv import join_instances, read_tlv, split_tlv, write_tlv
 from mirror_sdk.values.value import PythonValue, Value, ValueKind
 from mirror_sdk.wire.paths import parse_path
 
@@ -70,6 +70,7 @@ _ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FOR
 """The numbers, and spellings of the years before they were registered."""
 
 _MAX_INTEGER_BITS = 64
+_HIGHEST_ID = 65535
 
 _SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
     SENML_JSON: split_senml_json,
@@ -253,11 +254,13 @@ def encode(
     """Write a value as the payload of a device request, checked against what is declared for its path.
 
     Args:
-        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these.
+        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these; of a
+            multiple resource a mapping of instance id to such a value, which replaces all its instances.
             Where an integer is declared, a ``float`` without a fraction is one below 2**53, past which it may have been
             rounded.
         path: Resource path such as ``/3311/0/5850``.
-        content_type: ``None`` is text/plain, and application/octet-stream for bytes. Bytes with any other content
+        content_type: ``None`` is text/plain, and application/octet-stream for bytes; for a mapping it is TLV, and SenML
+            JSON where nothing is declared, which are the two that hold one. Bytes with any other content
             type are taken as a payload that is already written in it, except for a resource declared opaque.
         allow_read_only: Write also what is declared read-only, for a device that takes it all the same.
 
@@ -271,6 +274,8 @@ def encode(
 
     Source: wire.md 2.
     """
+    if isinstance(value, Mapping):
+        return _encode_instances(value, path, content_type, allow_read_only=allow_read_only)
     definition = lookup(path)
     if definition is not None:
         _check_access(definition, path, allow_read_only=allow_read_only)
@@ -286,6 +291,28 @@ def encode(
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
     return codec.write(accepted(plain, definition, path), path, resource_type), content_type
+
+
+def _encode_instances(
+    values: Mapping[Any, object], path: str, content_type: str | None, *, allow_read_only: bool
+) -> tuple[bytes, str]:
+    """Write each resource instance by itself, and join them to a multiple resource."""
+    if not is_resource(path) or parse_path(path).resource_instance_id is not None:
+        raise ValueRefused(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
+    if not all(type(number) is int and 0 <= number <= _HIGHEST_ID for number in values):
+        raise ValueRefused(f"{path} takes a mapping by instance ids, whole numbers from 0 to {_HIGHEST_ID}")
+    if content_type is None:
+        content_type = LWM2M_TLV if lookup(path) else SENML_JSON
+    name = media_type(_written_type(content_type))
+    if name not in {LWM2M_TLV, SENML_JSON}:
+        raise ValueRefused(f"{path}: {name} holds no mapping; take {LWM2M_TLV} or {SENML_JSON}")
+    parts = [
+        encode(values[number], f"{path}/{number}", name, allow_read_only=allow_read_only)[0]
+        for number in sorted(values)
+    ]
+    if name == LWM2M_TLV:
+        return join_instances(parts, path), content_type
+    return b"[" + b",".join(part[1:-1] for part in parts) + b"]", content_type
 
 
 def _written_type(content_type: object) -> str:

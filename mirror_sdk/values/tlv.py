@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -264,6 +264,12 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
     if not instance_ids:
         return _entry(_Kind.RESOURCE, resource_id, content)
     return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))
+
+
+def join_instances(payloads: Iterable[bytes], path: str) -> bytes:
+    """Join resource instances, each written by :func:`write_tlv`, into one multiple resource."""
+    contents = (content for payload in payloads for _, _, content in _entries(payload))
+    return _entry(_Kind.MULTIPLE_RESOURCE, _ids(path)[2], b"".join(contents))
 
 
 def _entry(kind: _Kind, number: int, content: bytes) -> bytes:

@@ -14,7 +14,7 @@ from mirror_sdk.plan import reading
 from mirror_sdk.plan.checks import KnownDevice, check_all
 from mirror_sdk.plan.saved import load, save
 from mirror_sdk.plan.wanted import Want
-from mirror_sdk.values import LWM2M_TLV
+from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
 
@@ -167,15 +167,16 @@ def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(clie
     assert {path: back[path] != "refuse" for path in sent.index} == sent.to_dict()
 
 
-def test_a_multiple_resource_is_written_back_as_the_payload_it_came_in(tmp_path):
-    before, wanted = (bytes.fromhex(f"8808 06 4100{value} 4101{value}") for value in ("07", "09"))
-    mirrored = device_object(state("/10250/0/8", before, content_type=LWM2M_TLV))
+def test_a_multiple_resource_is_written_back_with_all_its_instances(tmp_path):
+    before, wanted = {0: 3800, 1: 5000}, {0: 3900}
+    payload, _ = encode(before, "/10250/0/8", SENML_JSON)
+    mirrored = device_object(state("/10250/0/8", payload, content_type=SENML_JSON))
     body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
     listed = Device.model_validate(body)
     devices = {"015f00": KnownDevice(listed, TAKEN_AT, mirrored.resources)}
-    (planned,) = check_all([Want("015f00", "/10250/0/8", wanted, LWM2M_TLV)], devices, {})
+    (planned,) = check_all([Want("015f00", "/10250/0/8", wanted)], devices, {})
     assert planned.undoable
-    assert planned.way_back == Want("015f00", "/10250/0/8", before, LWM2M_TLV)
+    assert planned.way_back == Want("015f00", "/10250/0/8", before, SENML_JSON)
     save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
     (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
-    assert (loaded.want, loaded.way_back) == (planned.want, planned.way_back)
+    assert (loaded.wanted.python, loaded.way_back) == (wanted, planned.way_back)

@@ -380,6 +380,40 @@ def test_a_tlv_of_a_multiple_resource(raw, path, values, text):
     assert text is None or str(value) == text
 
 
+@pytest.mark.parametrize("content_type", [LWM2M_TLV, SENML_JSON])
+@given(values=st.dictionaries(st.integers(0, 65535), st.integers(-(2**63), 2**63 - 1), max_size=5))
+def test_a_mapping_is_encoded_as_a_multiple_resource(content_type, values):
+    payload, named = encode(values, VOLTAGES, content_type, allow_read_only=True)
+    assert named == content_type
+    assert decode(payload, content_type, VOLTAGES).python == values
+
+
+def test_a_mapping_is_written_as_tlv_and_as_senml_where_nothing_is_declared():
+    assert encode({1: 5000, 0: 3800}, VOLTAGES, allow_read_only=True) == (TWO_VOLTAGES[0][1], LWM2M_TLV)
+    assert encode({2: b"\xff", 0: b""}, "/5/0/0", LWM2M_TLV)[0].hex() == "850040004102ff"
+    payload, content_type = encode({0: 1.5, 1: "x"}, UNDECLARED)
+    assert content_type == SENML_JSON
+    assert decode(payload, content_type, UNDECLARED).python == {0: 1.5, 1: "x"}
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "content_type", "message"),
+    [
+        ({0: "low"}, VOLTAGES, None, "/3/0/7/0 .* takes a whole number"),
+        ({"0": 1}, VOLTAGES, None, "by instance ids"),
+        ({65536: 1}, VOLTAGES, None, "by instance ids"),
+        ({True: 1}, VOLTAGES, None, "by instance ids"),
+        ({0: 1}, f"{VOLTAGES}/0", None, "has no instances"),
+        ({0: 1}, "/3/0", None, "has no instances"),
+        ({0: 1}, VOLTAGES, TEXT_PLAIN, "holds no mapping"),
+        ({0: {0: 1}}, VOLTAGES, None, "has no instances"),
+    ],
+)
+def test_a_mapping_that_is_no_multiple_resource_is_refused(values, path, content_type, message):
+    with pytest.raises(ValueRefused, match=message):
+        encode(values, path, content_type, allow_read_only=True)
+
+
 def test_texts_and_times_of_a_multiple_resource_are_json_texts():
     pack = b'[{"bn":"/27000/0/1/","n":"0","vs":"\xc3\xbc\\"x"},{"n":"2","vb":true},{"n":"1","v":1.5}]'
     value = decode(pack, SENML_JSON, "/27000/0/1")
