@@ -261,11 +261,12 @@ def test_a_registration_that_comes_again_and_again_is_one(shared_field: Field) -
 
 
 def test_noise_is_refused_and_nobody_else_notices(shared_field: Field, neighbour: tuple[BareDevice, str]) -> None:
-    """Datagrams of chance, and registrations of which some bytes were changed, from an address of their own."""
+    """Datagrams of chance, and registrations of which some bytes were changed, from addresses with a share to spare."""
     field = shared_field
     chance = random.Random(7)
-    noisy = field.device("noisy", host="127.0.0.5")
-    seeds = [noisy.registration(), noisy.request(POST, ["rd", "x"]), noisy.request(POST, ["dp"], (), b"[{}]")]
+    crowd = [field.device(f"noisy-{number}", host="127.0.0.5") for number in range(25)]
+    first = crowd[0]
+    seeds = [first.registration(), first.request(POST, ["rd", "x"]), first.request(POST, ["dp"], (), b"[{}]")]
     # What a stranger learnt of observations, too.
     seeds.append(pack(Message(NON, 0x45, 7, next(iter(neighbour[0].observed.values())), (), b"1")))
     before = resident_bytes(field.server.child.pid)
@@ -275,10 +276,11 @@ def test_noise_is_refused_and_nobody_else_notices(shared_field: Field, neighbour
             datagram = bytearray(chance.randbytes(chance.randrange(1, 200)))
         for _ in range(chance.randrange(1, 6)):
             datagram[chance.randrange(len(datagram))] = chance.randrange(256)
+        noisy = crowd[number % len(crowd)]
         noisy.send(bytes(datagram[: chance.randrange(1, len(datagram) + 1)]))
         if number % 500 == 0:
             ping = pack(Message(CON, 0, number))
-            send_until(noisy, ping, lambda number=number: (RST, number) in [each[0:3:2] for each in noisy.heard])
+            send_until(first, ping, lambda number=number: (RST, number) in [each[0:3:2] for each in first.heard])
     field.assert_well(*neighbour, "after-the-noise")
     assert resident_bytes(field.server.child.pid) - before < 64 * _MIB
 
@@ -304,7 +306,7 @@ def test_transfers_that_never_end_are_ended(shared_field: Field, neighbour: tupl
     assert resident_bytes(field.server.child.pid) - before < 64 * _MIB
 
 
-def test_ten_thousand_registrations_of_one_address_are_limited(
+def test_ten_thousand_registrations_of_one_address_are_limited_and_then_dropped(
     shared_field: Field, neighbour: tuple[BareDevice, str]
 ) -> None:
     field = shared_field
@@ -313,9 +315,10 @@ def test_ten_thousand_registrations_of_one_address_are_limited(
     for number in range(10_000):
         options = _registration_options(f"many-{number}")
         many.send(pack(Message(CON, POST, number, number.to_bytes(2, "big"), options, b"</3303/0/5700>")))
-        if number % 16 == 15:
+        if number < 900 and number % 16 == 15:
             wait_until(lambda number=number: len(answers(many)) > number, "the answers")
-    assert {each.code_text for each in answers(many)} == {"2.01", "4.29"}
+        if number == 900:
+            assert {each.code_text for each in answers(many)} == {"2.01", "4.29"}
     assert many.created == 600
     field.assert_well(*neighbour, "after-the-registrations")
     assert resident_bytes(field.server.child.pid) - before < 64 * _MIB

@@ -138,7 +138,7 @@ class Registrar:
     def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
         """Refuse ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
         response = _refusal(
-            "4.04", "this is no bootstrap server; enter its address as that of the LwM2M server, to register under /rd"
+            "4.04", "this is no bootstrap server; give the device this address as that of its LwM2M server"
         )
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
         return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)

@@ -85,7 +85,11 @@ class DeviceRunner:
         """Wait until something is due, or the session is lost."""
         loop = asyncio.get_running_loop()
         self._due.clear()
-        timer = self._clock.call_at(due_at, lambda: loop.call_soon_threadsafe(self._due.set))
+
+        def call() -> None:
+            loop.call_soon_threadsafe(self._due.set)
+
+        timer = self._clock.call_at(due_at, call)
         try:
             await self._due.wait()
         finally:

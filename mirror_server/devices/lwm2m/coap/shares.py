@@ -1,4 +1,9 @@
-"""The share of each address: so many messages a second, and so many at once."""
+"""The share of each address: so many messages a second, and so many at once.
+
+The kernel drops messages of any device when the process takes them too slowly. Without shares a device that sent 10,000
+notifications a second cost another one 3 to 10 of 20. To drop one unread takes a tenth of the time of taking it: on two
+cores with nothing else to do, another device now loses nothing beside 100,000 a second, and over DTLS beside 29,000.
+"""
 
 from __future__ import annotations
 
