@@ -17,7 +17,7 @@ from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-from mirror_sdk.values import NO_VALUE, Value, decode, encode
+from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
