@@ -1673,6 +1673,10 @@ class MirrorClient:
     ) -> DeviceRequest:
         """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
 
+        The service never sends an execute again that may have reached the device, because it would run twice. If no
+        response comes, also because the service restarted meanwhile, the request fails with
+        :class:`DeviceUnavailable` and the category ``TIMEOUT``: whether the device acted is unknown.
+
         Source: wire.md 2.
 
         >>> request = client.begin_execute(light, "/3/0/4")

@@ -33,7 +33,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.store import commands, subscriptions, waiting
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import parts
 from mirror_server.store.waiting import Waiting
 
@@ -270,6 +270,8 @@ class Dispatcher:
                 self._transmit(job, lane)
             else:
                 self._ended(job, lane, Answer(Outcome.NOT_SENT))
+        except NotLeader:
+            self._release_later(job.device_id, lane)
         except Exception as error:
             self._give_up(job.device_id, lane, error)
 

@@ -127,9 +127,9 @@ class Outcome(Enum):
     TOO_LARGE = (413, "TOO_LARGE")
     UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
     UNAVAILABLE = (503, "NOT_CONNECTED")
-    """The connection was lost before the device answered; the command may be tried again."""
+    """The connection was lost before the device answered; an idempotent command may be tried again."""
     NO_ANSWER = (504, "TIMEOUT")
-    """The device did not answer, however often it was asked; the command may be tried again."""
+    """The device did not answer, however often it was asked; an idempotent command may be tried again."""
     NOT_SENT = (503, None)
     """Nothing reached the device, which is not reachable until it makes contact: this was no attempt."""
 

@@ -66,6 +66,7 @@ class _Exchange:
         retransmissions_left: How often it is sent again by the timer.
         contacts_left: How often it is sent again because the peer made contact.
         sent_at: When it was sent last, on the loop's clock.
+        is_sole: Whether it was sent once, and nothing else to the peer since.
     """
 
     peer: Peer
@@ -77,6 +78,7 @@ class _Exchange:
     contacts_left: int
     attempts: int = 0
     sent_at: float = 0.0
+    is_sole: bool = False
     acknowledged: bool = False
     timer: asyncio.TimerHandle = field(init=False)
 
@@ -187,8 +189,9 @@ class Transmission:
     def failed(self, peer: Peer, reason: str) -> None:
         """End what waits for a peer that cannot be reached."""
         for exchange in list(self._exchanges.get(peer.address, ())):
-            # A closed port is reported for the datagram that came there; a DTLS session may end at any time after it.
-            may_have_arrived = exchange.attempts > 1 or peer.is_secure
+            # A closed port is reported for a datagram, which is this one only if there was no other. A DTLS session may
+            # end at any time.
+            may_have_arrived = peer.is_secure or not exchange.is_sole
             self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
 
     def retransmit(self, peer: Peer) -> None:
@@ -258,8 +261,9 @@ class Transmission:
         return exchange
 
     def _transmit(self, exchange: _Exchange) -> None:
+        self._note_datagram(exchange.peer)
         exchange.attempts += 1
-        exchange.sent_at = self._loop.time()
+        exchange.sent_at, exchange.is_sole = self._loop.time(), exchange.attempts == 1
         try:
             self.transport.send(exchange.peer, exchange.datagram)
         except Unreachable as error:
@@ -427,10 +431,15 @@ class Transmission:
 
     def _send(self, peer: Peer, datagram: bytes) -> None:
         """Send what nobody waits for."""
+        self._note_datagram(peer)
         try:
             self.transport.send(peer, datagram)
         except Unreachable:
             self._counts.unreachable += 1
+
+    def _note_datagram(self, peer: Peer) -> None:
+        for exchange in self._exchanges.get(peer.address, ()):
+            exchange.is_sole = False
 
     def _new_message_id(self) -> int:
         self._next_message_id = (self._next_message_id + 1) & 0xFFFF

@@ -504,6 +504,24 @@ async def test_request_that_a_device_resets_may_have_arrived_if_it_was_sent_befo
         assert caught.value.may_have_arrived is (sendings > 1)
 
 
+@pytest.mark.parametrize("is_heard", [False, True])
+@in_loop
+async def test_request_to_a_port_that_is_closed_may_have_arrived_if_it_was_open_before(is_heard: bool) -> None:
+    """The closed port is reported for a later datagram, here for the response to a ping."""
+    async with speaking() as (endpoint, device):
+        peer = device.peer
+        if not is_heard:
+            device.close()
+        executing = asyncio.ensure_future(endpoint.request(peer, Request("POST", "/3/0/4")))
+        if is_heard:
+            await device.receive()
+            device.send(Message(Type.CONFIRMABLE, 0, 0x7777))
+            device.close()
+        with pytest.raises(Unreachable) as caught:
+            await executing
+        assert caught.value.may_have_arrived is is_heard
+
+
 @in_loop
 async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks() -> None:
     async with speaking() as (endpoint, device):
