@@ -97,7 +97,7 @@ def exact_numbers(frame):
     ]
 
 
-NAMES = ["device_id", "endpoint_name"]
+NAMES = ["device_id", "endpoint_name", "endpoint_name_other"]
 
 
 @pytest.mark.parametrize("name", derived_tables())
