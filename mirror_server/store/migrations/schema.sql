@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0024');
+INSERT INTO "alembic_version" VALUES('0023');
 CREATE TABLE applying_rules (
   app_id TEXT NOT NULL,
   revision BIGINT NOT NULL,

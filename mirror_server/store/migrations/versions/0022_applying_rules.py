@@ -6,7 +6,7 @@ A resource that a device sends unasked can be subscribed, also where the device 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
+revision = "0022"
 down_revision = "0021"
 branch_labels = None
 depends_on = None
