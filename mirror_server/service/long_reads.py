@@ -46,7 +46,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.column in _INDEXED]
     scanned = min(rows, *named) if named else rows
     returned = min(returned, scanned)
-    microseconds = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
+    microseconds: float = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
     if conditions:
         scan = scanned * (_ROW_MICROSECONDS + len(conditions) * _COMPARISON_MICROSECONDS)
         microseconds += scan * (1 + counts)
