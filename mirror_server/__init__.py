@@ -150,8 +150,8 @@ Watching it
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.
 - One application has a share of the polls, streams and websockets, and of questions that take long, as filters by name,
-  description and attributes do; the answers it does not read are bounded. Beyond that it is told ``429``, and nobody
-  else.
+  description and attributes, long lists and many notifications at once do; the answers it does not read are bounded.
+  Beyond that it is told ``429``, and nobody else. Applications take turns with questions that take long.
 - ``SIGTERM`` stops it within seconds: open polls are answered, what was accepted is on disk.
 
 As a service

@@ -26,6 +26,7 @@ _LONG_MICROSECONDS = 4000
 _COUNTED_MICROSECONDS = 0.01
 _ROW_MICROSECONDS = 0.1
 _COMPARISON_MICROSECONDS = 0.05
+_CONDITION_MICROSECONDS = 40
 _VALUE_MICROSECONDS = 10
 _RETURNED_MICROSECONDS = 25
 _INDEXED = frozenset({"device_id", "endpoint_name", "query_id", "e.revision"})
@@ -46,7 +47,8 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.column in _INDEXED]
     scanned = min(rows, *named) if named else rows
     returned = min(returned, scanned)
-    microseconds = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
+    microseconds: float = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
+    microseconds += len(conditions) * _CONDITION_MICROSECONDS
     if conditions:
         scan = scanned * (_ROW_MICROSECONDS + len(conditions) * _COMPARISON_MICROSECONDS)
         microseconds += scan * (1 + counts)

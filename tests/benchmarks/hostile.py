@@ -11,6 +11,7 @@ requests were found by a search over the parameters of all routes: what scans mo
 
 from __future__ import annotations
 
+import multiprocessing
 import select
 import selectors
 import socket
@@ -87,7 +88,8 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
     with mirror(run, filled, run.cores.one, "--simulate", "0", "--keep-history", "30d") as server:
         request_ms = [run.request_ms(server, "/healthz") for _ in range(run.scale.rounds)]
         for request in expensive(filled):
-            attacking = threading.Thread(target=repeat, args=(server, request.encode(), run.scale.seconds))
+            # A process of its own, which takes no time from this one.
+            attacking = multiprocessing.Process(target=repeat, args=(server, request.encode(), run.scale.seconds))
             attacking.start()
             while attacking.is_alive():
                 for what, asked in others.items():
@@ -96,9 +98,9 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
                     slowest_ms[what] = max(slowest_ms[what], 1000 * (time.perf_counter() - began))
                 attacking.join(_LOOK_SECONDS)
     for what, milliseconds in slowest_ms.items():
-        yield in_requests(
-            NAME, f"expensive requests: slowest {what} of another key", milliseconds, request_ms, at_most(250)
-        )
+        # 250 ms where a bare request takes a quarter of one.
+        name = f"expensive requests: slowest {what} of another key"
+        yield in_requests(NAME, name, milliseconds, request_ms, at_most(1000))
 
 
 def expensive(filled: Filled) -> list[str]:

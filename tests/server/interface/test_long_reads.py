@@ -10,8 +10,9 @@ from test_bridge_limits import Request, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.service import long_reads
-from mirror_server.store import keys
-from mirror_server.views import answers
+from mirror_server.store import descriptions, keys
+from mirror_server.store.conditions import Condition
+from mirror_server.views import answers, notifications
 from mirror_server.web.asgi_bridge import Bridge
 
 LIST = "/v3/devices"
@@ -192,3 +193,82 @@ def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     with pytest.raises(ZeroDivisionError):
         reads.begin("one", lambda: 1 / 0).result(60)
     assert reads.begin("one", lambda: "read").result(60) == "read"
+
+
+PULL = "/v2/notification/pull"
+
+
+@pytest.fixture
+def long_log(server, key):
+    """More notifications than are read on the loop; gives how many."""
+    app_id, count = key.split("_")[1], notifications._QUICK_ENTRIES + 1
+
+    def append(session):
+        for number in range(count):
+            server.services.log.append(session, app_id, "reg-updates", "d", {"ep": f"d{number}"})
+
+    server.services.database.write(append)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v3/device-events", b"event_type=expired"),
+        ("/v3/device-queries", b"limit=1000"),
+        ("/v2/limits", b""),
+        (PULL, b"after=0&hold=0"),
+        (PULL, b"hold=55"),
+    ],
+)
+def test_what_may_take_long_leaves_the_loop_to_others(server, bridge, key, long_log, path, query):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, path, query).begin()
+            assert asked.status is None
+            assert (await Request(bridge, server.key(), LIST).begin()).status == 200
+        await until(asked.task.done)
+        assert asked.status == 200
+        if path == PULL:
+            assert len(json.loads(body_of(asked))["reg-updates"]) == long_log
+
+    asyncio.run(check())
+
+
+def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, PULL, b"hold=0").begin()
+            await asked.leave()
+        await until(lambda: is_idle(server))
+        again = await Request(bridge, key, PULL, b"hold=0").begin()
+        await until(again.task.done)
+        assert len(json.loads(body_of(again))["reg-updates"]) == long_log
+
+    asyncio.run(check())
+
+
+def condition(column="endpoint_type", comparison="NOT IN", values=1):
+    return Condition(column, comparison, tuple(map(str, range(values))))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "rows", "options", "is_long"),
+    [
+        ([], 10_000, {"returned": 50, "counts": True}, False),
+        ([], 10_000, {"returned": 1000}, True),
+        ([], 10, {"returned": 1000}, False),
+        ([], 1_000_000, {"counts": True}, True),
+        ([condition()], 10_000, {"returned": 50}, False),
+        ([condition()], 100_000, {"returned": 50}, True),
+        ([condition()] * 98, 10_000, {}, True),
+        ([condition()] * 98, 100, {}, True),
+        ([condition()] * 20, 100, {"returned": 50}, False),
+        ([condition(values=990)], 100, {}, True),
+        ([condition("endpoint_name", "IN")], 1_000_000, {"returned": 50, "counts": True}, False),
+        ([condition("device_id", "IN", 990)], 10_000, {"returned": 1000}, True),
+        ([condition(descriptions.NAME)], 1, {}, True),
+    ],
+)
+def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
+    assert long_reads.takes_long(conditions, rows=rows, **options) is is_long
