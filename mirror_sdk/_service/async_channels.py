@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._off_loop import Turns, cancel, ended, to_the_end
 from mirror_sdk._service.async_log_reader import AsyncReader
 from mirror_sdk._service.cursor import poll_limit
@@ -289,6 +289,9 @@ class AsyncEvents(AsyncIterator[Event]):
         self._turn = asyncio.Lock()
         self._beginning = None
 
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
+
     @property
     def position(self) -> int | None:
         """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
@@ -415,6 +418,9 @@ class AsyncWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "begin another one there with client.watch()")
 
     def __repr__(self) -> str:
         return f"<AsyncWatch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Self
+from typing import NoReturn, Self
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.defaults import (
@@ -276,6 +276,9 @@ class Events(Iterator[Event]):
         """No thread of the parent takes events here. What one had asked for is asked for again."""
         self._turn = threading.Lock()
 
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
+
     @property
     def position(self) -> int | None:
         """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
@@ -357,6 +360,9 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "begin another one there with client.watch()")
 
     def __repr__(self) -> str:
         return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
