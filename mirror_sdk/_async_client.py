@@ -2453,8 +2453,10 @@ class AsyncMirrorClient:
         if has_log:
             await log.go_to_end(deadline)
         await self._close_sockets()
-        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], self._send, log if has_log else None)
-        self._callbacks = AsyncCallbackReader(receiver, webhook).beside(position)
+        token = receiver.headers[TOKEN_HEADER]
+        self._callbacks = AsyncCallbackReader(
+            receiver, RegisteredWebhook(address, token, self._send, log if has_log else None)
+        ).beside(position)
         self._pump = AsyncAnswerPump(self._callbacks, Inbox())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:

@@ -2427,8 +2427,10 @@ class MirrorClient:
         if has_log:
             log.go_to_end(deadline)
         self._close_sockets()
-        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], self._send, log if has_log else None)
-        self._callbacks = CallbackReader(receiver, webhook).beside(position)
+        token = receiver.headers[TOKEN_HEADER]
+        self._callbacks = CallbackReader(
+            receiver, RegisteredWebhook(address, token, self._send, log if has_log else None)
+        ).beside(position)
         self._pump = AnswerPump(self._callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:
