@@ -136,7 +136,8 @@ class AsyncMirrorClient:
       on as long as they have to; each of their requests has the client's.
     - Where a device or an event is waited for, ``timeout`` is that wait, and two seconds more at most:
       :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the
-      ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's.
+      ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's. An
+      outage of the service does not count as a wait for events; see ``outage_timeout`` of :meth:`events`.
 
     A ``transport`` of your own is held to it between the pieces of an answer.
 
@@ -2176,6 +2177,7 @@ class AsyncMirrorClient:
         self,
         *,
         timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
@@ -2195,7 +2197,10 @@ class AsyncMirrorClient:
         with ``async with client.events() as events:``, which waits until they have.
 
         Args:
-            timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
+            timeout: Seconds without any event after which the iteration ends; 0 gives what is there already. An outage
+                does not count.
+            outage_timeout: Seconds that the service may be out of reach before its failure is raised. By default an
+                outage is waited out, however long it takes; with ``timeout=0`` it is raised at once.
             limit: How many events at most.
             after: Number of an entry (``position``, ``Event.seq``) to go on behind, instead of at the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
@@ -2203,10 +2208,11 @@ class AsyncMirrorClient:
                 unknown entries are always given.
 
         Raises:
-            MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
+            MirrorError: While iterating: a failure that asking again would not mend, or one that outlasted
+                ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+            ValueRefused: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
                 a pattern is none.
 
         Source: specification 6; wire.md 4.
@@ -2224,6 +2230,7 @@ class AsyncMirrorClient:
         events = AsyncEvents(
             reader,
             timeout_seconds=idle_seconds,
+            outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
             limit=most,
             wants=wants,
             find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
@@ -2241,6 +2248,7 @@ class AsyncMirrorClient:
         self,
         *,
         timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
@@ -2255,6 +2263,7 @@ class AsyncMirrorClient:
         self,
         *,
         timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
@@ -2269,6 +2278,7 @@ class AsyncMirrorClient:
         self,
         *,
         timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
@@ -2282,6 +2292,7 @@ class AsyncMirrorClient:
         self,
         *,
         timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
@@ -2298,7 +2309,8 @@ class AsyncMirrorClient:
         missing where that may not be read.
 
         Args:
-            timeout: Seconds without any event after which the table ends.
+            timeout: Seconds without any event after which the table ends; an outage does not count.
+            outage_timeout: Seconds that the service may be out of reach, as for :meth:`events`.
             limit: How many events at most.
             after: Number of an entry to go on behind, instead of at the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
@@ -2310,10 +2322,10 @@ class AsyncMirrorClient:
 
         Raises:
             ImportError: What the form needs, such as pandas, is not installed.
-            MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
+            MirrorError: A failure that asking again would not mend, or one that outlasted ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events,
+            ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
         >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
@@ -2322,7 +2334,9 @@ class AsyncMirrorClient:
         ['registration', 'registration']
         """
         # It begins before pandas is imported, so that nothing is missed meanwhile.
-        async with self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices) as events:
+        async with self.events(
+            timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
+        ) as events:
             await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
@@ -2510,8 +2524,10 @@ class AsyncMirrorClient:
         if has_log:
             await log.go_to_end(deadline)
         await self._close_sockets()
-        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], self._send, log if has_log else None)
-        self._callbacks = AsyncCallbackReader(receiver, webhook).beside(position)
+        token = receiver.headers[TOKEN_HEADER]
+        self._callbacks = AsyncCallbackReader(
+            receiver, RegisteredWebhook(address, token, self._send, log if has_log else None)
+        ).beside(position)
         self._pump = AsyncAnswerPump(self._callbacks, Inbox())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:

@@ -114,6 +114,11 @@ def cannot_be_sent(client: object) -> TypeError:
     )
 
 
+def cannot_be_pickled(thing: object, cure: str) -> TypeError:
+    """The error for what works in this process alone, and is to be pickled."""
+    return TypeError(f"{type(thing).__name__} objects cannot be pickled, for they belong to this process; {cure}")
+
+
 def _number(stream: Any) -> int:
     sock = stream.get_extra_info("socket")
     return -1 if sock is None else int(sock.fileno())

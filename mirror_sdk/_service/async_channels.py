@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._off_loop import Turns, cancel, ended, to_the_end
 from mirror_sdk._service.async_log_reader import AsyncReader
 from mirror_sdk._service.cursor import poll_limit
@@ -33,7 +33,7 @@ from mirror_sdk._service.defaults import (
 )
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk._service.unread import Unread
+from mirror_sdk._service.unread import Patience, Unread
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
 from mirror_sdk.wire.entries import Batch, Entry
@@ -263,6 +263,7 @@ class AsyncEvents(AsyncIterator[Event]):
         reader: AsyncReader,
         *,
         timeout_seconds: float,
+        outage_seconds: float | None = None,
         limit: int | None = None,
         wants: Callable[[Event], bool] = every_event,
         find_wanted: Callable[[], Awaitable[Callable[[Event], bool]]] | None = None,
@@ -271,6 +272,7 @@ class AsyncEvents(AsyncIterator[Event]):
     ) -> None:
         self._reader = reader
         self._timeout_seconds = timeout_seconds
+        self._outage_seconds = outage_seconds
         self._find_wanted = find_wanted
         self._clock = clock
         self._now = now
@@ -286,6 +288,9 @@ class AsyncEvents(AsyncIterator[Event]):
         """No task of the parent takes events here, or begins. What one had asked for is asked for again."""
         self._turn = asyncio.Lock()
         self._beginning = None
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
 
     @property
     def position(self) -> int | None:
@@ -315,11 +320,9 @@ class AsyncEvents(AsyncIterator[Event]):
     async def __anext__(self) -> Event:
         async with self._turn:
             event = None if self._unread.is_over else await self._take()
-            if event is not None:
-                return event
-            if self._reader.last_failure is not None and not self._unread.is_over:
-                raise self._reader.last_failure
-            raise StopAsyncIteration
+            if event is None:
+                raise StopAsyncIteration
+            return event
 
     async def __aenter__(self) -> Self:
         async with self._turn:
@@ -336,15 +339,18 @@ class AsyncEvents(AsyncIterator[Event]):
         # Thousands may be there already, and nothing else would have a turn between them.
         await self._turns.give()
         # The time the taker spends on an event does not count.
-        deadline = self._clock() + self._timeout_seconds
+        patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
         event = self._unread.take()
         # However short the time, all that is there already is given.
         is_at_end = False
-        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+        while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
-            batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            began_at = self._clock()
+            batch = await self._reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
             self._unread.add(batch, self._now())
             event = self._unread.take()
+            if event is None:
+                patience.note(self._reader.last_failure, began_at)
             is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
         return event
 
@@ -412,6 +418,9 @@ class AsyncWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "begin another one there with client.watch()")
 
     def __repr__(self) -> str:
         return f"<AsyncWatch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Self
+from typing import NoReturn, Self
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.defaults import (
@@ -30,7 +30,7 @@ from mirror_sdk._service.defaults import (
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk._service.log_reader import Reader
-from mirror_sdk._service.unread import Unread
+from mirror_sdk._service.unread import Patience, Unread
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
 from mirror_sdk.wire.entries import Batch
@@ -252,6 +252,7 @@ class Events(Iterator[Event]):
         reader: Reader,
         *,
         timeout_seconds: float,
+        outage_seconds: float | None = None,
         limit: int | None = None,
         wants: Callable[[Event], bool] = every_event,
         find_wanted: Callable[[], Callable[[Event], bool]] | None = None,
@@ -262,6 +263,7 @@ class Events(Iterator[Event]):
             reader.go_to_end(poll_limit(timeout_seconds, timeout_seconds))
         self._reader = reader
         self._timeout_seconds = timeout_seconds
+        self._outage_seconds = outage_seconds
         self._clock = clock
         self._now = now
         self._unread = Unread(reader.position, limit, wants if find_wanted is None else find_wanted())
@@ -273,6 +275,9 @@ class Events(Iterator[Event]):
     def _begin_in_child(self) -> None:
         """No thread of the parent takes events here. What one had asked for is asked for again."""
         self._turn = threading.Lock()
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
 
     @property
     def position(self) -> int | None:
@@ -289,12 +294,10 @@ class Events(Iterator[Event]):
     def __next__(self) -> Event:
         with self._turn:
             event = None if self._is_over or self._unread.is_over else self._take()
-            if event is not None:
-                return event
-            self._is_over = True
-            if self._reader.last_failure is not None and not self._unread.is_over:
-                raise self._reader.last_failure
-            raise StopIteration
+            if event is None:
+                self._is_over = True
+                raise StopIteration
+            return event
 
     def __enter__(self) -> Self:
         return self
@@ -304,15 +307,18 @@ class Events(Iterator[Event]):
 
     def _take(self) -> Event | None:
         # The time the taker spends on an event does not count.
-        deadline = self._clock() + self._timeout_seconds
+        patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
         event = self._unread.take()
         # However short the time, all that is there already is given.
         is_at_end = False
-        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+        while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
-            batch = self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            began_at = self._clock()
+            batch = self._reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
             self._unread.add(batch, self._now())
             event = self._unread.take()
+            if event is None:
+                patience.note(self._reader.last_failure, began_at)
             is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
         return event
 
@@ -354,6 +360,9 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "begin another one there with client.watch()")
 
     def __repr__(self) -> str:
         return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"

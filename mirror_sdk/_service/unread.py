@@ -5,14 +5,64 @@ Nothing in here waits or does I/O.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain
 
 from mirror_sdk._caller import Line
+from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.gaps import warn_of
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
 from mirror_sdk.wire.entries import Batch
+
+
+class Patience:
+    """How long a step waits for an event: one limit while the service responds, another one during an outage.
+
+    An outage does not count as time without events, which begins again after it.
+
+    Args:
+        idle_seconds: How long to wait while the service responds.
+        outage_seconds: How long an outage may last; ``None`` for any time, or none at all where nothing is waited for.
+        clock: Seconds.
+    """
+
+    def __init__(self, idle_seconds: float, outage_seconds: float | None, clock: Callable[[], float]) -> None:
+        self._idle_seconds = idle_seconds
+        usual_seconds = math.inf if idle_seconds else 0.0
+        self._outage_seconds = usual_seconds if outage_seconds is None else outage_seconds
+        self._clock = clock
+        self._is_outage = False
+        self._ends_at = clock() + idle_seconds
+
+    @property
+    def left_seconds(self) -> float:
+        """How much of the limit that counts now is left; negative when it is over."""
+        return self._ends_at - self._clock()
+
+    def poll_limit_seconds(self, hold_seconds: float) -> float:
+        """How long a poll may take that the service may hold for so long."""
+        usual_seconds = poll_limit(self._idle_seconds, self.left_seconds)
+        if not self._idle_seconds:
+            return usual_seconds
+        return min(usual_seconds, poll_limit(hold_seconds, hold_seconds) + self._outage_seconds)
+
+    def note(self, failure: MirrorError | None, began_at: float) -> None:
+        """Take whether a read that began then has failed.
+
+        Raises:
+            MirrorError: The failure, where the outage has lasted for too long.
+        """
+        if failure is None:
+            if self._is_outage:
+                self._is_outage, self._ends_at = False, self._clock() + self._idle_seconds
+            return
+        if not self._is_outage:
+            self._is_outage, self._ends_at = True, began_at + self._outage_seconds
+        if self.left_seconds <= 0:
+            raise failure
 
 
 class Unread:

@@ -56,7 +56,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     with suppress(KeyboardInterrupt), connect() as client:
         only = [client.get_directory_device(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
-        events = client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only)
+        events = client.events(timeout=seconds, outage_timeout=seconds, limit=limit, paths=paths or None, devices=only)
         show_heading(_EVENT, form)
         silence = Silence(_what_brings_values(device, paths))
         with _looked_after(client, silence):

@@ -10,11 +10,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self
+from typing import Any, NoReturn, ParamSpec, Self
 
 import pandas as pd
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._off_loop import cancel, ended, off_loop
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.deadline import Deadline
@@ -67,6 +67,9 @@ class AsyncRecorder:
     ) -> None:
         await self._end()
         self._raise_failure(error)
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their path, which Recording(path) reads")
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"

@@ -13,14 +13,14 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import Line, warn
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.log_reader import LogReader
@@ -238,6 +238,9 @@ class Recorder:
     ) -> None:
         self._end()
         self._raise_failure(error)
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_pickled(self, "send their path, which Recording(path) reads")
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"

@@ -119,8 +119,16 @@ def watch_of(log: Log, callback: Any, wants: Any) -> Watch:
     return Watch(reader, callback, wants)
 
 
-def events_of(log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0) -> Iterator[Event]:
-    return Events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
+def events_of(
+    log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0, outage_seconds: float | None = None
+) -> Iterator[Event]:
+    return Events(
+        reader_of(log, after),
+        timeout_seconds=timeout_seconds,
+        outage_seconds=outage_seconds,
+        clock=log.time,
+        now=lambda: NOW,
+    )
 
 
 @pytest.fixture
@@ -166,7 +174,7 @@ def test_who_is_slow_to_refuse_is_asked_less_and_less(log, failure):
 
     log.before_poll = refuse
     with pytest.raises(MirrorError):
-        next(events_of(log, timeout_seconds=60))
+        next(events_of(log, outage_seconds=60))
     assert log.time.slept[:4] == [0.5, 1.0, 2.0, 4.0]
 
 
@@ -176,6 +184,24 @@ def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile(log
     found = events_of(log)
     assert next(found).device_id == "d1"
     assert log.time.slept == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
+    def fail(number: int) -> httpx.Response | None:
+        if number == 8:
+            log.add("de-registrations", "d1")
+        return refusal(503) if number < 7 else None
+
+    log.before_poll = fail
+    assert [event.device_id for event in events_of(log, timeout_seconds=20)] == ["d1"]
+    assert sum(log.time.slept) > 20
+
+
+def test_a_look_does_not_wait_out_an_outage(log):
+    log.before_poll = lambda _: refusal(503)
+    with pytest.raises(ServerError):
+        next(events_of(log, timeout_seconds=0))
+    assert log.time.slept == []
 
 
 def test_the_service_is_left_alone_for_as_long_as_it_asks(log):
@@ -263,7 +289,7 @@ def test_what_is_unknown_is_told_as_an_event_and_as_a_warning(log):
 def test_a_service_that_stays_away_is_told_in_the_end(log):
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
-        list(events_of(log, timeout_seconds=60))
+        list(events_of(log, timeout_seconds=1000, outage_seconds=60))
     assert sum(log.time.slept) == 60
 
 

@@ -182,7 +182,9 @@ class Noting:
 sys.meta_path.insert(0, Noting())
 
 def answer(request):
-    return httpx.Response(200, headers={"Mirror-Cursor": "7"}, json={"object": "list", "data": [], "has_more": False})
+    if "after" in request.url.params and request.url.path.endswith("/pull"):
+        return httpx.Response(204, headers={"Mirror-Cursor": "7"})
+    return httpx.Response(200, json={"object": "list", "data": [], "has_more": False})
 
 async def main():
     async with AsyncMirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:

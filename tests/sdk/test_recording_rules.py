@@ -468,4 +468,5 @@ def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, mo
     monkeypatch.setattr("mirror_sdk.recording.folder.RecordingFolder.append", fail)
     near.subscribe("sensor-1", SWITCH)
     until(lambda: not recorder.is_running and near.get_presubscriptions() == [])
-    assert str(recorder.failure) == "no more"
+    with pytest.raises(OSError, match="no more"):
+        recorder.stop()

@@ -385,7 +385,7 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
         waits_in_vain(lambda timeout: client.read_value(DEVICE, PATH, timeout=timeout))
-        takes(lambda: list(client.events(timeout=BRIEFLY)), CallTimeout, "whole call")
+        takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
         request = client.begin_read(DEVICE, PATH)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
