@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,34 +25,70 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
 from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER
 from mirror_sdk.wire.paths import matches
+
+if TYPE_CHECKING:
+    _PairType = click.ParamType[tuple[str, str]]
+else:
+    # Older versions of click have no type parameter here.
+    _PairType = click.ParamType
+
+
+class _Attribute(_PairType):
+    """A custom attribute and its value."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The name and the value."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, wanted = value.partition("=")
+        if not name or not equals:
+            self.fail(f"{value!r} is no attribute with its value; write one like room=B12", param, ctx)
+        return name, wanted
 
 
 @main.command()
 @click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only those in this state.")
 @click.option("--type", "endpoint_type", help="Only those of this endpoint type.")
 @click.option("--query", metavar="NAME", help="Only those that the filter saved under this name selects.")
+@click.option(
+    "--where",
+    type=_Attribute(),
+    multiple=True,
+    help="Only those with this custom attribute, such as room=B12; may be given several times.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
 @click.option("--connections", is_flag=True, help="Also how each is connected: a request for each device.")
 @form_options
 def devices(
-    state: str | None, endpoint_type: str | None, query: str | None, limit: int | None, connections: bool, form: Form
+    state: str | None,
+    endpoint_type: str | None,
+    query: str | None,
+    where: Sequence[tuple[str, str]],
+    limit: int | None,
+    connections: bool,
+    form: Form,
 ) -> None:
     """List the devices.
 
     \b
       mirror devices --state registered --type Light --csv
       mirror devices --query lights
+      mirror devices --where room=B12
       mirror devices --connections --limit 20
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        found = client.list_devices(state=state, endpoint_type=endpoint_type, query=query, limit=limit)
+        filters = {f"{ATTRIBUTE_FILTER}__{name}": value for name, value in where}
+        found = client.list_devices(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
         rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
         if connections:
             for row, device in zip(rows, found, strict=True):
                 connection = client.get_connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
-    if state is None and endpoint_type is None and query is None:
+    if state is None and endpoint_type is None and query is None and not where:
         nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
     else:
         nothing = "no device is like that; without options 'mirror devices' lists all"

@@ -24,6 +24,18 @@ a ``tz`` is given. All instants are told by the service, by its clock, so that t
 based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
 pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back.
 
+To put values next to those of another source by time, give both times one unit, as ``pandas.merge_asof`` takes no two:
+
+>>> import pandas as pd
+>>> weather = pd.DataFrame({"at": pd.to_datetime(["2026-01-01T00:00Z"]), "outside": [3.5]})
+>>> weather["at"] = weather["at"].dt.as_unit("ms")
+>>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+>>> bench.register("station-01")
+>>> values = client.events_frame(after=0, timeout=0).dropna(subset="value_num").sort_values("changed_at")
+>>> both = pd.merge_asof(values, weather, left_on="changed_at", right_on="at")
+>>> both[["value_num", "outside"]].values.tolist()
+[[21.5, 3.5]]
+
 ``as_="arrow"`` gives a table as a ``pyarrow.Table`` and ``as_="polars"`` as a ``polars.DataFrame``, both of the same
 Arrow columns, made without pandas: the extras ``arrow`` and ``polars`` do not install it. pyarrow loads pandas by
 itself where it is installed; nothing here does. What the table is based on stands in the metadata of its schema, as

@@ -121,7 +121,8 @@ class MirrorAccessor(Questions):
 
         A state table shows the reported values, see :func:`mirror_sdk.frames.wide`; a requests table how the last
         request of each stands, a drift table its kinds. An events table has one row for each moment something changed,
-        and one column for each device and resource.
+        and one column for each device and resource. What :meth:`resample` gave has one row for each bin, and one column
+        for each device and resource; of several statistics for each statistic, device and resource.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -132,6 +133,8 @@ class MirrorAccessor(Questions):
             return self._wide_events()
         if "reported_at" in frame:
             return wide(frame, columns=columns)
+        if "bin" in frame:
+            return self._wide_bins()
         shown = "kind" if "kind" in frame else "status"
         self._need(shown)
         last = frame.drop_duplicates(["device_id", "path"], keep="last").astype({shown: object})
@@ -438,6 +441,17 @@ class MirrorAccessor(Questions):
         last = cells.drop_duplicates(["changed_at", "device_id", "path"], keep="last")
         table = last.pivot(index="changed_at", columns=["device_id", "path"], values="value")
         return table.sort_index()
+
+    def _wide_bins(self) -> pd.DataFrame:
+        frame = self._frame.astype({"device_id": object, "path": object})
+        shown = [name for name in frame if name not in {"bin", "device_id", "endpoint_name", "path", "covered"}]
+        keys = ["bin", "device_id", "path"]
+        if frame.duplicated(keys).any():
+            raise ValueRefused(
+                'the table has several rows for a bin of a resource, as how="duration" gives; take another statistic,'
+                ' or frame.pivot_table(index="bin", columns=["device_id", "path", "value"], values="duration")'
+            )
+        return frame.pivot(index="bin", columns=keys[1:], values=shown[0] if len(shown) == 1 else shown).sort_index()
 
     def _of(self, prefix: Literal["value", "asked"]) -> Literal["value", "asked"]:
         self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))

@@ -14,7 +14,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import build, to_frame
 from mirror_sdk.tables.columns import moment
 from mirror_sdk.tables.state import DIRECTORY_SCHEMA, DeviceState, state_table
-from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, Device
 
 _MEMBERS = {"device_id": "id", "last_contact": "last_contact_at"}
 """The members of a device that its columns have another name for."""
@@ -113,11 +113,21 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
         last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the service does not tell
         ==============  ===================  ===========================================================
 
+        Each custom attribute is a column of its own behind these (``string``), in the order of their names: ``room``,
+        or ``custom_attributes__state`` where a column above has that name. A device without it has NA there.
+
     Source: wire.md 6.
     """
     rows = list(devices)
     columns = {name: [getattr(device, _MEMBERS.get(name, name)) for device in rows] for name in DIRECTORY_SCHEMA.names}
-    return build(columns, DIRECTORY_SCHEMA)
+    frame = build(columns, DIRECTORY_SCHEMA)
+    attributes = sorted({attribute for device in rows for attribute in device.custom_attributes})
+    own = [f"{ATTRIBUTE_FILTER}__{one}" if one in DIRECTORY_SCHEMA.names else one for one in attributes]
+    cells = {
+        name: pd.array([device.custom_attributes.get(attribute) for device in rows], dtype="string")
+        for name, attribute in zip(own, attributes, strict=True)
+    }
+    return frame.assign(**cells)
 
 
 ValueOf = Literal["reported", "desired", "value", "asked", "current", "wanted"]

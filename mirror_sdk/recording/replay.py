@@ -138,12 +138,13 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
 
 
-def _units(naming: pd.DataFrame, of_state: pd.Series) -> list[object]:
+def _units(naming: pd.DataFrame, of_state: pd.Series) -> pd.Series:
     """The unit of each resource: as its device had named it last, else that of the state."""
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)
-    return [names.unit_of(*key, unit) for key, unit in of_state.items()]
+    keys = zip(*(of_state.index.get_level_values(name) for name in KEY), of_state, strict=True)
+    return pd.Series([names.unit_of(*key) for key in keys], index=of_state.index, dtype=object)
 
 
 def _told_or_declared(told: pd.Series, paths: Sequence[str], name: str) -> list[object]:

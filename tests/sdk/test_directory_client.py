@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pandas as pd
 import pytest
 
 from mirror_sdk import AccessDenied, AsyncMirrorClient, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
@@ -173,3 +174,12 @@ def test_the_asynchronous_client_does_the_same(mirror, bench, device_id):
             assert len(await client.list_device_events([device_id], limit=1)) == 1
 
     asyncio.run(scene())
+
+
+def test_the_table_of_devices_has_their_attributes_as_columns(client, ids):
+    client.set_device(ids[0], attributes={"room": "B12", "state": "new"})
+    client.set_device(ids[1], attributes={"room": "B13"})
+    frame = client.list_devices().to_frame().set_index("device_id")
+    assert frame.columns.tolist()[-2:] == ["room", "custom_attributes__state"]
+    assert frame.loc[ids[:3], "room"].tolist() == ["B12", "B13", pd.NA]
+    assert frame.loc[ids[0], ["state", "custom_attributes__state"]].tolist() == ["registered", "new"]

@@ -40,3 +40,15 @@ def test_a_saved_filter_selects_devices(run, plain, bench, device_id):
     refused = run("devices", "--query", "lights")
     assert refused.exit_code == 1
     assert "no filter is saved as 'lights'" in refused.stderr
+
+
+def test_devices_are_filtered_by_their_attributes(run, bench, plain, device_id):
+    other = bench.add_device("other")
+    for device, room in ((device_id, "B12"), (other, "B13")):
+        plain.set_device(device, attributes={"room": room, "floor": "1"})
+    (row,) = json.loads(run("devices", "--where", "room=B12", "--where", "floor=1", "--json").stdout)
+    assert row["id"] == device_id
+    assert "no device is like that" in run("devices", "--where", "room=B14").output
+    refused = run("devices", "--where", "room")
+    assert refused.exit_code == 2
+    assert "'room' is no attribute with its value; write one like room=B12" in refused.output

@@ -227,6 +227,19 @@ def test_the_last_value_is_one_that_was_known_for_a_while():
     assert frame_of(told((0, 1.0), (10, 2.0))).mirror.resample("10s", "last")["last"].tolist() == [1.0, pd.NA]
 
 
+def test_bins_are_laid_out_with_a_column_for_each_resource():
+    rows = [*told((0, 1.0), (10, 2.0)), *told((0, True), (20, False), device="d2", path="/3311/0/5850")]
+    frame = frame_of(rows)
+    one = frame.mirror.resample("10s", "last", begin=at(0), end=at(30)).mirror.wide()
+    assert one.index.tolist() == [at(0), at(10), at(20)]
+    assert one["d1", TEMPERATURE].tolist() == [1.0, 2.0, 2.0]
+    assert one["d2", "/3311/0/5850"].tolist() == [1.0, 1.0, 0.0]
+    two = frame.mirror.resample("10s", ["min", "count"], begin=at(0), end=at(30)).mirror.wide()
+    assert two["count", "d1", TEMPERATURE].tolist() == [1, 1, 0]
+    with pytest.raises(ValueRefused, match=r"several rows for a bin of a resource"):
+        frame.mirror.resample("30s", "duration", begin=at(0), end=at(30)).mirror.wide()
+
+
 # Units
 
 

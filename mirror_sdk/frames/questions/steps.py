@@ -276,8 +276,8 @@ def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | Non
         ValueRefused: The end lies before the beginning.
     """
     if begin is not None and end is not None and end < begin:
-        first, last = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (begin, end))
-        raise ValueRefused(f"end={last} lies before begin={first}; give them in their order")
+        told_end, told_begin = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
+        raise ValueRefused(f"end={told_end} lies before begin={told_begin}; give them in their order")
     told = rows.at[rows.is_counted]
     # Those behind the end of a history are of devices whose clock is ahead.
     within = told[told <= known_until] if _is_history(about) else told
