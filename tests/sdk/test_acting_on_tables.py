@@ -91,7 +91,7 @@ def test_events_are_those_of_the_devices_of_a_table(client, bench, rooms, warm):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda frame: frame.drop(columns="device_id"), "no column device_id"),
+        (lambda frame: frame.drop(columns=["device_id", "endpoint_name"]), "no column device_id"),
         (lambda frame: frame.assign(device_id=[frame["device_id"].iloc[0], None]), "has no device_id; table.dropna"),
         (lambda frame: frame.assign(device_id=[1, 2]), "device_id of a row is 1"),
         (lambda frame: pd.concat([frame, frame[["device_id"]]], axis=1), "2 columns device_id|more than once"),

@@ -140,7 +140,7 @@ def test_events_are_listed_and_tabled(client, bench, device_id):
         client.list_device_events(["nobody"])
     with pytest.raises(TypeError, match="one text"):
         client.list_device_events(event_types="expired")
-    with pytest.raises(ValueError, match="no zone"):
+    with pytest.raises(ValueError, match="no time zone"):
         client.list_device_events(begin=datetime(2026, 1, 1))
 
 

@@ -154,3 +154,11 @@ def test_changes_name_the_unit_of_either_value(client, changed, source):
     assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
     assert asked.as_of(times[0], paths=[TEMPERATURE])["unit"].tolist() == ["Cel"]
     assert asked.as_of(times[-1], paths=[TEMPERATURE])["unit"].tolist() == ["Far"]
+
+
+def test_how_long_ago_is_counted_from_the_end_of_a_recording(changed):
+    times, recording = changed
+    begin = times[-1] - pd.Timedelta("90s")
+    pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(begin))
+    pd.testing.assert_frame_equal(recording.history(begin="90s"), recording.history(begin=begin))
+    pd.testing.assert_frame_equal(recording.changes("90s"), recording.changes(begin, times[-1]))
