@@ -44,7 +44,7 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
     meant = given
     if isinstance(given, str):
         try:
-            meant = _ago(given) if _AGO.fullmatch(given) else datetime.fromisoformat(given)
+            meant = _ago(given) if is_span(given) else datetime.fromisoformat(given)
         except (ValueError, OverflowError):
             meant = None
     try:
@@ -64,6 +64,11 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
             f"{name}={shown_time(given)} lies beyond the years 1 to 9999 in UTC; give one within them"
         ) from None
     return meant
+
+
+def is_span(given: object) -> bool:
+    """Whether an instant is given as how long ago it was."""
+    return isinstance(given, timedelta) or (isinstance(given, str) and _AGO.fullmatch(given) is not None)
 
 
 def _ago(given: str) -> timedelta:

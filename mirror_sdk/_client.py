@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from mirror_sdk._arguments import Form, InstantLike, count, module_for, place, seconds, text
+from mirror_sdk._arguments import Form, InstantLike, count, is_span, module_for, place, seconds, text
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
@@ -108,6 +108,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEVICES_AT_A_TIME = 100
+_NO_DEVICE = "-"
+"""No device has this id: the snapshot of it says what time the service has, and nothing else."""
 """How many devices' rows are collected before they are put into the table."""
 
 
@@ -645,7 +647,7 @@ class MirrorClient:
         limit = count("limit", limit)
         device_ids = None if devices is None else self._ids_of_all(devices, timeout=whole)
         found: list[DeviceEvent] = []
-        now = self._sender.moments.now
+        now = self._clock_of(begin, end, timeout=whole)
         first = None if begin is None else instant_like("begin", begin, now)
         last = None if end is None else instant_like("end", end, now)
         for asked in _operations.event_filters(device_ids, first, last, event_types):
@@ -1250,8 +1252,8 @@ class MirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        begin, end = check_stretch(begin, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
+        begin, end = check_stretch(begin, end, self._clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
         request = HistoryRequest(
             selection=Selection.of(
@@ -1396,8 +1398,8 @@ class MirrorClient:
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        as_of = instant_like("instant", instant, self._sender.moments.now)
         whole = self._sender.whole(timeout)
+        as_of = instant_like("instant", instant, self._clock_of(instant, timeout=whole))
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -1522,9 +1524,10 @@ class MirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
-        first = instant_like("begin", begin, self._sender.moments.now)
-        _, last = check_stretch(first, end, self._sender.moments.now)
         whole = self._sender.whole(timeout)
+        now = self._clock_of(begin, end, timeout=whole)
+        first = instant_like("begin", begin, now)
+        _, last = check_stretch(first, end, now)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -2757,6 +2760,19 @@ class MirrorClient:
                 except APIError as refusal:
                     reader.refused(refusal)
         return reader.told
+
+    def _clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
+        """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
+        if not any(map(is_span, given)):
+            return self._sender.moments.now
+        import_whole("mirror_sdk.snapshot.request")
+        from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+
+        request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self.base_url)
+        _, about = self._parts_of(request, timeout)
+        now = instant_like("taken_at", about["taken_at"] or self._sender.moments.now(), self._sender.moments.now)
+        return lambda: now
 
     def _state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """The state table as of an instant of the past; that of the present without one."""

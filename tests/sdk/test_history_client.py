@@ -71,6 +71,21 @@ def cells(frame, *names):
     return frame[list(names)].astype(object).where(frame[list(names)].notna(), None).to_numpy().tolist()
 
 
+def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain, devices):
+    """The clock of the mirror here is not that of this machine."""
+    first, _ = devices
+    told = client.history(devices, paths=[TEMPERATURE], begin="25s")
+    assert told["value_num"].tolist() == [22.5, 23.5]
+    assert (
+        client.history(devices, paths=[TEMPERATURE], begin=timedelta(seconds=80), end="15s")["value_num"].tolist()[-1]
+        == 22.5
+    )
+    assert client.as_of("15s", [first], paths=[TEMPERATURE])["reported_num"].tolist() == [22.5]
+    assert client.changes("15s", devices=[first], paths=[TEMPERATURE])["after_num"].tolist() == [23.5]
+    assert [event.device_id for event in plain.list_device_events(begin="1h")] == devices[::-1]
+    assert plain.list_device_events(begin="10s") == []
+
+
 def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
     first, second = sorted(devices, key=lambda one: one)
     frame = client.history(begin=begin)
