@@ -82,7 +82,7 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     )
     assert client.as_of("15s", [first], paths=[TEMPERATURE])["reported_num"].tolist() == [22.5]
     assert client.changes("15s", devices=[first], paths=[TEMPERATURE])["after_num"].tolist() == [23.5]
-    assert [event.device_id for event in plain.list_device_events(begin="1h")] == devices[::-1]
+    assert {event.device_id for event in plain.list_device_events(begin="1h")} == set(devices)
     assert plain.list_device_events(begin="10s") == []
 
 
