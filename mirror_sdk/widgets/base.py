@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ import ipywidgets as widgets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event, utc_now
 from mirror_sdk.widgets import static
+from mirror_sdk.widgets.cells import running_cell
 from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.markup import STYLE, notices
 from mirror_sdk.widgets.models.notices import Notices
@@ -319,14 +319,10 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     The place is the cell, since a cell that runs again may make its client again as well. Where the page does not tell
     the cell, it is the kind of widget, the mirror and the key, and each widget is a run.
     """
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    kernel = getattr(shell, "kernel", None)
-    parent = kernel.get_parent() if kernel else {}
-    cell = parent.get("metadata", {}).get("cellId")
+    cell = running_cell()
     if cell is None:
         return (kind, client.base_url, client._key_mark), object()
-    return ("cell", cell), parent["header"]["msg_id"]
+    return ("cell", cell.cell_id), cell.run_id
 
 
 def _replace_earlier(widget: MirrorWidget) -> None:

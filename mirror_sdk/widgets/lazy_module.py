@@ -1,8 +1,9 @@
 """A module of the page that is large: loaded once a page, not before its widget is known there, and in no notebook.
 
 anywidget gives up on a widget whose module is not ready within two seconds, and tells it nothing from then on. A slow
-page needs longer for some megabytes: here a few lines are ready at once, and load the rest. They request it from the
-kernel, since a notebook stores the state of its widgets, and each would have these megabytes in it.
+page needs longer for some megabytes: here a few lines are ready at once, and load the rest. A page that runs the cell
+gets it with the state of the widget, since a kernel that is busy responds to nothing; it then empties that state, which
+the notebook would store. Any other page requests the module.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any, ClassVar
 
 import anywidget
 import traitlets
+
+from mirror_sdk.widgets.cells import running_cell
 
 _ESM = """
 const TOLD_ONCE = ["_py2js_update", "_py2js_relayout", "_py2js_restyle"];
@@ -30,18 +33,24 @@ function entry(id) {
 // The first widget requests the module for all; another one does where that is closed before it came.
 async function load(model) {
   const wanted = entry(model.get("_module_id"));
-  const receive = (message) => {
-    if (message?.module === undefined || wanted.isThere) return;
+  const use = (text) => {
+    if (wanted.isThere) return;
     wanted.isThere = true;
-    const url = URL.createObjectURL(new Blob([message.module], { type: "text/javascript" }));
+    const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     wanted.resolve(import(url).finally(() => URL.revokeObjectURL(url)));
   };
+  const receive = (message) => message?.module !== undefined && use(message.module);
   const request = () => {
     if (wanted.isThere || performance.now() - wanted.requestedAt < REQUEST_AGAIN_MS) return;
     wanted.requestedAt = performance.now();
     model.send({ request: "module" });
   };
   model.on("msg:custom", receive);
+  if (model.get("_module_text")) {
+    use(model.get("_module_text"));
+    model.set("_module_text", "");
+    model.save_changes();
+  }
   request();
   const timer = setInterval(request, 1000);
   try {
@@ -112,11 +121,16 @@ class LazyModule(anywidget.AnyWidget):
 
     _esm = _ESM
     _module_id = traitlets.Unicode().tag(sync=True)
+    _module_text = traitlets.Unicode().tag(sync=True)
     module_text: ClassVar[str]
 
     def __init__(self, *arguments: Any, **state: Any) -> None:
         super().__init__(*arguments, **state)
         self.on_msg(self._send_module)
+
+    @traitlets.default("_module_text")
+    def _text_for_a_page(self) -> str:
+        return self.module_text if running_cell() is not None else ""
 
     def _send_module(self, _: object, content: Any, __: object) -> None:
         if content == {"request": "module"}:

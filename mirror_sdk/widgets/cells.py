@@ -1,0 +1,23 @@
+"""Which cell of a notebook runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+
+class Cell(NamedTuple):
+    """A cell of a page, and which run of it this is."""
+
+    cell_id: str
+    run_id: str
+
+
+def running_cell() -> Cell | None:
+    """Return the cell that runs; ``None`` where no page names it: in a shell, or a notebook that is run as a whole."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    kernel = getattr(shell, "kernel", None)
+    parent = kernel.get_parent() if kernel else {}
+    cell_id = parent.get("metadata", {}).get("cellId")
+    return None if cell_id is None else Cell(cell_id, parent["header"]["msg_id"])
