@@ -82,6 +82,8 @@ class RuleApplier:
             with self._lock:
                 is_stopping = self._is_stopping
                 if not is_stopping:
+                    # Also where the thread is about to end: it looks for them before.
+                    self._look_again = True
                     self._waiting.append((self._parts + _PARTS_WAITED_FOR, applied))
             if is_stopping:
                 applied.set_result(None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -46,6 +48,33 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
     assert server.observed(other) == [(fleet[3], "1")] * 5
     assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+
+
+def test_rules_put_while_the_thread_that_applies_rules_ends_are_waited_for(server: Any, monkeypatch: Any) -> None:
+    applier = server.services.subscriptions._applier
+    start, stored = applier.start, Future[None]()
+    is_ending, may_end = threading.Event(), threading.Event()
+    looks, looks_until_applied = 0, list[int]()
+
+    def find_none(_after: str) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the last look, unless there are other rules
+            is_ending.set()
+            assert may_end.wait(60)
+
+    def start_late() -> None:
+        may_end.set()
+        applied.result(60)
+        looks_until_applied.append(looks)
+
+    monkeypatch.setattr(applier, "_apply_part", find_none)
+    start()
+    assert is_ending.wait(60)
+    monkeypatch.setattr(applier, "start", start_late)
+    applied = applier.applied(stored)
+    stored.set_result(None)
+    assert looks_until_applied == [3]
 
 
 def test_rules_that_were_not_applied_when_the_server_ended_are_applied_at_the_next_start(
