@@ -220,9 +220,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " last batch, tells how many devices there were: an answer without it has broken off. Devices are selected as"
         " in `GET /v3/devices`; any other parameter is taken for a filter. With `as_of` it comes out of the history:"
         " 404 where none is kept, 400 with `oldest_at` before what is kept, and without `Mirror-Total`; what the"
-        " history does not tell, whether a resource was subscribed and for how long its value was fresh, is null or"
-        " left out, and `reported_at` is the time of the change by the device's clock (`changed_at` of the history),"
-        " so it is never after `as_of`.",
+        " history does not tell, whether a resource was subscribed, for how long its value was fresh and whether a"
+        " failed write was acknowledged, is null or left out, and `reported_at` is the time of the change by the"
+        " device's clock (`changed_at` of the history), so it is never after `as_of`.",
         parameters=parameters.SNAPSHOT,
         answers=(
             Answer(

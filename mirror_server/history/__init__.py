@@ -16,7 +16,8 @@ down or kept no history: a *gap*. So a value that did not change can be told fro
 stands where it belongs by the device's own clock where it told the time, and has the time of its receipt too: what came
 late is late, not lost. It is written in the transaction that changes the mirror: what the mirror had, the history has.
 
-Not kept are what was subscribed, for how long values were fresh, and what applications were told.
+Not kept are what was subscribed, for how long values were fresh, which failed writes were acknowledged, and what
+applications were told.
 
 Read it
 -------

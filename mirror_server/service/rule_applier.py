@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -23,6 +24,9 @@ _STORED_AT_ONCE = 100
 
 _PARTS_WAITED_FOR = 50
 """After so many parts, about a second, the request that put rules waits no longer."""
+
+_WAITED_SECONDS = 10.0
+"""Nor does it wait for parts that a slow disk takes longer for."""
 
 _STOP_SECONDS = 3
 
@@ -48,8 +52,8 @@ class RuleApplier:
         self._look_again = False
         self._is_stopping = False
         self._parts = 0
-        # Each with the number of the part after which it is done.
-        self._waiting: list[tuple[int, Future[None]]] = []
+        # Each with the number of the part and the instant after which it is done.
+        self._waiting: list[tuple[int, float, Future[None]]] = []
 
     def start(self) -> None:
         """Apply what is not applied yet, unless that is going on."""
@@ -82,7 +86,10 @@ class RuleApplier:
             with self._lock:
                 is_stopping = self._is_stopping
                 if not is_stopping:
-                    self._waiting.append((self._parts + _PARTS_WAITED_FOR, applied))
+                    # Also where the thread is about to end: it looks for them before.
+                    self._look_again = True
+                    until = time.monotonic() + _WAITED_SECONDS
+                    self._waiting.append((self._parts + _PARTS_WAITED_FOR, until, applied))
             if is_stopping:
                 applied.set_result(None)
             else:
@@ -110,9 +117,10 @@ class RuleApplier:
                 self._look_again = False
             if is_over:
                 self._thread = None
-            done = [each for each in self._waiting if is_over or each[0] <= self._parts]
+            now = time.monotonic()
+            done = [each for each in self._waiting if is_over or each[0] <= self._parts or each[1] <= now]
             self._waiting = [each for each in self._waiting if each not in done]
-        for _, applied in done:
+        for _, _, applied in done:
             applied.set_result(None)
         return is_over
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from concurrent.futures import Future
+from typing import Any, cast
 
 import pytest
 
 from mirror_server.service import rule_applier
+from mirror_server.service.rule_applier import RuleApplier
+from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
@@ -46,6 +50,54 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
     assert server.observed(other) == [(fleet[3], "1")] * 5
     assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+
+
+def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
+    server: Any, key: str, fleet: list[str], monkeypatch: Any
+) -> None:
+    """A client that gets a 503 may put them again, and they would be applied from the start."""
+    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", 5)
+    monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 0)
+    applier = server.services.subscriptions._applier
+    apply_part, is_answered = applier._apply_part, threading.Event()
+
+    def apply_slowly(after: str) -> str | None:
+        assert is_answered.wait(60)
+        return cast("str | None", apply_part(after))
+
+    monkeypatch.setattr(applier, "_apply_part", apply_slowly)
+    server.put_rules(key, {}, query=NOW)
+    is_answered.set()
+    monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 60)
+    server.put_rules(server.key(), query=NOW)
+    assert all_subscribed(server, key, fleet) == [PATHS] * 5
+
+
+def test_rules_put_while_the_thread_that_applies_rules_ends_are_waited_for(server: Any, monkeypatch: Any) -> None:
+    applier = RuleApplier(server.services.database, RuleMatcher(), lambda _session, _device_id: None)
+    start, stored = applier.start, Future[None]()
+    is_ending, may_end = threading.Event(), threading.Event()
+    looks, looks_until_applied = 0, list[int]()
+
+    def find_none(_after: str) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the last look, unless there are other rules
+            is_ending.set()
+            assert may_end.wait(60)
+
+    def start_late() -> None:
+        may_end.set()
+        applied.result(60)
+        looks_until_applied.append(looks)
+
+    monkeypatch.setattr(applier, "_apply_part", find_none)
+    start()
+    assert is_ending.wait(60)
+    monkeypatch.setattr(applier, "start", start_late)
+    applied = applier.applied(stored)
+    stored.set_result(None)
+    assert looks_until_applied == [3]
 
 
 def test_rules_that_were_not_applied_when_the_server_ended_are_applied_at_the_next_start(

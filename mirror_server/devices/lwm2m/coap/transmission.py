@@ -191,7 +191,7 @@ class Transmission:
         for exchange in list(self._exchanges.get(peer.address, ())):
             # A closed port is reported for a datagram, which is this one only if there was no other. A DTLS session may
             # end at any time.
-            may_have_arrived = peer.is_secure or not exchange.is_sole
+            may_have_arrived = peer.is_secure or exchange.acknowledged or not exchange.is_sole
             self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
 
     def retransmit(self, peer: Peer) -> None:
@@ -361,7 +361,8 @@ class Transmission:
     def _exchange_acknowledged(self, exchange: _Exchange, is_reset: bool) -> None:
         if is_reset:
             reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
-            self._end(exchange, Unreachable(reason, may_have_arrived=exchange.attempts > 1))
+            may_have_arrived = exchange.acknowledged or exchange.attempts > 1
+            self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
         elif exchange.answer is None:
             self._forget(exchange)
         elif not exchange.acknowledged:

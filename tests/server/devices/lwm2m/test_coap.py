@@ -523,6 +523,18 @@ async def test_request_to_a_port_that_is_closed_may_have_arrived_if_it_was_open_
 
 
 @in_loop
+async def test_request_that_a_device_resets_has_arrived_if_it_was_acknowledged_before() -> None:
+    async with speaking() as (endpoint, device):
+        executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
+        asked = await device.receive()
+        device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id))
+        device.send(Message(Type.RESET, 0, asked.message_id))
+        with pytest.raises(Unreachable) as caught:
+            await executing
+        assert caught.value.may_have_arrived
+
+
+@in_loop
 async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks() -> None:
     async with speaking() as (endpoint, device):
         executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
