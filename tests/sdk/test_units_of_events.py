@@ -146,6 +146,11 @@ def test_events_are_in_the_unit_that_was_named_by_then(plain, changed):
     assert numbers["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
 
 
+def test_events_of_some_paths_are_in_the_unit_that_was_named_by_then(plain, changed):
+    events = plain.events_frame(after=0, timeout=0, paths=[TEMPERATURE])
+    assert events["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
+
+
 @pytest.mark.parametrize("source", ["client", "recording"])
 def test_changes_name_the_unit_of_either_value(client, changed, source):
     times, recording = changed
