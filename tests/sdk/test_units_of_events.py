@@ -157,6 +157,7 @@ def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, be
         bench.set_value("sensor", UNITS, "Cel")
         bench.set_value("sensor", TEMPERATURE, 22)
     assert recorder.recording.history()["unit"].tolist() == ["Far", "Cel"]
+    assert recorder.recording.as_of(bench.get_clock())["unit"].tolist() == ["Cel"]
 
 
 @pytest.mark.parametrize("source", ["client", "recording"])
