@@ -2344,6 +2344,7 @@ class AsyncMirrorClient:
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = await off_loop(EventParts, raw=raw)
+            events._unread.skipped = parts.skip
             some: list[Event] = []
             async for event in events:
                 some.append(event)

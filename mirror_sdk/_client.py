@@ -2322,6 +2322,7 @@ class MirrorClient:
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = EventParts(raw=raw)
+            events._unread.skipped = parts.skip
             some: list[Event] = []
             for event in events:
                 some.append(event)

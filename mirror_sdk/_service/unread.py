@@ -76,6 +76,7 @@ class Unread:
 
     Attributes:
         position: Number of the entry to go on behind, exact after each event; what is not wanted is passed over.
+        skipped: Called with each event that is not wanted; ``None`` by default.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Unread:
         self._called_from = called_from
         self.position = position
         self.wants = wants
+        self.skipped: Callable[[Event], object] | None = None
         self._left = limit
         self._events: Iterator[tuple[Event, int | None]] = iter(())
         self._end = position
@@ -112,6 +114,8 @@ class Unread:
                 self._left = None if self._left is None else self._left - 1
                 self.position = position
                 return event
+            if self.skipped is not None:
+                self.skipped(event)
             self.position = position
         if self._end is not None:
             self.position = self._end

@@ -144,6 +144,8 @@ def drift(
     nothing = "no desired value differs from the reported one"
     if not unconfirmed:
         nothing += "; --unconfirmed shows those that no report has confirmed yet, too"
+    if not acknowledged:
+        nothing += "; --acknowledged shows failed writes that someone acknowledged, too"
     show(tables.drift_rows(found, state, form), tables.DRIFT_COLUMNS, form, nothing)
     if check and not found.empty:
         sys.exit(_DRIFTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from mirror_sdk.errors import BeforeHistory
 from mirror_sdk.wire.model import write_timestamp
 
 if TYPE_CHECKING:
-    _InstantType = click.ParamType[datetime]
+    _InstantType = click.ParamType[datetime | timedelta]
     _SpanType = click.ParamType[timedelta]
 else:
     # Older versions of click have no type parameter here.
@@ -32,16 +32,16 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class _Instant(_InstantType):
-    """An instant with its time zone, or how long ago it was, by the clock of this machine."""
+    """An instant with its time zone, or how long ago it was, which the client counts."""
 
     name = "instant"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
         """The instant; one without a zone is wrong usage."""
-        if isinstance(value, datetime):
+        if isinstance(value, datetime | timedelta):
             return value
         if found := _SPAN.fullmatch(value):
-            return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: float(found[1])})
+            return timedelta(**{_UNITS[found[2]]: float(found[1])})
         try:
             instant = datetime.fromisoformat(value)
         except ValueError:
@@ -80,8 +80,8 @@ class _Span(_SpanType):
 def history(
     device: str,
     path: Sequence[str],
-    begin: datetime | None,
-    end: datetime | None,
+    begin: datetime | timedelta | None,
+    end: datetime | timedelta | None,
     since: timedelta | None,
     limit: int | None,
     form: Form,
@@ -110,7 +110,7 @@ def history(
             found = ask(begin=begin)
         except BeforeHistory as error:
             oldest_at = error.oldest_at
-            if since is None or oldest_at is None or (end is not None and end < oldest_at):
+            if since is None or oldest_at is None or (isinstance(end, datetime) and end < oldest_at):
                 raise
             # Who asks for the last week wants what there is of it.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}; this is from then on", err=True)
@@ -132,7 +132,7 @@ def history(
     help="How many bytes it may have after decompression.",
 )
 def as_of(
-    instant: datetime,
+    instant: datetime | timedelta,
     file: Path,
     paths: Sequence[str],
     state: str | None,

@@ -18,6 +18,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
+from mirror_sdk.values.value import plain_text
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
@@ -296,8 +297,8 @@ def _of_state(wanted: Value, resource: Resource, listed: Device, want: Want) -> 
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
-    if conflict := _conflict(resource, want):
-        return conflict
+    if finding := _of_shown_instances(current, want) or _conflict(resource, want):
+        return finding
     if listed.state != "registered":
         return Finding(
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it all the same"
@@ -306,6 +307,22 @@ def _of_state(wanted: Value, resource: Resource, listed: Device, want: Want) -> 
         return Finding(Decision.WRITE, Check.PENDING, f"a write of {desired.value} is under way before this one")
     return Finding(
         Decision.WRITE, Check.OK, "the device sleeps and takes it at its next contact" if listed.queue_mode else ""
+    )
+
+
+def _of_shown_instances(current: ReportedValue | DesiredValue | None, want: Want) -> Finding | None:
+    """The finding of a text for a resource with several instances, which a table shows as JSON.
+
+    Written as it is, the JSON would take the place of all instances as a single text.
+    """
+    if current is None or current.value.kind is not ValueKind.MULTIPLE or not isinstance(want.value, str):
+        return None
+    if want.value == plain_text(current.value):
+        return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
+    return _refuse(
+        Check.WRONG_TYPE,
+        "it has several instances, and a text is for one; give their ids and values, such as {0: 3800, 1: 5000}, in a"
+        " list of (device, path, value)",
     )
 
 

@@ -154,9 +154,11 @@ class Tape:
         unreadable: set[str] = set()
 
         def events() -> Iterator[Event]:
-            for event in filter(self._wants, read_events(batch, now)):
-                unreadable.update(unreadable_keys([event]))
+            for event in read_events(batch, now):
                 self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
+                if not self._wants(event):
+                    continue
+                unreadable.update(unreadable_keys([event]))
                 yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
 
         self.folder.append(events(), None if seq is None else self._span(batch, after, seq))

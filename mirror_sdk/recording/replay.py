@@ -55,7 +55,7 @@ def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     # A device may not say when its value changed; then it is when it was received.
     observed = observed.assign(reported_at=observed["changed_at"].fillna(observed["received_at"]))
     observed = observed.assign(known_from=observed["reported_at"], observed=True)
-    pieces = [observed[[*KEY, *_VALUE, "reported_at", "known_from", "observed"]].astype(object)]
+    pieces = [observed[[*KEY, *_VALUE, "unit", "reported_at", "known_from", "observed"]].astype(object)]
     # That of an empty fleet may not tell its time.
     states = [state for state in states if state.attrs["mirror"]["taken_at"]]
     taken = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
@@ -124,7 +124,10 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY)
     # Names and the like stand in the states alone, and hold until the next one.
     told = rows[~rows["observed"].astype(bool)].drop_duplicates(KEY, keep="last").set_index(KEY)
+    # A recording of some paths may lack the resources that name units: what was recorded with the value counts.
+    own_unit = latest["unit"].where(latest["observed"].astype(bool))
     latest[_OF_STATE] = told[_OF_STATE].reindex(latest.index)
+    latest["unit"] = own_unit.where(own_unit.notna(), latest["unit"])
     appeared = rows.drop_duplicates(KEY).set_index(KEY).index
     latest = latest.reindex(appeared)
     latest["unit"] = _units(_ordered(known.naming[known.naming["known_from"] <= instant]), latest["unit"])

@@ -18,7 +18,7 @@ from mirror_sdk.tables.columns import (
     value_columns,
     value_fields,
 )
-from mirror_sdk.tables.units import NamedUnits, Unitless, unitless, with_units
+from mirror_sdk.tables.units import NamedUnits, Unitless, names_unit, unitless, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_SCHEMA = pa.schema(
@@ -86,6 +86,7 @@ class EventParts:
         self._schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         self._columns = event_columns([])
         self._tables: list[pa.Table] = []
+        self._naming: list[Event] = []
         self._complete = True
         self._taken_at: datetime | None = None
 
@@ -98,6 +99,11 @@ class EventParts:
         self._taken_at = max(changes, default=None)
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
+
+    def skip(self, event: Event) -> None:
+        """Take an event that is no row of the table, but may name the unit of rows."""
+        if event.path is not None and names_unit(event.path):
+            self._naming.append(event)
 
     def unitless(self) -> Unitless | None:
         """Which resources are in a unit that their devices name, once all events were added."""
@@ -121,7 +127,10 @@ class EventParts:
         about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
         if position is not None:
             about["position"] = position
-        return [table if state is None else with_units(table, NamedUnits(state))], about
+        if state is not None:
+            naming = to_table(event_columns(self._naming), self._schema)
+            table = with_units(table, NamedUnits(state, rows=pa.concat_tables([table, naming])))
+        return [table], about
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))

@@ -56,11 +56,11 @@ class UnitNames:
     def add(self, device_id: str | None, path: str | None, text: object) -> None:
         """Take a value that may name a unit."""
         if device_id and path and path.endswith(_NAMING) and isinstance(text, str):
-            self._units[device_id, _instance(path)] = text or None
+            self._units[device_id, instance_of(path)] = text or None
 
     def unit_of(self, device_id: str, path: str, default: str | None) -> str | None:
         """The unit of a resource that was named last; the default where none was, or it is in none of those."""
-        return self._units.get((device_id, _instance(path)), default) if is_in_named_unit(path) else default
+        return self._units.get((device_id, instance_of(path)), default) if is_in_named_unit(path) else default
 
 
 def names_unit(path: str) -> bool:
@@ -70,7 +70,7 @@ def names_unit(path: str) -> bool:
 
 def naming_paths(paths: list[str]) -> list[str]:
     """The resources that name the units of others, each once."""
-    return sorted({_instance(path) + _NAMING for path in paths})
+    return sorted({instance_of(path) + _NAMING for path in paths})
 
 
 def unitless(events: pa.Table) -> Unitless | None:
@@ -135,7 +135,7 @@ def _naming_rows(table: pa.Table) -> _NamingRows:
     instances: dict[tuple[str, str], int] = {}
     keys = zip(rows["device_id"].to_pylist(), rows["path"].to_pylist(), strict=True)
     instance = np.array(
-        [instances.setdefault((one, _instance(path)), len(instances)) for one, path in keys], dtype=np.int64
+        [instances.setdefault((one, instance_of(path)), len(instances)) for one, path in keys], dtype=np.int64
     )
     at = _milliseconds(rows)
     order = np.lexsort((at, instance))
@@ -155,7 +155,7 @@ def _at_their_times(
     """The unit of each row by the last row that names it, else as it was before, else by the first one."""
     paths = defaultdict(list)
     for word in filter(is_in_named_unit, path.dictionary.to_pylist()):
-        paths[_instance(word)].append(word)
+        paths[instance_of(word)].append(word)
     numbers = {(one, word): number for (one, place), number in rows.instances.items() for word in paths[place]}
     instance = _codes_of(device, path, numbers)
     times, rank = np.unique(np.concatenate([rows.at, _milliseconds(table)]), return_inverse=True)
@@ -175,7 +175,7 @@ def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def _instance(path: str) -> str:
+def instance_of(path: str) -> str:
     """``/3303/0`` of ``/3303/0/5700``."""
     return "/".join(path.split("/")[:3])
 

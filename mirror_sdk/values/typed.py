@@ -39,7 +39,8 @@ def parse_value(text: str, path: str) -> PythonValue:
     """Read what people type, in a form or a cell of a table, as a value of the type declared for a resource.
 
     Blanks around it are left out, except of a text. What is shown of a value can be typed again: ``str()`` of a
-    :class:`Value`, and of bytes their hex digits; not of a text with characters that are shown as escapes.
+    :class:`Value`, and of bytes their hex digits; not of a text with characters that are shown as escapes, nor of a
+    multiple resource.
 
     ============  ==========================================================================================
     declared      what is taken, and what comes of it

@@ -36,6 +36,13 @@ def test_drift_leaves_an_acknowledged_failure_out(client, lights):
     assert client.get_device(lights[1])[LEVEL].desired.acknowledged_at is None
 
 
+def test_a_shell_without_drift_names_the_option_that_shows_acknowledged_failures(plain, shell, lights):
+    for light in lights:
+        plain.acknowledge_failed_write(light, LEVEL)
+    assert "--acknowledged shows" in shell("drift").stderr
+    assert "--acknowledged shows" not in shell("drift", "--acknowledged").stderr
+
+
 def test_a_table_names_what_to_acknowledge(client, lights):
     client.acknowledge_failed_write(client.snapshot().mirror.drift().query("kind == 'failed'"))
     assert failed(client) == set()

@@ -142,6 +142,13 @@ def test_wrong_usage_of_as_of_is_told(run, words, told):
     assert told in found.stderr
 
 
+def test_a_span_longer_than_there_are_years_is_told(run, times, tmp_path):
+    for words in (["as-of", "9999999d", tmp_path / "then.csv"], ["history", "a", "--begin", "9999999d"]):
+        found = run(*words)
+        assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1)
+        assert "beyond the years 1 to 9999" in found.stderr
+
+
 def test_an_instant_before_the_history_is_told(run, times, tmp_path):
     found = run("as-of", "2020-01-01T00:00Z", tmp_path / "then.csv")
     assert found.exit_code == 1

@@ -11,7 +11,7 @@ from mirrored import resource as state
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading
-from mirror_sdk.plan.checks import KnownDevice, check_all
+from mirror_sdk.plan.checks import Check, KnownDevice, check_all
 from mirror_sdk.plan.saved import load, save
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import SENML_JSON, encode
@@ -180,3 +180,15 @@ def test_a_multiple_resource_is_written_back_with_all_its_instances(tmp_path):
     save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
     (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
     assert (loaded.wanted.python, loaded.way_back) == (wanted, planned.way_back)
+
+
+@pytest.mark.parametrize(
+    ("text", "check"), [('{"0": 3800, "1": 5000}', Check.ALREADY_SO), ('{"0": 3900}', Check.WRONG_TYPE)]
+)
+def test_the_json_that_a_table_shows_of_a_multiple_resource_is_not_written_as_a_text(text, check):
+    payload, _ = encode({0: 3800, 1: 5000}, OWN, SENML_JSON)
+    mirrored = device_object(state(OWN, payload, content_type=SENML_JSON))
+    body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    devices = {"015f00": KnownDevice(Device.model_validate(body), TAKEN_AT, mirrored.resources)}
+    (planned,) = check_all([Want("015f00", OWN, text)], devices, {})
+    assert planned.finding.check is check

@@ -146,6 +146,20 @@ def test_events_are_in_the_unit_that_was_named_by_then(plain, changed):
     assert numbers["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
 
 
+def test_events_of_some_paths_are_in_the_unit_that_was_named_by_then(plain, changed):
+    events = plain.events_frame(after=0, timeout=0, paths=[TEMPERATURE])
+    assert events["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
+
+
+def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, bench, changed, tmp_path):
+    with plain.record(tmp_path / "some.parquet", paths=[TEMPERATURE]) as recorder:
+        bench.set_value("sensor", TEMPERATURE, 71)
+        bench.set_value("sensor", UNITS, "Cel")
+        bench.set_value("sensor", TEMPERATURE, 22)
+    assert recorder.recording.history()["unit"].tolist() == ["Far", "Cel"]
+    assert recorder.recording.as_of(bench.get_clock())["unit"].tolist() == ["Cel"]
+
+
 @pytest.mark.parametrize("source", ["client", "recording"])
 def test_changes_name_the_unit_of_either_value(client, changed, source):
     times, recording = changed

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -20,7 +22,7 @@ from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter
 from mirror_sdk.frames import events_frame
 from mirror_sdk.frames.legend import label_of, line_names
-from mirror_sdk.tables.units import Units, is_in_named_unit, unitless_of, units_of
+from mirror_sdk.tables.units import Units, instance_of, is_in_named_unit, names_unit, unitless_of, units_of
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
@@ -43,7 +45,6 @@ SERIES_PLOTTED = 6
 SERIES_LISTED = 500
 RATE_SECONDS = 10
 LARGEST_PLOTTED = 1e100
-_UNIT_RESOURCE = "/5701"
 
 Row = Mapping[str, Any]
 
@@ -138,6 +139,7 @@ class WatcherModel:
         self._known: set[Hashable] = set()
         self._rate = _Rate(clock)
         self._named_units: dict[tuple[str, str], str] = {}
+        self._unit_changes: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
         self._in_named_units: set[SeriesKey] = set()
         self._units_requested: set[SeriesKey] = set()
         self._newest: dict[SeriesKey, Event] = {}
@@ -195,6 +197,7 @@ class WatcherModel:
         """
         came = list(events)
         self._learn_names(came)
+        self._learn_units(came)
         taken = [event for event in came if self._wants(event) and _identity(event) not in self._known]
         if not taken and not overrun:
             return
@@ -519,6 +522,7 @@ class WatcherModel:
         self._recorded = recorded
         self._known = set(map(_identity, past.logged))
         self._learn_names(logged)
+        self._learn_units(logged)
         self._rows.clear()
         self._renew_filter()
         self._request_units()
@@ -531,12 +535,9 @@ class WatcherModel:
     def _register(self, events: Iterable[Event]) -> None:
         """Note which resources bring numbers, the newest of each, and whose unit a device names."""
         for event in events:
-            key = SeriesKey(event.device_id or "", event.path or "")
-            if key.path.endswith(_UNIT_RESOURCE):
-                # The unit may have become known, or another one.
-                self._units_requested -= {one for one in self._units_requested if one.device_id == key.device_id}
             if _number(event) is None:
                 continue
+            key = SeriesKey(event.device_id or "", event.path or "")
             if key in self._newest or len(self._newest) < SERIES_LISTED:
                 self._newest[key] = event
             if is_in_named_unit(key.path):
@@ -544,6 +545,18 @@ class WatcherModel:
             if event.unit:
                 # A row of the history has it, an entry of the log has not.
                 self._named_units.setdefault(key, event.unit)
+
+    def _learn_units(self, events: Iterable[Event]) -> None:
+        """Note when a device named another unit, whether or not that is chosen to be shown."""
+        for event in events:
+            if not names_unit(event.path or "") or not event.value or event.value.kind is not ValueKind.TEXT:
+                continue
+            unit, at = str(event.value.python), event.changed_at or event.received_at
+            changes = self._unit_changes.setdefault((event.device_id or "", instance_of(event.path or "")), [])
+            place = bisect_right(changes, at, key=itemgetter(0))
+            if not place or changes[place - 1][1] != unit:
+                changes.insert(place, (at, unit))
+                self._rows.clear()
 
     def _request_units(self) -> None:
         """Read the units that devices name, for resources not requested before; the mirror responds, no device."""
@@ -569,7 +582,15 @@ class WatcherModel:
         return "" if event is None else visible(self._unit_of(event))
 
     def _unit_of(self, event: Event) -> str:
-        return self._named_units.get((event.device_id or "", event.path or ""), event.unit or "")
+        """The unit of its own, else the one that its device had named by then."""
+        device_id, path = event.device_id or "", event.path or ""
+        if event.unit or not is_in_named_unit(path):
+            return event.unit or ""
+        changes = self._unit_changes.get((device_id, instance_of(path)), [])
+        place = bisect_right(changes, event.changed_at or event.received_at, key=itemgetter(0))
+        if place:
+            return changes[place - 1][1]
+        return self._named_units.get((device_id, path)) or (changes[0][1] if changes else "")
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1

@@ -1,5 +1,6 @@
 """The event watcher's model alone, its lines, and its window of time."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -286,6 +287,23 @@ def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, benc
     ]
     assert values(model) == ["8.0", "7 %", "7.0 Cel"]
     assert [row["unit"] for row in model.series_rows] == ["Cel", "%", ""]
+
+
+def test_values_before_and_after_a_change_of_the_unit_have_their_own(client, bench):
+    station = bench.add_device("station", [{"path": PATH, "value": "1"}, {"path": "/3303/0/5701", "value": "Cel"}])
+    client.read_value(station, "/3303/0/5701")
+    client.read_value(station, PATH)
+    model = watcher(client, paths=[PATH])
+    later = START + timedelta(minutes=1)
+    model.take([observation(20, station)])
+    bench.set_value(station, "/3303/0/5701", "Far")
+    client.read_value(station, "/3303/0/5701")
+    named = replace(
+        observation(0, station, path="/3303/0/5701", at=later), value=decode(b"Far", "text/plain", "/3303/0/5701")
+    )
+    model.take([named, observation(70, station, at=later)])
+    assert values(model) == ["70.0 Far", "20.0 Cel"]
+    assert model.frame["unit"].tolist() == ["Cel", "Far"]
 
 
 def test_paths_tell_two_lines_of_one_device_and_label_apart():
