@@ -124,7 +124,8 @@ clock_option = _option(
     type=click.Choice(["system", "manual"]),
     default="system",
     callback=_is_manual,
-    help="With 'manual' time stands still until it is advanced through the bench.",
+    help="With 'manual' time stands still until it is advanced through the bench: in Python"
+    " mirror_sdk.Bench(client).advance(60).",
 )
 coap_option = _option(
     "--coap",

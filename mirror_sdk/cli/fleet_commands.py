@@ -314,6 +314,13 @@ def _read_wanted(file: Path) -> pd.DataFrame:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            # Cells without a column: a decimal comma may have split a number, of which only the first part is in value.
+            if any(row.get(None) or ()):
+                told = (
+                    f"line {rows.line_num} of {file.name} has more cells than the first line; write a number with a"
+                    " point, like 21.5, and put a text with a comma into quotes"
+                )
+                raise click.BadParameter(told, param_hint="FILE")
             if not (device or path or value):
                 # Spreadsheets leave such rows below the last one.
                 continue

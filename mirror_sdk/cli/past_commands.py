@@ -143,7 +143,8 @@ def as_of(
 ) -> None:
     """Write the state of the whole fleet, as it was at INSTANT, into FILE, by its ending as Parquet or CSV.
 
-    It takes a mirror that keeps a history.
+    It takes a mirror that keeps a history. How long ago is counted from the clock of this machine; of a mirror with a
+    manual clock give a time.
 
     \b
       mirror as-of 2h before.parquet

@@ -3,7 +3,8 @@
 ``client.history()`` gives a row for each thing that happened, by device, path and the time at which it did: each value
 that a device told, the end of each write, registrations and the stretches in which nothing could be heard. What came
 late stands at its own time. ``client.as_of(instant)`` is the state table of the fleet at an instant of the past,
-``client.changes(begin, end)`` what changed between two.
+``client.changes(begin, end)`` what changed between two. An instant may also be how long ago it was (``begin="2h"``), by
+the clock of this machine.
 
 >>> client.subscribe(station, "/3303/0/5700")
 >>> begin, end = bench.get_clock(), bench.advance(60)

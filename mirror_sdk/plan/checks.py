@@ -23,6 +23,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.paths import parse_path
 
 CONNECTED_EXPIRY_SECONDS = 60
 """How long a write waits for a device that stays connected."""
@@ -286,6 +287,10 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
     if device is None:
         return _refuse(Check.UNKNOWN_DEVICE, why)
     if resource is None:
+        try:
+            parse_path(want.path)
+        except ValueError as error:
+            return _refuse(Check.UNKNOWN_RESOURCE, str(error))
         return _refuse(Check.UNKNOWN_RESOURCE, f"{visible(device.listed.endpoint_name)} has no resource {want.path}")
     return None
 

@@ -26,7 +26,7 @@ _REVISION, _STATUS = "desired_revision", "desired_status"
 _CURE = (
     "give a table with the columns device_id, path and value (or text, for what people typed; or value= for all rows),"
     " or one with a row per device (index device_id) and a column per path, or a list of (device, path, value); a"
-    " device is an id or an endpoint name"
+    " device is an id or an endpoint name, and its column may also be called device or endpoint_name"
 )
 
 

@@ -249,10 +249,12 @@ def _allow_connections(wanted: int) -> int:
         return wanted
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     connections = allowed - _OTHER_FILES
+    # The server's own files are open however few connections there may be.
+    fewer = ", or lower --max-connections" if allowed > _OTHER_FILES else ""
     message = (
         f"the system allows this process {allowed} open files, of which the server uses up to {_OTHER_FILES} itself; "
         f"{wanted} connections need {needed}: raise the limit, with 'ulimit -n {needed}' or LimitNOFILE={needed} in a "
-        "systemd unit, or lower --max-connections"
+        f"systemd unit{fewer}"
     )
     if connections < min(wanted, _FEWEST_CONNECTIONS):
         raise TooFewFiles(message)

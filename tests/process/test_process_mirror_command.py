@@ -514,6 +514,16 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(
     assert "a comma is no decimal point; write it like 21.5" in temperature["reason"]
 
 
+def test_a_plan_with_more_cells_than_columns_is_refused(run: Run, light: str, tmp_path: Path) -> None:
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\n{light},{LEVEL},3,7\n")
+    told = run("plan", str(wanted), status=2).stderr
+    assert "line 2 of wanted.csv has more cells than the first line" in told
+    assert "write a number with a point, like 21.5" in told
+    wanted.write_text(f"device,path,value\n{light},{LEVEL},3,\n")
+    run("plan", str(wanted))
+
+
 def test_a_plan_with_something_refused_says_so_and_ends_with_1(
     run: Run, application: Application, light: str, tmp_path: Path
 ) -> None:

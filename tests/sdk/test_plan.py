@@ -210,6 +210,12 @@ def test_what_is_nothing_to_write_is_refused_with_the_cure(client, wanted):
         client.plan(wanted)
 
 
+def test_a_path_without_its_slash_is_refused_with_the_cure(client, bench):
+    device = bench.add_device("light-a", [{"path": LEVEL, "value": "1", "writable": True}])
+    (reason,) = client.plan([(device, LEVEL[1:], 2)]).frame["reason"]
+    assert "is not a resource path; write it like /3303/0/5700" in reason
+
+
 def test_no_write_at_all_is_a_plan_too(client):
     plan = client.plan([])
     assert len(plan) == 0

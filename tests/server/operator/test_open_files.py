@@ -44,10 +44,15 @@ def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):
     assert "ulimit -n 25300" in record.getMessage()
 
 
-@pytest.mark.parametrize(("hard", "wanted"), [(256, 25_000), (399, 25_000), (310, 20)])
+@pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20)])
 def test_too_few_connections_are_an_error_with_the_numbers(connections, hard, wanted):
     with pytest.raises(serve.TooFewFiles, match=rf"{hard} open files.*ulimit -n {wanted + 300}.*--max-connections"):
         connections(hard, hard, wanted)
+
+
+def test_a_limit_below_the_files_of_the_server_itself_has_to_be_raised(connections):
+    with pytest.raises(serve.TooFewFiles, match=r"LimitNOFILE=25300 in a systemd unit$"):
+        connections(256, 256)
 
 
 def test_as_few_connections_as_the_operator_wants_are_no_fault(connections, caplog):
