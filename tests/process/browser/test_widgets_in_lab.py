@@ -14,7 +14,7 @@ import pytest
 from contrast import expect_enough_contrast
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
-from process_notebook import Notebook
+from process_notebook import COUNT_WATCHES, Notebook
 from process_server import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -430,7 +430,7 @@ threading.Thread(target=read_again, daemon=True).start()
 def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: Any) -> None:
     notebook = open_notebook(
         "client = MirrorClient.from_env(); made = [*globals().get('made', []), Explorer(client)]\nmade[-1]",
-        "import threading; print([one.is_running for one in made], client.status().watches)",
+        f"{COUNT_WATCHES}print([one.is_running for one in made], watches)",
     )
     expect(notebook.cell(2)).to_contain_text("[True]")
     notebook.run(1)

@@ -11,7 +11,7 @@ import pytest
 from contrast import expect_enough_contrast
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
-from process_notebook import Notebook
+from process_notebook import COUNT_WATCHES, Notebook
 from process_server import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -215,7 +215,7 @@ def test_a_cell_that_runs_again_stops_what_its_panel_was_writing(open_panel: Any
     notebook, panel = open_panel(
         "ids = globals().get('ids') or [add('gone'), add('after')]; bench.set_online(ids[0], False)\n"
         "made = [*globals().get('made', []), WritePanel(client, ids)]\nmade[-1]",
-        "print(*made[0].result['status'], [one.is_running for one in made], client.status().watches)",
+        f"{COUNT_WATCHES}print(*made[0].result['status'], [one.is_running for one in made], watches)",
     )
     enter(panel, LEVEL, "77")
     panel.get_by_role("button", name="Preview").click()
