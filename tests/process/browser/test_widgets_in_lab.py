@@ -427,6 +427,18 @@ threading.Thread(target=read_again, daemon=True).start()
     wait_until(is_responsive, "kernel and page to be responsive")
 
 
+def test_widgets_of_a_page_leave_no_module_in_the_state_that_a_notebook_stores(open_notebook: Any) -> None:
+    state = "len(json.dumps(ipywidgets.Widget.get_manager_state()))"
+    notebook = open_notebook(
+        "watcher = EventWatcher(client)\nwatcher",
+        f"import ipywidgets, json, time\nfor _ in range(600):\n    if {state} < 500_000:\n        break\n"
+        "    time.sleep(0.1)  # The page empties it when it has loaded the module.\n"
+        f"print('small' if {state} < 500_000 else 'large')",
+    )
+    expect(notebook.widget().get_by_role("grid").last).to_be_visible()
+    expect(notebook.cell(2)).to_contain_text("small")
+
+
 def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: Any) -> None:
     notebook = open_notebook(
         "client = MirrorClient.from_env(); made = [*globals().get('made', []), Explorer(client)]\nmade[-1]",
