@@ -113,8 +113,8 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
         last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the service does not tell
         ==============  ===================  ===========================================================
 
-        Each custom attribute is a column of its own behind these (``string``), in the order of their names: ``room``,
-        or ``custom_attributes__state`` where a column above has that name. A device without it has NA there.
+        Each custom attribute is a column of its own after these (``string``), in the order of their names and named as
+        the filter for it, like ``custom_attributes__room``. A device without it has NA there.
 
     Source: wire.md 6.
     """
@@ -122,10 +122,9 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     columns = {name: [getattr(device, _MEMBERS.get(name, name)) for device in rows] for name in DIRECTORY_SCHEMA.names}
     frame = build(columns, DIRECTORY_SCHEMA)
     attributes = sorted({attribute for device in rows for attribute in device.custom_attributes})
-    own = [f"{ATTRIBUTE_FILTER}__{one}" if one in DIRECTORY_SCHEMA.names else one for one in attributes]
     cells = {
-        name: pd.array([device.custom_attributes.get(attribute) for device in rows], dtype="string")
-        for name, attribute in zip(own, attributes, strict=True)
+        f"{ATTRIBUTE_FILTER}__{one}": pd.array([device.custom_attributes.get(one) for device in rows], dtype="string")
+        for one in attributes
     }
     return frame.assign(**cells)
 

@@ -23,15 +23,16 @@ no ``repr``.
 
 **Columns.** In every table, its index, and the names of the columns of wide ones:
 
-===============  ==============  ==================================================================
-column           becomes         why
-===============  ==============  ==================================================================
-device_id        device-…        stands for one device, and with it for who has it
-endpoint_name    name-…          given by people: names, rooms, addresses, serial numbers
-async_id         request-…       chosen by the application, of anything
-acknowledged_by  person-…        names the person or program that acknowledged a failed write
-uid              entry-…         finds the same entry in the log of the service again
-===============  ==============  ==================================================================
+=================  ==============  ==================================================================
+column             becomes         why
+=================  ==============  ==================================================================
+device_id          device-…        stands for one device, and with it for who has it
+endpoint_name      name-…          given by people: names, rooms, addresses, serial numbers
+custom_attributes  attribute-…     said by people about a device: rooms, owners, contracts
+async_id           request-…       chosen by the application, of anything
+acknowledged_by    person-…        names the person or program that acknowledged a failed write
+uid                entry-…         finds the same entry in the log of the service again
+=================  ==============  ==================================================================
 
 **Resources.** The values of these, reported, desired and asked for, as numbers, texts, booleans and payloads, in every
 instance:

@@ -63,6 +63,7 @@ class Treatment(NamedTuple):
 PERSONAL_COLUMNS = (
     PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
     PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
+    PersonalColumn("custom_attributes", "attribute", "said by people about a device: rooms, owners, contracts"),
     PersonalColumn("async_id", "request", "chosen by the application, of anything"),
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
     PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from mirror_sdk import AccessDenied, AsyncMirrorClient, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
+from mirror_sdk.privacy import pseudonymise
 from mirror_server.service.keys import Scope
 
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
@@ -180,6 +181,14 @@ def test_the_table_of_devices_has_their_attributes_as_columns(client, ids):
     client.set_device(ids[0], attributes={"room": "B12", "state": "new"})
     client.set_device(ids[1], attributes={"room": "B13"})
     frame = client.list_devices().to_frame().set_index("device_id")
-    assert frame.columns.tolist()[-2:] == ["room", "custom_attributes__state"]
-    assert frame.loc[ids[:3], "room"].tolist() == ["B12", "B13", pd.NA]
-    assert frame.loc[ids[0], ["state", "custom_attributes__state"]].tolist() == ["registered", "new"]
+    room, state = "custom_attributes__room", "custom_attributes__state"
+    assert frame.columns.tolist()[-2:] == [room, state]
+    assert frame.loc[ids[:3], room].tolist() == ["B12", "B13", pd.NA]
+    assert frame.loc[ids[0], ["state", state]].tolist() == ["registered", "new"]
+
+
+def test_attributes_of_devices_become_pseudonyms(client, ids):
+    client.set_device(ids[0], attributes={"owner": "Anna", "path": "/6/0/0"})
+    frame = pseudonymise(client.list_devices().to_frame(), b"a key of at least 16 bytes")
+    assert frame.astype(str).isin(["Anna", "/6/0/0"]).sum().sum() == 0
+    assert frame["custom_attributes__owner"].notna().sum() == 1
