@@ -92,7 +92,7 @@ goes, so that the table cannot be refreshed. The report of what was replaced sta
 
 >>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymised"])
 >>> report[["column", "how", "cells"]].values.tolist()
-[['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2]]
+[['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
 **What is looked for elsewhere.** A text that stays, such as the value of another resource, the reason of a plan or a
 column of your own, is replaced as a whole where an id, a name or another text occurs in it that was replaced in this

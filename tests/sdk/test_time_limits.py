@@ -265,6 +265,7 @@ OF_EACH_CALL = {
     "as_of": (EARLIER,),
     "changes": (EARLIER, EARLIER),
     "begin_read": (DEVICE, PATH),
+    "acknowledge_failed_write": (DEVICE, PATH),
     "begin_write": (DEVICE, "/3311/0/5850", True),
     "begin_execute": (DEVICE, "/3/0/4"),
     "list_device_requests": (),

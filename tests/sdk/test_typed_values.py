@@ -204,7 +204,7 @@ def test_a_text_that_is_no_value_is_not_sent(client, light):
 
 
 def test_a_text_among_the_values_of_a_plan_is_told_what_reads_it(client, light):
-    plan = client.plan(pd.DataFrame({"device_id": light, "path": [SWITCH], "value": ["false"]}))
+    plan = client.plan([(light, SWITCH, "false")])
     assert plan.frame["check"].tolist() == ["wrong_type"]
     assert "parse_value" in plan.frame["reason"][0]
 

@@ -29,6 +29,7 @@ from mirror_sdk.object_table import Personal
 from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
 from mirror_sdk.recording import Recording
 from mirror_sdk.testing import Fault, Mirror
+from mirror_sdk.values import InstanceValues
 from mirror_sdk.widgets import Explorer
 
 
@@ -116,7 +117,7 @@ def however_it_is_named(client: MirrorClient, bench: Bench, named: DeviceLike) -
     request = client.begin_read(mirrored, "/3303/0/5700")
     bench.set_online(bench.list_devices()[0], True)
     client.snapshot(["light-01", listed, mirrored, request])
-    plain: float | int | str | bool | datetime | bytes | None = mirrored["/3303/0/5700"].value
+    plain: float | int | str | bool | datetime | bytes | InstanceValues | None = mirrored["/3303/0/5700"].value
     return [plain, mirrored["/3303/0/5700"].desired_value, request.to_dict(), listed.to_json(indent=1)]
 
 

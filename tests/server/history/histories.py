@@ -199,7 +199,7 @@ def _told_of(value: Any, write: HistoryRow | None, instant: int) -> tuple[Any, .
         origin = {"observation": "subscription", "registration": "auto_observation"}.get(
             value.origin or "", value.origin
         )
-        of_value = (value.value, value.content_type, value.received_at, value.revision, origin)
+        of_value = (value.value, value.content_type, value.changed_at, value.revision, origin)
     if write is None:
         return (*of_value, *(None,) * 8)
     start = (*of_value, write.value, write.content_type)

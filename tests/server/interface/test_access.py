@@ -41,6 +41,7 @@ ROUTES = {
     "GET /v3/devices/{}/connection": READ,
     "GET /v3/devices/{}/contacts": READ,
     "GET /v3/devices/{}/echo": READ,
+    "POST /v3/devices/{}/echo/acknowledgements": WRITE,
     "GET /rest-versions": ANY_USE | ADMIN,
     "GET /v2/limits": ANY_USE,
     "GET /v2/endpoints": READ,

@@ -18,6 +18,7 @@ BODIES = {
     WEBSOCKET: {"serialization": {"type": "v2"}},
     "PUT /v3/devices/{device}": {"name": "lamp"},
     "PATCH /v3/devices/{device}": {"name": "lamp"},
+    "POST /v3/devices/{device}/echo/acknowledgements": {"resource_path": PATH},
     "POST /v3/device-queries": {**QUERY, "name": "lamps"},
     "PUT /v3/device-queries/{query}": QUERY,
     "PATCH /v3/device-queries/{query}": QUERY,

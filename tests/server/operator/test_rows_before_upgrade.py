@@ -104,7 +104,7 @@ def test_of_what_waited_before_somebody_is_told(tmp_path):
 def test_a_failed_write_of_before_is_not_acknowledged(tmp_path):
     failed = (
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, desired_value,"
-        " desired_status, desired_at, requested_at) VALUES ('d', '/1/0/1', 1, '', '', 1, x'31', 2, 5, 4)"
+        " desired_status, desired_at, requested_at) VALUES ('d', '/1/0/1', 1, '', '', 1, '1', 2, 5, 4)"
     )
     with upgraded_from(tmp_path, "0021", failed) as session:
         resource = stored_resources.find(session, "d", "/1/0/1")
