@@ -17,6 +17,7 @@ from forked import Forked
 from process_server import Application, ServerProcess, child_environment, wait_until
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk._service import network
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
 from mirror_sdk.webhook import WebhookReceiver
 
@@ -86,6 +87,13 @@ def test_a_fork_of_a_fork(client, devices):
     assert Forked(act).result() == [0, 0, 0]
 
 
+@pytest.fixture
+def _keeps_idle_connections(monkeypatch):
+    """No connection is closed for being idle, however long a busy machine takes for a test."""
+    monkeypatch.setitem(network._LIMITS, "keepalive_expiry", 600)
+
+
+@pytest.mark.usefixtures("_keeps_idle_connections")
 def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
     assert ask(client, devices) == 0
     ports = ports_of(client)
