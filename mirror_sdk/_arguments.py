@@ -17,8 +17,7 @@ from mirror_sdk.wire.paths import check_path_pattern
 InstantLike: TypeAlias = datetime | timedelta | str
 """An instant: with its time zone, as the text of one in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
 
-How long ago is counted from the clock of this machine, and of a table or a recording from its end. Of a service with a
-manual clock give a time, such as ``Bench(client).get_clock() - timedelta(hours=2)``.
+How long ago is counted from the present by the service's clock, and of a table or a recording from its end.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)

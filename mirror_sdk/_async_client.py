@@ -108,9 +108,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEVICES_AT_A_TIME = 100
+"""How many devices' rows are collected before they are put into the table."""
 _NO_DEVICE = "-"
 """No device has this id: the snapshot of it says what time the service has, and nothing else."""
-"""How many devices' rows are collected before they are put into the table."""
 
 
 class AsyncMirrorClient:

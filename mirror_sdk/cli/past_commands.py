@@ -143,8 +143,7 @@ def as_of(
 ) -> None:
     """Write the state of the whole fleet, as it was at INSTANT, into FILE, by its ending as Parquet or CSV.
 
-    It takes a mirror that keeps a history. How long ago is counted from the clock of this machine; of a mirror with a
-    manual clock give a time.
+    It takes a mirror that keeps a history. How long ago is counted by the mirror's clock.
 
     \b
       mirror as-of 2h before.parquet

@@ -4,7 +4,7 @@
 that a device told, the end of each write, registrations and the stretches in which nothing could be heard. What came
 late stands at its own time. ``client.as_of(instant)`` is the state table of the fleet at an instant of the past,
 ``client.changes(begin, end)`` what changed between two. An instant may also be how long ago it was (``begin="2h"``), by
-the clock of this machine.
+the service's clock.
 
 >>> client.subscribe(station, "/3303/0/5700")
 >>> begin, end = bench.get_clock(), bench.advance(60)
