@@ -312,7 +312,7 @@ def test_what_an_output_cannot_show_is_an_escape(
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
-    wanted.write_text(f"device,path,value\n{device},{NAME},{TEXT}\n", encoding="utf-8")
+    wanted.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
     given = [word.format(device=device, plan=wanted) for word in words]
     ended = shell.run(*given, PYTHONIOENCODING=encoding)
     told = ended.stdout.decode(encoding) + ended.stderr.decode(encoding)

@@ -44,6 +44,11 @@ def told(events):
     return [event.value.python for event in events if event.path == TEMPERATURE]
 
 
+def await_event(client, path):
+    """Wait for the event of a subscription's initial value."""
+    assert [event.path for event in client.events(after=0, paths=[path], limit=1, timeout=60)] == [path]
+
+
 def every_event(_):
     return True
 
@@ -128,6 +133,7 @@ def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, ben
     bench.advance(60)
     bench.set_value(device_id, TEMPERATURE, 2)
     client.subscribe(device_id, TEMPERATURE)
+    await_event(client, TEMPERATURE)
     model = WatcherModel(client, paths=[TEMPERATURE])
     model.load()
     frame = model.frame
@@ -140,12 +146,12 @@ def test_unit_that_the_device_reports_later_is_shown(bench, client):
     sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
     device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K", "observable": True}])
     client.subscribe(device_id, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, 2)
+    await_event(client, TEMPERATURE)
     model = WatcherModel(client)
     model.load()
     assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == [""]
     client.subscribe(device_id, unit)
-    bench.set_value(device_id, unit, "K")
+    await_event(client, unit)
     model.take(client.events(after=0, timeout=0))
     assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == ["K"]
 
