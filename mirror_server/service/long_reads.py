@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from mirror_server.service.slots import Slots
 from mirror_server.store import descriptions
@@ -57,13 +57,22 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
     return microseconds > _LONG_MICROSECONDS
 
 
-class _Read(NamedTuple):
-    future: Future[Any]
-    read: Callable[[], Any]
+class LongRead(Future[T]):
+    """One read of an application."""
+
+    def __init__(self, app_id: str, read: Callable[[], T]) -> None:
+        super().__init__()
+        self.app_id = app_id
+        self.read = read
+        self.has_run = False
+        self.is_released = False
 
 
 class LongReads:
     """Reads for requests that wait for them; the applications take turns, and each has its reads in order.
+
+    The next read of an application begins when the result of the one before was released: what its clients do not take
+    is not read, and takes no memory.
 
     Args:
         share: Which part of those that may wait at once one application may have.
@@ -74,12 +83,13 @@ class LongReads:
         self._slots = Slots(_MOST_WAITING, share, what=what, reason="TOO_MANY_QUESTIONS", again_seconds=_AGAIN_SECONDS)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="long-reads")
         # The application whose turn is next comes first.
-        self._waiting: dict[str, deque[_Read]] = {}
-        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[LongRead[Any]]] = {}
+        self._begun: Counter[str] = Counter()
+        self._running = 0
         self._lock = threading.Lock()
 
-    def begin(self, app_id: str, read: Callable[[], T]) -> Future[T]:
-        """Read when it is the turn of this; to cancel what has not begun spares it.
+    def begin(self, app_id: str, read: Callable[[], T]) -> LongRead[T]:
+        """Read when it is the turn of this; :meth:`release` it in any case.
 
         Raises:
             Refusal: Too many wait (429).
@@ -87,54 +97,69 @@ class LongReads:
         refusal = self._slots.acquire(app_id)
         if refusal is not None:
             raise refusal
-        waiting = _Read(Future(), read)
+        begun = LongRead(app_id, read)
         with self._lock:
-            self._waiting.setdefault(app_id, deque()).append(waiting)
+            self._waiting.setdefault(app_id, deque()).append(begun)
             self._start_next()
-        waiting.future.add_done_callback(lambda _: self._ended(app_id, waiting))
-        return waiting.future
+        return begun
+
+    def release(self, read: LongRead[Any]) -> None:
+        """Nobody needs its result any more; what has not begun is not read. A second time nothing happens."""
+        with self._lock:
+            if read.is_released:
+                return
+            read.is_released = True
+            reads = self._waiting.get(read.app_id, deque())
+            with suppress(ValueError):
+                reads.remove(read)
+            if not reads:
+                self._waiting.pop(read.app_id, None)
+            if read.has_run:
+                self._end(read.app_id)
+        read.cancel()
+        self._slots.release(read.app_id)
 
     def close(self) -> None:
         """Begin no more, and wait for those that have begun."""
         with self._lock:
-            waiting = [each.future for reads in self._waiting.values() for each in reads]
-        for future in waiting:
-            future.cancel()
+            waiting = [each for reads in self._waiting.values() for each in reads]
+            self._waiting.clear()
+        for each in waiting:
+            each.cancel()
         self._threads.shutdown()
 
     def _start_next(self) -> None:
         """Begin what may begin; under the lock."""
-        while self._running.total() < _THREADS:
-            app_id = next((each for each in self._waiting if self._running[each] < _THREADS_OF_ONE), None)
+        while self._running < _THREADS:
+            app_id = next((each for each in self._waiting if self._begun[each] < _THREADS_OF_ONE), None)
             if app_id is None:
                 return
             reads = self._waiting.pop(app_id)
-            begun = reads.popleft()
+            read = reads.popleft()
             if reads:
                 # Behind the others.
                 self._waiting[app_id] = reads
-            self._running[app_id] += 1
-            self._threads.submit(self._run, app_id, begun)
+            self._begun[app_id] += 1
+            self._running += 1
+            self._threads.submit(self._run, read)
 
-    def _run(self, app_id: str, begun: _Read) -> None:
+    def _run(self, read: LongRead[Any]) -> None:
         try:
-            if begun.future.set_running_or_notify_cancel():
-                begun.future.set_result(begun.read())
+            if read.set_running_or_notify_cancel():
+                read.set_result(read.read())
         except Exception as error:  # for whoever waits for it
-            begun.future.set_exception(error)
+            read.set_exception(error)
         finally:
             with self._lock:
-                self._running[app_id] -= 1
-                if not self._running[app_id]:
-                    del self._running[app_id]
+                read.has_run = True
+                self._running -= 1
+                if read.is_released:
+                    self._end(read.app_id)
                 self._start_next()
 
-    def _ended(self, app_id: str, ended: _Read) -> None:
-        """A read has ended, or was canceled before it began, and waits no more."""
-        self._slots.release(app_id)
-        with self._lock:
-            reads = self._waiting.get(app_id, deque())
-            with suppress(ValueError):
-                reads.remove(ended)
-            if not reads:
-                self._waiting.pop(app_id, None)
+    def _end(self, app_id: str) -> None:
+        """It is the turn of the next; under the lock."""
+        self._begun[app_id] -= 1
+        if not self._begun[app_id]:
+            del self._begun[app_id]
+        self._start_next()

@@ -13,6 +13,7 @@ from werkzeug.wsgi import ClosingIterator
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
+from mirror_server.service.long_reads import LongRead
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import app_id, request_id, services
 
@@ -112,7 +113,7 @@ def when_read(
 
 
 def when_long_read(
-    reading: Future[T],
+    reading: LongRead[T],
     render: Callable[[T], Response],
     *,
     discard: Callable[[T], object] = lambda _: None,
@@ -120,6 +121,7 @@ def when_long_read(
     takes: bool = False,
 ) -> Response:
     """Answer when a long read has ended; see :func:`when_read`, and :class:`Deferred` for ``close`` and ``takes``."""
+    long_reads = services().long_reads
     is_taken = False
 
     def take(found: T) -> Response:
@@ -129,7 +131,8 @@ def when_long_read(
 
     def let_go() -> None:
         close()
-        if not is_taken and not reading.cancel():
+        long_reads.release(reading)
+        if not (is_taken or reading.cancelled()):
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
     return Deferred(

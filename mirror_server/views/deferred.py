@@ -26,6 +26,10 @@ Soon = Callable[[Callable[[], object]], None]
 _LOOK_SECONDS = 0.5
 
 
+def _nothing() -> None:
+    """There is nothing to do."""
+
+
 class Awaited(Protocol):
     """What an answer waits for; a future of :mod:`concurrent.futures` is one."""
 
@@ -74,7 +78,7 @@ class Deferred(Response):
         *,
         render: Callable[[Any], Response],
         expired: Callable[[], Response],
-        close: Callable[[], object] = lambda: None,
+        close: Callable[[], object] = _nothing,
         is_poll: bool = False,
         is_optional: bool = False,
         takes: bool = False,
@@ -91,7 +95,7 @@ class Deferred(Response):
         self.rechecks_key = rechecks_key
         self._render = render
         self._expired = expired
-        self.release = close
+        self._close = close
         self.sent = sent
         self.prepare = prepare
 
@@ -108,10 +112,11 @@ class Deferred(Response):
         """
         return self._render(self.future.result()) if self.future.done() else self._expired()
 
-    def shorten(self) -> None:
-        """Let go of what it would tell: the answer is the one whose time is over."""
-        self.release()
-        self.future, self.release = Future[None](), lambda: None
+    def release(self) -> None:
+        """Let go of what it waited for, and of what that told."""
+        close, self._close = self._close, _nothing
+        self.future = Future[None]()
+        close()
 
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""

@@ -269,7 +269,7 @@ class Bridge:
                 return None
             if reader.must_wait:
                 if deferred.is_optional:
-                    deferred.shorten()
+                    deferred.release()
                 await reader.room()
                 if deferred.takes and await is_gone(receive):
                     return None

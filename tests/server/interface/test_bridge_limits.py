@@ -8,6 +8,7 @@ import pytest
 
 from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
+from mirror_server.views import notifications
 from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -203,6 +204,33 @@ def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_
         async with asyncio.timeout(60):
             await asyncio.gather(*(each.task for each in held))
         assert all(json.loads(each.body)["registrations"][0]["ep"] == body["ep"] for each in held)
+
+    asyncio.run(check())
+
+
+def test_long_pages_that_nobody_takes_are_not_read(server, monkeypatch):
+    monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
+    bridge, key = small_room(server)
+    read, pages = server.services.log.read, []
+
+    def note(app_id, after, *most):
+        page = read(app_id, after, *most)
+        pages.append(page)
+        return page
+
+    monkeypatch.setattr(server.services.log, "read", note)
+
+    async def check():
+        deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+        await until(lambda: bridge.unread_bytes > 100_000)
+        await until(lambda: not server.services.long_reads._running)
+        # One that waits to be taken, and one for when there is room.
+        assert sum(len(page.entries) >= 30 for page in pages) <= 2
+        for each in deaf:
+            each.takes.set()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(each.task for each in deaf))
+        assert all(len(json.loads(each.body)["registrations"]) >= 30 for each in deaf)
 
     asyncio.run(check())
 

@@ -38,13 +38,21 @@ def device(server, key):
     return made
 
 
+def take(reads, read):
+    """What was read, which gives the turn to the next of the same application."""
+    try:
+        return read.result(60)
+    finally:
+        reads.release(read)
+
+
 class Busy:
     """All threads for what takes long are at work until this ends."""
 
     def __init__(self, server):
         self._end = threading.Event()
-        begin = server.services.long_reads.begin
-        self._works = [begin(f"nobody-{number}", self._wait) for number in range(long_reads._THREADS)]
+        self._reads = server.services.long_reads
+        self._begun = [self._reads.begin(f"nobody-{number}", self._wait) for number in range(long_reads._THREADS)]
 
     def _wait(self):
         assert self._end.wait(60)
@@ -54,8 +62,8 @@ class Busy:
 
     def __exit__(self, *_):
         self._end.set()
-        for work in self._works:
-            work.result(60)
+        for read in self._begun:
+            take(self._reads, read)
 
 
 def is_idle(server):
@@ -167,32 +175,61 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
     monkeypatch.setattr(long_reads, "_THREADS", 1)
     reads, begun = server.services.long_reads, []
     with Busy(server):
-        waiting = [reads.begin("many", partial(begun.append, f"many {number}")) for number in range(5)]
+        many = [reads.begin("many", partial(begun.append, f"many {number}")) for number in range(5)]
         canceled = reads.begin("many", partial(begun.append, "canceled"))
-        waiting += [reads.begin("few", partial(begun.append, f"few {number}")) for number in range(2)]
-        assert canceled.cancel()
-    for each in waiting:
-        each.result(60)
+        few = [reads.begin("few", partial(begun.append, f"few {number}")) for number in range(2)]
+        reads.release(canceled)
+    for each in (many[0], few[0], many[1], few[1], *many[2:]):
+        take(reads, each)
     assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
-    assert not reads._waiting
+    assert not (reads._waiting or reads._begun)
 
 
 def test_reads_of_one_application_leave_a_thread_to_the_others(server):
     reads, end = server.services.long_reads, threading.Event()
     held = [reads.begin("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
     try:
-        assert reads.begin("few", lambda: "read").result(60) == "read"
+        assert take(reads, reads.begin("few", lambda: "read")) == "read"
         assert not held[-1].running()
     finally:
         end.set()
-    assert all(each.result(60) for each in held)
+    assert all(take(reads, each) for each in held)
+
+
+def test_next_read_of_an_application_begins_when_the_one_before_was_taken(server):
+    reads, begun = server.services.long_reads, []
+    first = reads.begin("one", partial(begun.append, "first"))
+    second = reads.begin("one", partial(begun.append, "second"))
+    first.result(60)
+    take(reads, reads.begin("other", partial(begun.append, "other")))
+    assert begun == ["first", "other"]
+    reads.release(first)
+    reads.release(first)
+    take(reads, second)
+    assert begun == ["first", "other", "second"]
+
+
+def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server):
+    reads, has_begun, end = server.services.long_reads, threading.Event(), threading.Event()
+
+    def read():
+        has_begun.set()
+        return end.wait(60)
+
+    left = reads.begin("one", read)
+    assert has_begun.wait(60)
+    reads.release(left)
+    following = reads.begin("one", lambda: "read")
+    assert not following.running()
+    end.set()
+    assert take(reads, following) == "read"
 
 
 def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     reads = server.services.long_reads
     with pytest.raises(ZeroDivisionError):
-        reads.begin("one", lambda: 1 / 0).result(60)
-    assert reads.begin("one", lambda: "read").result(60) == "read"
+        take(reads, reads.begin("one", lambda: 1 / 0))
+    assert take(reads, reads.begin("one", lambda: "read")) == "read"
 
 
 PULL = "/v2/notification/pull"
