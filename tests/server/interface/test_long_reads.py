@@ -182,7 +182,8 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
     for each in (many[0], few[0], many[1], few[1], *many[2:]):
         take(reads, each)
     assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
-    assert not (reads._waiting or reads._begun)
+    assert not reads._waiting
+    assert not reads._begun
 
 
 def test_reads_of_one_application_leave_a_thread_to_the_others(server):
