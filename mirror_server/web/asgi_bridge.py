@@ -91,7 +91,7 @@ class Bridge:
         self._websocket_look_seconds = websocket_look_seconds
         self._reading_seconds = reading_seconds
         self._turn = _Turn()
-        self._large_for: str | None = None
+        self._resting: dict[str, asyncio.Event] = {}
         self._stopping = asyncio.Event()
         self._parked: set[Parked] = set()
         self._calls: Calls | None = None
@@ -127,13 +127,15 @@ class Bridge:
         answer = Answer.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
         return answer.status, answer.headers, answer.body
 
-    def _note_large(self, environ: WSGIEnvironment) -> None:
-        """Let others have their turn before the next request of the same key, which may take as long to answer."""
-        self._large_for = environ.get("HTTP_AUTHORIZATION")
-        asyncio.get_running_loop().call_soon(self._end_large)
+    def _rest(self, environ: WSGIEnvironment, seconds: float) -> None:
+        """Let others have their turns for so long before the next request of the same key is served."""
+        key = environ.get("HTTP_AUTHORIZATION", "")
+        if key not in self._resting:
+            self._resting[key] = asyncio.Event()
+            asyncio.get_running_loop().call_later(seconds, self._end_rest, key)
 
-    def _end_large(self) -> None:
-        self._large_for = None
+    def _end_rest(self, key: str) -> None:
+        self._resting.pop(key).set()
 
     def wait_for_told(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
@@ -157,10 +159,8 @@ class Bridge:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
-            await asyncio.sleep(0)
-        if len(body) > _LARGE_BODY_BYTES:
-            self._note_large(environ)
+        while (resting := self._resting.get(environ.get("HTTP_AUTHORIZATION", ""))) is not None:
+            await resting.wait()
         unfinished = Unfinished(environ, self._slots)
         environ |= {
             PARK: unfinished.park,
@@ -170,7 +170,10 @@ class Bridge:
         }
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
+        began_at = time.monotonic()
         answer = Answer.of(self._app, environ, unfinished)
+        if len(body) > _LARGE_BODY_BYTES:
+            self._rest(environ, time.monotonic() - began_at)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
             await answer.send(send, is_last=len(body) > self._max_body_bytes)
@@ -181,7 +184,7 @@ class Bridge:
             unfinished.release()
             if whole is not None:
                 if len(whole.body) > _LARGE_BYTES:
-                    self._note_large(environ)
+                    self._rest(environ, 0)
                 await reader.send(whole)
         finally:
             unfinished.release()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
 from mirror_server.views import notifications
 from mirror_server.views.event_stream import HEARTBEAT
+from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import Bridge
 
 MOST = 2
@@ -397,3 +399,19 @@ def test_large_bodies_of_one_key_let_others_have_their_turn_in_between(server, k
 
     asyncio.run(check())
     assert answered == ["first", "other", "second", "third"]
+
+
+def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):
+    seconds = iter((0, 1000))
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=lambda: next(seconds, 1000)))
+    bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
+
+    async def check():
+        large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
+        other = Request(bridge, server.key(), "/v3/devices", b"name__neq=x")
+        await until(other.task.done)
+        assert (large[0].status, large[1].status, other.status) == (400, None, 200)
+        large[1].task.cancel()
+        await asyncio.wait([large[1].task])
+
+    asyncio.run(check())
