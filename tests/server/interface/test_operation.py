@@ -248,7 +248,7 @@ def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
     before = server.services.database.count_waiting()
     parked = []
     for _ in range(50):
-        server.call(None, "GET", "/readyz", environ_overrides={PARK: lambda deferred: parked.append(deferred) is None})
+        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
     assert server.services.database.count_waiting() == before + 1
     go_on.set()
     assert [deferred.future.result(60) for deferred in parked] == [None] * 50
