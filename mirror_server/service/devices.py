@@ -138,6 +138,7 @@ class DeviceService:
         self._commands = commands
         self._subscriptions = subscriptions
         self._contact = contact
+        self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
         self._cache: LruCache[_CachedObject] = LruCache()
@@ -372,8 +373,25 @@ class DeviceService:
         Each is left as much time as it had when the last thing was stored, and at least its grace period: a device
         that is told that its registration is unknown may give up for good.
         """
+        self._prolong(session, statistics.newest_instant(session))
+
+    def interrupt(self) -> None:
+        """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
+        if self._interrupted_at is None:
+            self._interrupted_at = self._clock.now()
+
+    def resume(self, session: Session) -> None:
+        """Prolong the registrations that could not be updated during an interruption, as after a start."""
+        self._prolong(session, self._interrupted_at)
+        session.after_commit(self.forget_interruption)
+
+    def forget_interruption(self) -> None:
+        """End registrations in time again."""
+        self._interrupted_at = None
+
+    def _prolong(self, session: Session, stopped_at: Instant | None) -> None:
         now = self._clock.now()
-        stopped_at = statistics.newest_instant(session) or now
+        stopped_at = stopped_at or now
         expiring = registrations.expiring(session, after_seconds(now, _LONGEST_GRACE_SECONDS))
         registrations.prolong(
             session,
@@ -383,10 +401,17 @@ class DeviceService:
             ],
         )
 
-    def expire_registrations(self, session: Session) -> None:
-        """End the registrations that were not updated in time; commands go on waiting."""
+    def expire_registrations(self, session: Session) -> bool:
+        """End the registrations that were not updated in time; commands go on waiting.
+
+        Returns:
+            False during an interruption, which this may be the first work after: nothing ends then.
+        """
+        if self._interrupted_at is not None:
+            return False
         for row in devices.with_expired_registration(session, self._clock.now()):
             self._end_registration(session, row, REGISTRATIONS_EXPIRED)
+        return True
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last connection was before the instant; what waits for them ends first."""

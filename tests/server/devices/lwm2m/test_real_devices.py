@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -354,6 +354,45 @@ def test_registration_without_an_update_expires_after_the_grace_period(real: Any
     assert "registrations-expired" not in real.kinds(key)
     real.advance(key, 1)
     assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    with pytest.raises(RegistrationRefused):
+        device_side.run(device.update())
+
+
+class _Connection:
+    """The connection to a database that several processes serve."""
+
+    def __init__(self, server: Any) -> None:
+        self._services = server.services
+
+    def break_down(self) -> None:
+        self._services.pause_leading()
+
+    def mend(self) -> None:
+        self._services.go_on_leading()
+        assert self._services.database.settle(60)
+
+
+@pytest.mark.parametrize("what", ["connection", "disk"])
+def test_registration_outlives_an_outage_of_the_database(
+    real: Any, device_side: DeviceSide, disk_of: Callable[[Any], Any], what: str
+) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=60)
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    real.advance(key, 30)
+    database = disk_of(real) if what == "disk" else _Connection(real)
+    database.break_down()
+    # Each update is answered with 5.03 now.
+    real.services.clock.advance(1000 * 1000)
+    database.mend()
+    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
+    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + 120 * 1000
+    real.advance(key, 119)
+    device_side.run(device.update())
+    assert device.registration_id == location
+    real.advance(key, 60)
+    assert real.kinds(key).count("registrations-expired") == 1
     with pytest.raises(RegistrationRefused):
         device_side.run(device.update())
 
