@@ -147,9 +147,12 @@ class LwM2MLink:
             _log.debug("the loop of the devices has ended")
         answer(Answer(Outcome.NOT_SENT))
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
-        self._have(lambda fleet: fleet.cancel(device_id, command))
+        if not self._have(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
+            cancelled(True)
 
     def hold_registrations(self) -> None:
         """End no registration until :meth:`release_registrations`: no update can be stored now."""
@@ -180,13 +183,15 @@ class LwM2MLink:
             return None
         return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
 
-    def _have(self, act: Callable[[Fleet], None]) -> None:
-        """Have something done with the devices on their loop; nothing where there is none."""
+    def _have(self, act: Callable[[Fleet], None]) -> bool:
+        """Have something done with the devices on their loop; false where there is none."""
         fleet, loop = self._fleet, self._loop
         # The loop may end by itself at this moment.
         with suppress(RuntimeError):
             if fleet is not None and loop is not None:
                 loop.call_soon_threadsafe(act, fleet)
+                return True
+        return False
 
     async def _run(self, started: Future[None], listening: Callable[[], None] | None) -> None:
         loop = asyncio.get_running_loop()

@@ -479,6 +479,32 @@ def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) ->
         assert time.monotonic() - began_at < 20
 
 
+def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real: Any) -> None:
+    """A device leaves the Discover of the service unanswered, and nothing else is sent to it meanwhile."""
+    key = real.key()
+    with Devices() as devices:
+        links = "</3303/0>,</3/0/4>,</3311/0/5850>"
+        values = {TEMPERATURE: "20", "/3311/0/5850": "0", "/3/0/4": ""}
+        device = devices.add(BareDevice(real.settings.coap.port, "slow", values, links=links))
+        device.silent = True
+        send_until(device, device.registration(), lambda: device.location)
+        mine = device_id(real, key, "slow")
+        until(lambda: device.asked)
+        real.place(key, mine, "write", "PUT", "/3311/0/5850", value="1", expiry_seconds=4)
+        real.place(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
+        real.place(key, mine, "later", "PUT", "/3311/0/5850", value="2", expiry_seconds=1000)
+        real.advance(key, 5)
+        until(lambda: len(real.responses(key)) == 2)
+        assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
+        assert {asked.path for asked in device.asked} == {"/3303/0"}
+        # Longer than a device may take to respond.
+        real.advance(key, 125)
+        device.silent = False
+        device.answer(device.asked[-1])
+        assert until(lambda: real.responses(key).get("later")) == (200, None)
+        assert device.values["/3311/0/5850"] == "2"
+
+
 def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:
     device = device_side.device()
     device_side.run(device.register())
