@@ -82,7 +82,7 @@ def revision_in(cell: Any, argument: str) -> int:
         ValueRefused: It is none, or a float that may have been rounded.
     """
     is_exact = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
-    if is_exact or (isinstance(cell, Integral) and not isinstance(cell, bool)):
+    if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
         return int(cell)
     raise ValueRefused(
         f"{argument}: {REVISION} of a row is {cell!r}, not a revision, as after a text file; mend it with"
