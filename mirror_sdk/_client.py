@@ -36,7 +36,7 @@ from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._service.rules import add_rules, remove_rules
 from mirror_sdk._service.status import Channel, ClientStatus, status_of
 from mirror_sdk._service.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, is_table, raise_first, warn_if_empty
+from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, seen_revisions, warn_if_empty
 from mirror_sdk._tables import places as places_in
 from mirror_sdk.config import Settings, page_address, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -1841,11 +1841,12 @@ class MirrorClient:
 
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
-                ``drift.query("kind == 'failed'")``.
+                ``drift.query("kind == 'failed'")``. With a column ``desired_revision`` it acknowledges only the
+                failures that it shows: one of a later write is refused. Without it, the last one of each resource is.
             path: The resource path; of a table that of each of its devices, in the place of its column.
             by: Who acknowledges it; the name of this application's access key by default.
             if_match: What the caller saw: the resource, its desired value or that one's revision. Another write since
-                is not acknowledged.
+                is not acknowledged. A table has it in ``desired_revision``.
             timeout: Seconds the call may take, instead of the client's; of a table, instead of the client's for each.
 
         Raises:
@@ -1854,7 +1855,8 @@ class MirrorClient:
                 the error tells.
             Conflict: The last write has not failed, or is another one than the caller saw; the same.
             NotFound: There is no such device; the same.
-            ValueRefused: The table has no such columns, or ``if_match`` was given with a table.
+            ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
+                with a table.
 
         >>> bench.set_answer(light, "reject")
         >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
@@ -1867,10 +1869,11 @@ class MirrorClient:
         'night shift'
         """
         if if_match is not None and is_table(device_id):
-            raise ValueRefused("if_match= goes with one resource; leave it out with a table")
+            raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else seen_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        self._act_on(device_id, path, operation, timeout)
+        seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
+        self._act_on(device_id, path, operation, timeout, seen)
 
     def plan(
         self,
@@ -2594,8 +2597,9 @@ class MirrorClient:
         path: str | None,
         operation: Callable[..., Operation[None]],
         timeout: float | None,
+        seen: Mapping[Place, int] | None = None,
     ) -> None:
-        """Send the operation of one resource, or of each that a table names."""
+        """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
         if not is_table(devices):
             self._about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
             return
@@ -2604,10 +2608,12 @@ class MirrorClient:
         warn_if_empty(named, "device_id")
         ids = self._run(ids_of(self._names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
+        revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
 
-        def act(place: tuple[str, str]) -> MirrorError | None:
+        def act(place: Place) -> MirrorError | None:
+            options = {"revision": revisions[place]} if place in revisions else {}
             try:
-                self._send(operation(*place), whole)
+                self._send(operation(*place, **options), whole)
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None

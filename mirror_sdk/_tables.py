@@ -6,7 +6,8 @@ A table is a frame of pandas, or whatever gives its rows as Arrow does, such as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirror_sdk._caller import warn
 from mirror_sdk._fork import import_whole
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import TypeIs
 
-DEVICE, PATH = "device_id", "path"
+DEVICE, PATH, REVISION = "device_id", "path", "desired_revision"
 Place = tuple[str, str]
 """A device and a path."""
 _MOST_TOLD = 10
@@ -53,6 +54,40 @@ def places(table: DeviceTable, path: str | None, argument: str) -> list[Place]:
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
+
+
+def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[Place, int]:
+    """Return the newest revision of the desired value that the rows name for each resource.
+
+    A resource without one is left out: the table has no column ``desired_revision`` or ``path``, or nothing in a row.
+
+    Raises:
+        ValueRefused: A revision is no whole number.
+    """
+    frame = _with_columns(table, (DEVICE, PATH, REVISION))
+    if not {PATH, REVISION} <= set(frame.columns):
+        return {}
+    found: dict[Place, int] = {}
+    rows = _columns(frame, (DEVICE, PATH, REVISION), argument).dropna()
+    for device, each, revision in rows.astype(object).to_numpy().tolist():
+        if path in {None, each}:
+            found[device, each] = max(found.get((device, each), 0), revision_in(revision, argument))
+    return found
+
+
+def revision_in(cell: Any, argument: str) -> int:
+    """Return the revision in a cell. pandas makes floats of a column where others of it are missing.
+
+    Raises:
+        ValueRefused: It is none, or a float that may have been rounded.
+    """
+    is_exact = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
+    if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
+        return int(cell)
+    raise ValueRefused(
+        f"{argument}: {REVISION} of a row is {cell!r}, not a revision, as after a text file; mend it with"
+        f' table["{REVISION}"] = pd.to_numeric(table["{REVISION}"]).astype("Int64")'
+    )
 
 
 def warn_if_empty(named: Sequence[object], argument: str) -> None:
@@ -96,13 +131,7 @@ def _distinct(table: DeviceTable, names: Sequence[str], argument: str) -> Sequen
 
 def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
     """These columns alone, those that are an index among them."""
-    import_whole("pandas", "pyarrow")
-    import pandas as pd
-    import pyarrow as pa
-
-    frame = table if isinstance(table, pd.DataFrame) else _of_arrow(pa.table(table), names)
-    indices = [name for name in names if name not in frame.columns and name in frame.index.names]
-    frame = frame.reset_index(level=indices) if indices else frame
+    frame = _with_columns(table, names)
     for name in names:
         count = list(frame.columns).count(name)
         if count != 1:
@@ -113,10 +142,22 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
     return frame[list(names)]
 
 
+def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
+    """The table for pandas, where these are columns if they were an index."""
+    import_whole("pandas", "pyarrow")
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = table if isinstance(table, pd.DataFrame) else _of_arrow(pa.table(table), names)
+    indices = [name for name in names if name not in frame.columns and name in frame.index.names]
+    return frame.reset_index(level=indices) if indices else frame
+
+
 def _of_arrow(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     """Of a wide table the other columns may be of kinds that pandas has not."""
     chosen = [name for name in table.column_names if name in names]
-    frame: pd.DataFrame = table.select(chosen).to_pandas()
+    # Where one is missing, the integers of a column would become floats, which round past 2**53.
+    frame: pd.DataFrame = table.select(chosen).to_pandas(integer_object_nulls=True)
     return frame
 
 

@@ -42,11 +42,12 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, revisions, statistics
+from mirror_server.store import logs, processes, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
+from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -136,6 +137,7 @@ class Services:
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = self._make_dispatcher(links)
+        self.database.on_interruption(self._interrupted, self._resumed)
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -153,6 +155,8 @@ class Services:
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        # Another process may have led since an interruption.
+        self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
         self.database.insist(self.devices.prolong_registrations)
         # A manual clock begins at the same instant in each new database.
@@ -175,10 +179,12 @@ class Services:
 
     def pause_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
+        self._interrupted()
         self.webhooks.stop()
 
     def go_on_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
+        self._resumed()
         self.webhooks.start()
         if self.forwarder is not None:
             self.forwarder.tell_resumed()
@@ -267,6 +273,25 @@ class Services:
             self._leadership.close()
         self.database.close()
         self._let_others_serve()
+
+    def _interrupted(self) -> None:
+        """Nothing can be stored: end no registration, for no device can update its own."""
+        self.devices.interrupt()
+        if self.real_devices is not None:
+            self.real_devices.hold_registrations()
+
+    def _resumed(self) -> None:
+        """Storing works again: leave devices the time to update their registrations."""
+        real_devices = self.real_devices
+
+        def work(session: Session) -> None:
+            self.devices.resume(session)
+            if real_devices is not None:
+                expiries = registrations.expiries(session)
+                session.after_commit(lambda: real_devices.release_registrations(expiries))
+            session.after_commit(self._housekeeping.look_at_registrations)
+
+        self.database.insist(work)
 
     def _is_alive(self, process_id: str) -> bool:
         return self.database.look(lambda session: processes.is_alive(session, process_id))

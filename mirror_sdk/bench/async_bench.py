@@ -127,7 +127,8 @@ class AsyncBench:
         Args:
             device_id: The device: its id, its endpoint name, or what has its id.
             path: The resource path.
-            value: As for a write; a text is taken as it is, so that a device can have a value that is wrong.
+            value: As for a write; a text is taken as it is, so that a device can have a value that is wrong. A
+                simulated device has no resources with several instances.
             observable: Whether it can be observed; a flag that is not given stays as it is.
             auto_observable: Whether the device sends changes without a subscription; it can then be subscribed, too.
             writable: Whether it can be written.

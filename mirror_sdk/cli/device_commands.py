@@ -230,14 +230,21 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @device_argument
 @path_argument
 @click.option("--by", metavar="TEXT", help="Who acknowledges it; the name of the access key by default.")
-def acknowledge(device: str, path: str, by: str | None) -> None:
+@click.option(
+    "--if-match",
+    type=click.IntRange(min=0),
+    metavar="REVISION",
+    help="Only the failed write with this desired revision, which 'mirror drift --json' and 'mirror get --json' show.",
+)
+def acknowledge(device: str, path: str, by: str | None, if_match: int | None) -> None:
     """Acknowledge the failed write at PATH of a DEVICE, so that it does not count as failed any more.
 
     \b
       mirror acknowledge light-01 /3311/0/5851 --by 'night shift'
+      mirror acknowledge light-01 /3311/0/5851 --if-match 17
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        client.acknowledge_failed_write(device, path, by=by)
+        client.acknowledge_failed_write(device, path, by=by, if_match=if_match)
 
 
 @main.command()

@@ -146,7 +146,8 @@ def drift(
         nothing += "; --unconfirmed shows those that no report has confirmed yet, too"
     if not acknowledged:
         nothing += "; --acknowledged shows failed writes that someone acknowledged, too"
-    show(tables.drift_rows(found, state, form), tables.DRIFT_COLUMNS, form, nothing)
+    columns = tables.DRIFT_COLUMNS_OF_PROGRAMS if form else tables.DRIFT_COLUMNS
+    show(tables.drift_rows(found, state, form), columns, form, nothing)
     if check and not found.empty:
         sys.exit(_DRIFTS)
 

@@ -105,16 +105,18 @@ def history(
                 begin = client.get_device(device).created_at - since
             except OverflowError:
                 raise click.BadParameter("that is longer ago than there are years", param_hint="--since") from None
-        ask = partial(client.history, [device], list(path) or None, end=end, limit=limit)
+        ask = partial(client.history, [device], list(path) or None, end=end)
         try:
-            found = ask(begin=begin)
+            found = ask(begin=begin, limit=limit)
         except BeforeHistory as error:
             oldest_at = error.oldest_at
             if since is None or oldest_at is None or (isinstance(end, datetime) and end < oldest_at):
                 raise
             # Who asks for the last week wants what there is of it.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}; this is from then on", err=True)
-            found = ask(begin=oldest_at)
+            # Devices may have dated values before the history begins, so it is not asked for from its beginning on.
+            found = ask()
+            found = found[found["changed_at"] >= begin].head(limit or len(found))
     nothing = f"nothing happened to {device} in that time; 'mirror get {device}' shows what it has"
     show(history_rows(found, form), HISTORY_COLUMNS, form, nothing)
 

@@ -22,6 +22,7 @@ from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import written
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
+DRIFT_COLUMNS_OF_PROGRAMS = [*DRIFT_COLUMNS, "desired_revision"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency", "reason"]
 HISTORY_COLUMNS = ["at", "path", "what", "value", "unit", "origin", "status", "category", "until", "reason"]
@@ -42,6 +43,7 @@ def drift_rows(found: pd.DataFrame, state: pd.DataFrame, form: Form) -> Iterator
             "kind": row["kind"],
             "since": _plain(row["since"]),
             "age": _plain(row["age"]),
+            "desired_revision": _plain(row["desired_revision"]),
         }
 
 

@@ -17,6 +17,7 @@ Questions about time are for a history, a recording or events: ``resample``, ``d
 
 A write that failed stays in the drift table until the next write. ``client.acknowledge_failed_write(device, path)``
 acknowledges it: then drift, FleetMap and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
+Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is refused.
 
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;

@@ -43,6 +43,7 @@ DRIFT_SCHEMA = pa.schema(
         fixed_category("kind", [kind.value for kind in DriftKind]),
         pa.field("since", INSTANT),
         pa.field("age", pa.duration("ms")),
+        pa.field("desired_revision", pa.int64()),
     ]
 )
 """The drift table."""
@@ -75,22 +76,25 @@ def drift_frame(
     Returns:
         A frame with these columns, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        endpoint_name   category             its endpoint name; NA where the state table has none
-        path            category             resource path
-        desired_num     Float64              the number that was asked for
-        desired_text    string               the text that was asked for
-        desired_bool    boolean              the boolean that was asked for
-        reported_num    Float64              the number that is reported
-        reported_text   string               the text that is reported
-        reported_bool   boolean              the boolean that is reported
-        kind            category             one of ``DriftKind``
-        since           datetime64[ms, UTC]  since when: the request, its failure or success, or the report
-        age             timedelta64[ms]      from ``since`` to ``now``
-        ==============  ===================  ===========================================================
+        ================  ===================  ===========================================================
+        column            dtype                meaning
+        ================  ===================  ===========================================================
+        device_id         category             the device
+        endpoint_name     category             its endpoint name; NA where the state table has none
+        path              category             resource path
+        desired_num       Float64              the number that was asked for
+        desired_text      string               the text that was asked for
+        desired_bool      boolean              the boolean that was asked for
+        reported_num      Float64              the number that is reported
+        reported_text     string               the text that is reported
+        reported_bool     boolean              the boolean that is reported
+        kind              category             one of ``DriftKind``
+        since             datetime64[ms, UTC]  since when: the request, its failure or success, or the report
+        age               timedelta64[ms]      from ``since`` to ``now``
+        desired_revision  Int64                the revision of the desired value, by which
+                                               ``acknowledge_failed_write`` recognizes the failure; NA where
+                                               the state table has none
+        ================  ===================  ===========================================================
 
         Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
         under way is a row in any case, one that has failed where it differs from what is reported. What was reported
@@ -125,7 +129,8 @@ def drift_frame(
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
-    columns.setdefault("endpoint_name", pd.Series(None, index=drifting.index, dtype=object))
+    for name in ("endpoint_name", "desired_revision"):
+        columns.setdefault(name, pd.Series(None, index=drifting.index, dtype=object))
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
     return build(cells, DRIFT_SCHEMA, tz=tz, **about)

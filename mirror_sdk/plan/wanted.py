@@ -10,19 +10,18 @@ from typing import Any, NamedTuple, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._tables import DeviceTable, is_table, named_rows
+from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.resource import seen_revision
 from mirror_sdk.values import Value
-from mirror_sdk.values.declared import EXACT_FLOATS
 from mirror_sdk.values.typed import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 
 _IDS_AT_ONCE = 50
 _LONG = ("device_id", "path", "value")
 _TYPED = ("device_id", "path", "text")
-_REVISION, _STATUS = "desired_revision", "desired_status"
+_STATUS = "desired_status"
 _CURE = (
     "give a table with the columns device_id, path and value (or text, for what people typed; or value= for all rows),"
     " or one with a row per device (index device_id) and a column per path, or a list of (device, path, value); a"
@@ -136,7 +135,7 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_s
     if path is not None:
         rows = rows.assign(path=path)
     if keeps_seen:
-        rows = rows.assign(**{name: frame[name].array for name in (_REVISION, _STATUS) if name in frame})
+        rows = rows.assign(**{name: frame[name].array for name in (REVISION, _STATUS) if name in frame})
     values: Any = value.array if isinstance(value, pd.Series) else value
     try:
         return rows.assign(value=values).drop_duplicates()
@@ -158,34 +157,21 @@ def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
 
 def _unseen() -> ValueRefused:
     return ValueRefused(
-        f"if_match=True: the table lacks {_REVISION}, or a row for each resource; snapshot() and state_frame() tell it"
+        f"if_match=True: the table lacks {REVISION}, or a row for each resource; snapshot() and state_frame() tell it"
     )
 
 
 def _seen(frame: pd.DataFrame) -> list[int]:
     """The revisions of the desired values that the table has seen; 0 where it has seen none."""
-    if _REVISION not in frame:
+    if REVISION not in frame:
         raise _unseen()
-    revisions = frame[_REVISION]
+    revisions = frame[REVISION]
     if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
         raise ValueRefused("if_match=True: the service told no revisions of desired values; write without if_match")
-    return [NEVER_WRITTEN if pd.isna(revision) else _revision(revision) for revision in revisions.astype(object)]
-
-
-def _revision(told: Any) -> int:
-    """A revision, of which pandas may have made a float, where others of the column are missing.
-
-    Raises:
-        ValueRefused: It is none, or a float that may have been rounded.
-    """
-    is_exact = isinstance(told, float) and told.is_integer() and abs(told) < EXACT_FLOATS
-    try:
-        return seen_revision(int(told) if is_exact else told)
-    except TypeError:
-        raise ValueRefused(
-            f"if_match=True: {_REVISION} of a row is {told!r}, not a revision, as after a text file; mend it with"
-            f' frame["{_REVISION}"] = pd.to_numeric(frame["{_REVISION}"]).astype("Int64")'
-        ) from None
+    return [
+        NEVER_WRITTEN if pd.isna(revision) else seen_revision(revision_in(revision, "if_match=True"))
+        for revision in revisions.astype(object)
+    ]
 
 
 def _read(cell: object, path: str, frame: pd.DataFrame, row: object, column: object) -> object:

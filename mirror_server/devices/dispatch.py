@@ -284,9 +284,13 @@ class Dispatcher:
         self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
 
     def _time_out(self, job: Job, lane: _Lane) -> None:
-        if job.command is not None and job.command.expires_at <= self._clock.now():
-            self._link.cancel(job.device_id, job.ask)
-        self._ended(job, lane, None)
+        has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
+
+        def cancelled(was_sent: bool) -> None:
+            self._ended(job, lane, None if was_sent else Answer(Outcome.NOT_SENT))
+
+        # Before it expires a response that comes late still tells something.
+        self._link.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device

@@ -182,10 +182,16 @@ class DeviceLink(Protocol):
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
         ...
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
-        """Stop to send a command that has expired, so that the next one need not wait for it.
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
+        """Do not send a command whose time is over, so that the next one need not wait for it.
 
-        ``command`` is the object that was sent; if something else is in flight by now, that goes on.
+        Args:
+            device_id: The device.
+            command: The object that was given to :meth:`send`; if something else is in flight by now, that goes on.
+            cancelled: Called once, on any thread, with false if nothing of the command was sent, nor will be.
+            also_sent: Whether to stop to wait for the response to a command that was sent, too.
         """
         ...
 

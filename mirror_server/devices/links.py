@@ -31,9 +31,11 @@ class DeviceLinks:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         self._link(device_id).send(device_id, command, answer)
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
-        self._link(device_id).cancel(device_id, command)
+        self._link(device_id).cancel(device_id, command, cancelled, also_sent=also_sent)
 
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""

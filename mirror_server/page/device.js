@@ -107,6 +107,8 @@ function fillDevice(...content) {
   at("device").replaceChildren(...content);
 }
 
+const shownPart = (part, path, unit) => shownValue(part.value, path, unit, part.content_type);
+
 function resourceRow(resource, unit) {
   const { reported, desired, resource_path: path, subscribed } = resource;
   const mark = markOf(resource);
@@ -117,9 +119,9 @@ function resourceRow(resource, unit) {
     "tr",
     { className: panel?.path === path ? "chosen" : "" },
     element("td", {}, name, block("sub", path, subscribed ? " · subscribed" : "")),
-    element("td", {}, block("value", shownValue(reported.value, path, unit)), block("sub", instant(reported.reported_at))),
+    element("td", {}, block("value", shownPart(reported, path, unit)), block("sub", instant(reported.reported_at))),
     element(
-      "td", {}, block("value", shownValue(desired.value, path, unit)), block(mark, WORDS[mark]), block("sub", instant(desired.desired_at)),
+      "td", {}, block("value", shownPart(desired, path, unit)), block(mark, WORDS[mark]), block("sub", instant(desired.desired_at)),
     ),
   );
   row.dataset.key = path;
@@ -131,7 +133,7 @@ function whyRow(resource, unit) {
   const { desired, reported, resource_path: path } = resource;
   const mark = markOf(resource);
   if (!(mark in WHY)) return [];
-  const [wanted, last] = [shownValue(desired.value, path, unit), shownValue(reported.value, path, unit)];
+  const [wanted, last] = [shownPart(desired, path, unit), shownPart(reported, path, unit)];
   const words = element("td", { colSpan: 3, className: mark }, ...WHY[mark](wanted, last, resource));
   const row = element("tr", { className: panel?.path === path ? "why chosen" : "why" }, words);
   row.dataset.key = `${path} why`;

@@ -304,7 +304,7 @@ function what(name, data) {
   const { path } = data;
   const place = path ? [labelOf(path), block("sub", path)] : [];
   const unit = path && visible(unitOf(path, data.ep === fleet.chosen ? (fleet.object?.resources ?? []) : []));
-  const value = () => block("value", shownValue(data.payload, path, unit));
+  const value = () => block("value", shownValue(data.payload, path, unit, data.ct));
   if (name === "notifications") return [value(), ...place];
   if (name === "async-responses") {
     const outcome = data.error ? block("failure", `${whyOf(data.error)} (${data.status})`) : block("", `done (${data.status})`);

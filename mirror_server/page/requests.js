@@ -71,7 +71,7 @@ const outcome = {
   gone: () => ["its answer may be among the events that are gone; a read tells how the resource is"],
   failed: ({ entry }) => ["failed. ", `${whyOf(entry.error)} (${entry.status}), `, instant(entry.timestamp)],
   done: ({ method, entry, path, unit }) => {
-    const what = method === "GET" ? shownValue(entry.payload, path, unit) : "done";
+    const what = method === "GET" ? shownValue(entry.payload, path, unit, entry.ct) : "done";
     return [what, ", ", instant(entry.timestamp)];
   },
 };

@@ -1,6 +1,7 @@
 // Making elements. Everything from outside becomes text, never markup.
 
-import { bytesOf, declaredFor, numberOf, textOf } from "./objects.js";
+import { bytesOf, declaredFor, isNumber, numberOf, textOf } from "./objects.js";
+import { instancesOf } from "./tlv.js";
 
 const LONGEST = 200;
 
@@ -117,9 +118,15 @@ export function instant(moment) {
   return element("time", { dateTime: date.toISOString(), title: date.toISOString() }, clockTime(date));
 }
 
-// A payload: as text where it is one that can be shown, else its bytes.
-export function shownValue(base64, path = "", unit = "") {
+// A payload: as text where it is one that can be shown, by instance where there are several, else its bytes.
+export function shownValue(base64, path = "", unit = "", contentType = "") {
   if (base64 === undefined) return element("span", { className: "quiet" }, "–");
+  const instances = instancesOf(base64, path, contentType);
+  if (instances !== null) {
+    const values = instances.map(([id, value]) => `${id}: ${visible(value)}`).join(", ");
+    const named = unit && isNumber(declaredFor(path)) ? [element("span", { className: "unit" }, ` ${unit}`)] : [];
+    return element("span", {}, shortened(`{${values}}`), ...named);
+  }
   const text = textOf(base64);
   if (text === "") return element("span", { className: "quiet" }, "empty");
   if (text === null) {

@@ -102,6 +102,10 @@ class _CachedObject:
         return sum(len(encoded.content) for encoded in (self.for_others, *self.for_issuers.values()))
 
 
+class TooManyResources(Exception):
+    """A device has more resources than are to be read now; its id is the argument."""
+
+
 class DeviceService:
     """Implements :class:`mirror_server.devices.link.DeviceEvents` and reads the mirror.
 
@@ -138,6 +142,7 @@ class DeviceService:
         self._commands = commands
         self._subscriptions = subscriptions
         self._contact = contact
+        self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
         self._cache: LruCache[_CachedObject] = LruCache()
@@ -147,7 +152,13 @@ class DeviceService:
         self._count_again_at = 0.0
 
     def device_object(
-        self, app_id: str, device_id: str, encode: Encode, version: Hashable | None = None
+        self,
+        app_id: str,
+        device_id: str,
+        encode: Encode,
+        version: Hashable | None = None,
+        *,
+        most: int = stored_resources.NO_LIMIT - 1,
     ) -> EncodedObject:
         """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
 
@@ -157,18 +168,22 @@ class DeviceService:
             device_id: The device.
             encode: Encodes it.
             version: That of the database, asked for since the request came.
+            most: How many resources are read and encoded at most.
 
         Raises:
             Refusal: There is no such device (404).
+            TooManyResources: It has more, which would have to be read and encoded.
         """
         cached = self._cache.get(device_id)
         if cached is None or not self._is_current(cached, device_id, version):
             # Before the device is read, so that what changes meanwhile counts as changed since.
             as_of = self._last_change_at(version)
             known = None if cached is None else cached.revision
-            found = self._find(device_id, known)
+            found = self._find(device_id, known, most + 1)
             if found is None:
                 raise unknown_device(device_id)
+            if len(found[1]) > most:
+                raise TooManyResources(device_id)
             if cached is not None and found[0].revision == known:
                 cached.version, cached.as_of = version, as_of
             else:
@@ -176,12 +191,14 @@ class DeviceService:
                 self._cache.put(device_id, cached)
         return cached.for_issuers.get(app_id, cached.for_others)
 
-    def _find(self, device_id: str, known: int | None) -> DeviceObject | None:
-        """A device and its resources; these may be left out where it is at a revision that is known."""
+    def _find(self, device_id: str, known: int | None, most: int) -> DeviceObject | None:
+        """A device and up to ``most`` of its resources, which may be left out where it is at a known revision."""
         if self._database.is_shared:
-            return self._database.look(lambda session: stored_objects.find_at_once(session, device_id, known))
+            return self._database.look(
+                lambda session: stored_objects.find_at_once(session, device_id, known, most=most)
+            )
         with self._database.read() as session:
-            return stored_objects.find(session, device_id)
+            return stored_objects.find(session, device_id, most=most)
 
     def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
         if version is not None and version == cached.version:
@@ -261,15 +278,19 @@ class DeviceService:
                 session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
             )
 
-    def announced(self, device_id: str) -> list[AnnouncedResource]:
+    def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
         """The resources a device has now.
 
         Raises:
             Refusal: There is no such device (404).
+            TooManyResources: It has more than ``most``.
         """
         with self._database.read() as session:
             _known(session, device_id)
-            return stored_resources.announced(session, device_id)
+            found = stored_resources.announced(session, device_id, most=most + 1)
+        if len(found) > most:
+            raise TooManyResources(device_id)
+        return found
 
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -372,8 +393,25 @@ class DeviceService:
         Each is left as much time as it had when the last thing was stored, and at least its grace period: a device
         that is told that its registration is unknown may give up for good.
         """
+        self._prolong(session, statistics.newest_instant(session))
+
+    def interrupt(self) -> None:
+        """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
+        if self._interrupted_at is None:
+            self._interrupted_at = self._clock.now()
+
+    def resume(self, session: Session) -> None:
+        """Prolong the registrations that could not be updated during an interruption, as after a start."""
+        self._prolong(session, self._interrupted_at)
+        session.after_commit(self.forget_interruption)
+
+    def forget_interruption(self) -> None:
+        """End registrations in time again."""
+        self._interrupted_at = None
+
+    def _prolong(self, session: Session, stopped_at: Instant | None) -> None:
         now = self._clock.now()
-        stopped_at = statistics.newest_instant(session) or now
+        stopped_at = stopped_at or now
         expiring = registrations.expiring(session, after_seconds(now, _LONGEST_GRACE_SECONDS))
         registrations.prolong(
             session,
@@ -383,10 +421,17 @@ class DeviceService:
             ],
         )
 
-    def expire_registrations(self, session: Session) -> None:
-        """End the registrations that were not updated in time; commands go on waiting."""
+    def expire_registrations(self, session: Session) -> bool:
+        """End the registrations that were not updated in time; commands go on waiting.
+
+        Returns:
+            False during an interruption, which this may be the first work after: nothing ends then.
+        """
+        if self._interrupted_at is not None:
+            return False
         for row in devices.with_expired_registration(session, self._clock.now()):
             self._end_registration(session, row, REGISTRATIONS_EXPIRED)
+        return True
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last connection was before the instant; what waits for them ends first."""

@@ -56,7 +56,8 @@ class Housekeeping:
         database: What is looked after.
         clock: Domain time.
         expire_commands: Ends, in a transaction, the commands whose time is over at an instant.
-        expire_registrations: Ends, in a transaction, the registrations whose time is over.
+        expire_registrations: Ends, in a transaction, the registrations whose time is over; false where it is to be
+            called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
         keep_log_seconds: How long log entries are kept.
@@ -70,7 +71,7 @@ class Housekeeping:
         database: Database,
         clock: Clock,
         expire_commands: Callable[[Session, Instant], None],
-        expire_registrations: Callable[[Session], None],
+        expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
         expire_channels: Callable[[Session, Instant], None],
         keep_log_seconds: float,
@@ -88,12 +89,12 @@ class Housekeeping:
         self._max_device_events = max_device_events
         self._next_round: Timer | None = None
         self.commands = Deadline(clock, self.look_at_commands)
-        self.registrations = Deadline(clock, self._registrations_due)
+        self.registrations = Deadline(clock, self.look_at_registrations)
 
     def start(self) -> None:
         """Look at once at what became due while the server was down, and from now on at what becomes due."""
         self.look_at_commands()
-        self._registrations_due()
+        self.look_at_registrations()
         self._round()
 
     def stop(self) -> None:
@@ -115,11 +116,13 @@ class Housekeeping:
 
         self._database.insist(work)
 
-    def _registrations_due(self) -> None:
+    def look_at_registrations(self) -> None:
+        """End the registrations whose time is over, and see when the next one's is."""
+
         def work(session: Session) -> None:
-            self._expire_registrations(session)
-            next_at = devices.next_registration_expiry(session)
-            session.after_commit(lambda: self.registrations.at_latest(next_at))
+            if self._expire_registrations(session):
+                next_at = devices.next_registration_expiry(session)
+                session.after_commit(lambda: self.registrations.at_latest(next_at))
 
         self._database.insist(work)
 

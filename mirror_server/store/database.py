@@ -128,6 +128,10 @@ class Database:
         """Have those told first who wait for what is on disk; see :class:`~mirror_server.store.writer.Writer`."""
         self._writer.wait_for_told = wait_for_told
 
+    def on_interruption(self, interrupted: Callable[[], None], resumed: Callable[[], None]) -> None:
+        """Have these called when storing begins to fail, and when it works again."""
+        self._writer.interrupted, self._writer.resumed = interrupted, resumed
+
     def count_waiting(self) -> int:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()

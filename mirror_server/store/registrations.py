@@ -107,6 +107,15 @@ def expiring(session: Session, before: Instant) -> list[tuple[str, int, Instant]
     return [(device_id, lifetime_seconds, expires_at) for device_id, lifetime_seconds, expires_at in rows]
 
 
+def expiries(session: Session) -> dict[str, Instant]:
+    """When the registrations of all real devices end, by device id."""
+    rows = session.rows(
+        "SELECT d.device_id, registration_expires_at FROM registrations r"
+        " JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 def prolong(session: Session, expiries: Sequence[tuple[Instant, str]]) -> None:
     """Set when registrations expire, each as instant and device id."""
     session.run_many("UPDATE devices SET registration_expires_at = ? WHERE device_id = ?", expiries)

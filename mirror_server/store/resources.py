@@ -125,9 +125,17 @@ class AnnouncedResource:
     auto_observed: bool = False
 
 
-def of_device(session: Session, device_id: str) -> list[ResourceRow]:
-    """All resources the device has ever introduced."""
-    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
+NO_LIMIT = 2**31 - 1
+"""More resources than any device has."""
+
+
+def of_device(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[ResourceRow]:
+    """Up to ``most`` of the resources the device has ever introduced."""
+    rows = session.rows(
+        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id LIMIT :most",
+        device_id=device_id,
+        most=most,
+    )
     return [ResourceRow._make(row) for row in rows]
 
 
@@ -141,12 +149,13 @@ def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
     return ResourceRow._make(row) if row else None
 
 
-def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
-    """The resources the device has now."""
+def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[AnnouncedResource]:
+    """Up to ``most`` of the resources the device has now."""
     rows = session.rows(
         "SELECT path, resource_type, content_type, observable, auto_observed FROM resources"
-        " WHERE device_id = :device_id AND present = 1",
+        " WHERE device_id = :device_id AND present = 1 LIMIT :most",
         device_id=device_id,
+        most=most,
     )
     return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
 

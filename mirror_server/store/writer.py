@@ -52,15 +52,20 @@ class Writer:
     Attributes:
         wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
             turn; called before what :meth:`after_group` was given.
+        interrupted: Called when storing begins to fail.
+        resumed: Called when storing works again.
     """
 
     wait_for_told: Callable[[float], object]
+    interrupted: Callable[[], None]
+    resumed: Callable[[], None]
 
     def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
         self._backend = backend
         self._session = backend.writing
         self._most_waiting = most_waiting
         self.wait_for_told = lambda _: None
+        self.interrupted = self.resumed = lambda: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
         self._last_effects: deque[Callable[[], None]] = deque()
@@ -236,6 +241,7 @@ class Writer:
         reason = str(error).partition("\n")[0]
         if not self._is_failing:
             _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
+            _perform_effect(self.interrupted)
         self._is_failing = True
         failure = StorageFailed(f"cannot store: {reason}")
         self._postponed = [work for work in group if work.insists and not self._is_closing]
@@ -245,6 +251,7 @@ class Writer:
         if self._is_failing:
             self._is_failing = False
             _log.warning("storing works again")
+            _perform_effect(self.resumed)
 
 
 class _Part:
@@ -317,4 +324,4 @@ def _perform_effect(effect: Callable[[], None]) -> None:
     try:
         effect()
     except Exception:
-        _log.exception("an effect of a committed transaction failed")
+        _log.exception("an effect of a transaction failed")

@@ -12,7 +12,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_answer, json_answer
+from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import read_body, read_path, requires, services
 
@@ -29,8 +29,13 @@ routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 @requires(Scope.ADMIN)
 def list_devices() -> Response:
     """The simulated devices with their own values."""
-    states = _bench().simulator.list_states()
-    return json_answer({"object": "list", "data": [serialize.simulated_device(state) for state in states]})
+    simulator = _bench().simulator
+
+    def read() -> Response:
+        listed = [serialize.simulated_device(state) for state in simulator.list_states()]
+        return json_answer({"object": "list", "data": listed})
+
+    return when_read(read, lambda answer: answer, is_long=True)
 
 
 @routes.post("/devices")

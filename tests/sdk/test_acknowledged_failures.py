@@ -1,6 +1,9 @@
 """Failed writes that someone acknowledged: they do not count as failed until the next write."""
 
+import json
+
 import pandas as pd
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -84,6 +87,56 @@ def test_another_write_than_the_caller_saw_is_not_acknowledged(client, lights):
         client.acknowledge_failed_write(lights[0], LEVEL, if_match=seen)
     client.acknowledge_failed_write(lights[0], LEVEL, if_match=client.get_device(lights[0])[LEVEL].desired)
     assert failed(client) == set(lights[1:])
+
+
+@pytest.mark.parametrize(
+    ("path", "in_form"),
+    [
+        (None, lambda table: table),
+        (LEVEL, lambda table: table),
+        (None, lambda table: table.set_index(["device_id", "path"])),
+        (None, lambda table: pl.from_pandas(table.drop(columns="age"))),
+        (None, lambda table: table.astype({"desired_revision": "Float64"})),
+    ],
+    ids=["pandas", "with path=", "index", "Polars", "floats"],
+)
+def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, lights, path, in_form):
+    seen = in_form(client.snapshot().mirror.drift().query("kind == 'failed'"))
+    client.begin_write(lights[1], LEVEL, 41).exception()
+    with pytest.raises(Conflict, match="read the resource again") as caught:
+        client.acknowledge_failed_write(seen, path)
+    assert f"1 of 3 resources were refused, the others are done: {LEVEL} of {lights[1]}" in caught.value.__notes__[0]
+    assert failed(client) == {lights[1]}
+
+
+def test_a_state_table_does_not_acknowledge_a_failure_that_came_after_it(client, lights):
+    seen = client.snapshot()
+    client.begin_write(lights[1], LEVEL, 41).exception()
+    with pytest.raises(Conflict):
+        client.acknowledge_failed_write(seen, LEVEL)
+    assert failed(client) == {lights[1]}
+
+
+def test_a_table_without_revisions_acknowledges_the_last_failure(client, lights):
+    client.acknowledge_failed_write(client.snapshot().mirror.drift()[["device_id", "path"]])
+    assert failed(client) == set()
+
+
+def test_a_revision_that_is_no_number_is_refused_with_the_cure(client, lights):
+    table = client.snapshot().mirror.drift().astype({"desired_revision": "string"})
+    with pytest.raises(ValueRefused, match=r"pd\.to_numeric"):
+        client.acknowledge_failed_write(table)
+    assert failed(client) == set(lights)
+
+
+def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, lights):
+    rows = json.loads(shell("drift", "--json").stdout)
+    shown = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
+    plain.begin_write(lights[0], LEVEL, 41).exception()
+    assert "read the resource again" in shell("acknowledge", "light-0", LEVEL, "--if-match", shown).stderr
+    now = str(plain.get_device(lights[0])[LEVEL].desired.revision)
+    shell("acknowledge", "light-0", LEVEL, "--if-match", now)
+    assert failed(plain) == set(lights[1:])
 
 
 def test_what_cannot_be_acknowledged_is_refused(client, lights):

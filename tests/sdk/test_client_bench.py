@@ -154,3 +154,9 @@ def test_the_legend_of_what_a_client_heard_has_names(client, bench, device_id):
     axes = client.events_frame(after=0, timeout=0).mirror.plot_timeline()
     plt.close(axes.figure)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["sensor-1 Temperature · Sensor Value"]
+
+
+def test_several_instances_are_refused_with_what_can_have_them(bench):
+    device = bench.add_device("several", [{"path": "/3/0/7", "value": "3800"}])
+    with pytest.raises(ValueRefused, match="a real device can have several instances"):
+        bench.set_value(device, "/3/0/7", {0: 3800, 1: 5000})

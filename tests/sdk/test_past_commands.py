@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
+from mirror_server.devices.link import Content, Observation
+
 
 @pytest.fixture
 def kept_seconds():
@@ -83,6 +85,21 @@ def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(ru
     nothing = run("history", "a", "--since", "9d", "--end", "2026-01-04T00:00Z")
     assert nothing.exit_code == 1
     assert run("history", "a", "--since", "1h").stderr == ""
+
+
+def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(run, mirror, bench):
+    device_id = bench.add_device("early", RESOURCES)
+    dated = int(bench.get_clock().timestamp() * 1000) - 30_000
+    value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unasked=True)
+    mirror.services.devices.observed([value]).result(60)
+    bench.advance(10)
+    shown = run("history", "early", TEMPERATURE, "--json", "--since", "60s")
+    assert [row["value"] for row in rows(shown)] == [None, 19.5]
+    assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
+    limited = run("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
+    assert rows(limited) == rows(shown)[:1]
+    # These are older than what was asked for.
+    assert [row["value"] for row in rows(run("history", "early", TEMPERATURE, "--json", "--since", "20s"))] == [None]
 
 
 @pytest.mark.parametrize(

@@ -269,9 +269,15 @@ class Disk:
 
 
 @pytest.fixture
-def disk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], Disk]:
+    """Gives the disk under a server."""
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    return Disk(server)
+    return Disk
+
+
+@pytest.fixture
+def disk(server: Server, disk_of: Callable[[Server], Disk]) -> Disk:
+    return disk_of(server)
 
 
 @pytest.fixture

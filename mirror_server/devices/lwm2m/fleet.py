@@ -77,6 +77,15 @@ class FleetCounts:
     unreadable_answers: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """A command on its way; ``is_sent`` once the device's turn was its own, and something of it may have been sent."""
+
+    command: DeviceCommand
+    task: asyncio.Task[None] | None = None
+    is_sent: bool = False
+
+
 class Fleet:
     """Hears devices and asks them.
 
@@ -115,7 +124,7 @@ class Fleet:
         self._awake_seconds = awake_seconds
         self._endpoint: Endpoint | None = None
         self._conversation: Conversation | None = None
-        self._deliveries: dict[str, tuple[DeviceCommand, asyncio.Task[None]]] = {}
+        self._deliveries: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
         self._handed_over_at = 0.0
@@ -151,13 +160,21 @@ class Fleet:
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """Have a device do what a command asks, as soon as it has answered what is under way."""
-        self._deliveries[device_id] = command, self._spawn(self._deliver(device_id, command, answer))
+        delivery = self._deliveries[device_id] = _Delivery(command)
+        delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
-        """Stop to send a command and to wait for its response, which is not reported."""
-        sent, task = self._deliveries.get(device_id, (None, None))
-        if sent is command and task is not None:
-            task.cancel()
+    def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
+        """Do not send a command; ``also_sent``: stop to wait for the response to one that was sent, too.
+
+        Returns:
+            Whether it was sent, as far as is known; if not, it is not going to be, and no response is reported.
+        """
+        delivery = self._deliveries.get(device_id)
+        if delivery is None or delivery.command is not command or delivery.task is None:
+            return True
+        if also_sent or not delivery.is_sent:
+            delivery.task.cancel()
+        return delivery.is_sent
 
     async def answer(self, peer: Peer, request: Request) -> Response:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
@@ -266,14 +283,14 @@ class Fleet:
                 observed.is_being_read = True
                 self._spawn(self._read_whole(observed))
 
-    async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    async def _deliver(self, device_id: str, delivery: _Delivery, answer: Callable[[Answer], None]) -> None:
         try:
-            answer(await self._perform(device_id, command))
+            answer(await self._perform(device_id, delivery))
         finally:
-            if self._deliveries.get(device_id, (None,))[0] is command:
+            if self._deliveries.get(device_id) is delivery:
                 del self._deliveries[device_id]
-            if isinstance(command, Observe):
-                self._release(device_id, command.path)
+            if isinstance(delivery.command, Observe):
+                self._release(device_id, delivery.command.path)
 
     def _release(self, device_id: str, path: str) -> None:
         """The answer to Observe was told: now what came after it."""
@@ -283,7 +300,8 @@ class Fleet:
             for notification in observed.release():
                 self._take(observed, notification, self._clock.now())
 
-    async def _perform(self, device_id: str, command: DeviceCommand) -> Answer:
+    async def _perform(self, device_id: str, delivery: _Delivery) -> Answer:
+        command = delivery.command
         device = self.registry.by_id(device_id)
         if device is None:
             return Answer(Outcome.NOT_SENT)
@@ -295,6 +313,7 @@ class Fleet:
             is_put_off = is_about_observation and device.is_silent
             if conversation is None or is_put_off or not self._is_current(device):
                 return Answer(Outcome.NOT_SENT)
+            delivery.is_sent = True
             device.is_executing = isinstance(command, Execute)
             try:
                 answer = await self._ask(device, command.path, conversation.perform(device, command))

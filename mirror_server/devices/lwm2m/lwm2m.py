@@ -10,13 +10,14 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
@@ -146,13 +147,20 @@ class LwM2MLink:
             _log.debug("the loop of the devices has ended")
         answer(Answer(Outcome.NOT_SENT))
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
-        fleet, loop = self._fleet, self._loop
-        # The loop may end by itself at this moment.
-        with suppress(RuntimeError):
-            if fleet is not None and loop is not None:
-                loop.call_soon_threadsafe(fleet.cancel, device_id, command)
+        if not self._have(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
+            cancelled(True)
+
+    def hold_registrations(self) -> None:
+        """End no registration until :meth:`release_registrations`: no update can be stored now."""
+        self._have(lambda fleet: fleet.registrar.hold_registrations())
+
+    def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
+        """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
+        self._have(lambda fleet: fleet.registrar.release_registrations(expiries))
 
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
@@ -174,6 +182,16 @@ class LwM2MLink:
         if fleet is None or endpoint is None:
             return None
         return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
+
+    def _have(self, act: Callable[[Fleet], None]) -> bool:
+        """Have something done with the devices on their loop; false where there is none."""
+        fleet, loop = self._fleet, self._loop
+        # The loop may end by itself at this moment.
+        with suppress(RuntimeError):
+            if fleet is not None and loop is not None:
+                loop.call_soon_threadsafe(act, fleet)
+                return True
+        return False
 
     async def _run(self, started: Future[None], listening: Callable[[], None] | None) -> None:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
     Content,
     DeviceEvents,
@@ -48,6 +48,9 @@ _LOCATION_BYTES = 12
 
 _MOST_ADDRESSES = 100_000
 """From as many addresses registrations are taken in a minute."""
+
+_HELD: Instant = 2**63 - 1
+"""When a registration ends while no update can be stored: later than any instant."""
 
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
@@ -157,6 +160,22 @@ class Registrar:
         self._registry.join_peer(device)
         device.give_up_exchange()
         self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
+
+    def hold_registrations(self) -> None:
+        """End no registration until :meth:`release_registrations`: no update can be stored now."""
+        for device in self._registry:
+            device.expires_at = _HELD
+
+    def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
+        """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
+        for device in self._registry:
+            # One that was updated or made since has an end of its own.
+            if device.expires_at != _HELD:
+                continue
+            if device.device_id in expiries:
+                device.expires_at = expiries[device.device_id]
+            else:
+                self.forget(device)
 
     async def learn(self, device: RegisteredDevice, discovered: Mapping[str, Links | None]) -> None:
         """Take in what a device was found to have below each path; ``None`` where it does not tell.

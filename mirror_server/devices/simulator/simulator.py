@@ -80,8 +80,16 @@ class Simulator:
             else:
                 self._fleet.receive(turn, running, command, answer)
 
-    def cancel(self, device_id: str, command: DeviceCommand) -> None:
+    def cancel(
+        self,
+        device_id: str,  # noqa: ARG002 - as the link has it
+        command: DeviceCommand,  # noqa: ARG002
+        cancelled: Callable[[bool], None],
+        *,
+        also_sent: bool,  # noqa: ARG002
+    ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`; a simulated device has the command at once."""
+        cancelled(True)
 
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""

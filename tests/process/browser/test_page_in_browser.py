@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
 
 from mirror_sdk import ValueRefused, parse_value
-from mirror_sdk._visible import shown_names
-from mirror_sdk.values import encode
+from mirror_sdk._visible import shown_names, visible
+from mirror_sdk.object_table import lookup
+from mirror_sdk.values import LWM2M_TLV, decode, encode, plain_text
+from mirror_sdk.values.tlv import join_instances, write_tlv
 from mirror_server.service.keys import Scope
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -572,6 +576,46 @@ def test_bytes_that_are_no_text_are_shown_as_bytes(visit: Visit) -> None:
         script = f"import('./page/show.js').then(m => m.shownValue('{base64.b64encode(raw).decode()}').textContent)"
         shown[name] = page.evaluate(script)
     assert shown == {"text": "21 °C", "bytes": "00 ff", "empty": "empty", "long": "x" * 200 + "…"}
+
+
+INSTANCES = {
+    "/3/0/7": {0: 3800, 1: -5, 300: 2**40},
+    "/3303/0/5700": {0: 21.5, 2: 3.8},
+    "/3311/0/5850": {0: True, 1: False},
+    "/3/0/14": {0: "+02:00", 1: 'gr\u00fc\u00dfe "\u202e"'},
+    "/3/0/13": {0: datetime(2026, 1, 5, 8, tzinfo=UTC)},
+    "/5/0/0": {0: b"\x00\xff"},
+    "/1/0/10": {0: "3303:0"},
+    "/1/0/17": {0: 2**63},
+}
+
+
+def as_tlv(values: Mapping[int, Any], path: str) -> bytes:
+    definition = lookup(path)
+    assert definition is not None
+    instances = [write_tlv(value, f"{path}/{number}", definition.type) for number, value in values.items()]
+    return join_instances(instances, path)
+
+
+def test_values_of_a_multiple_resource_are_shown_by_instance(visit: Visit) -> None:
+    visit.page.goto(visit.server.url)
+    script = """async (texts) => {
+        const { shownValue } = await import("./page/show.js");
+        await import("./page/objects.js").then((objects) => objects.loadObjects());
+        return texts.map(([payload, path, type]) => shownValue(payload, path, "mV", type).textContent);
+    }"""
+    values = {path: as_tlv(value, path) for path, value in INSTANCES.items()}
+    cut = values["/3/0/7"][:-1]
+    payloads = [(raw, path, LWM2M_TLV) for path, raw in values.items()]
+    payloads += [(cut, "/3/0/7", LWM2M_TLV), (b"3800", "/3/0/7", "text/plain")]
+    given = [[base64.b64encode(raw).decode(), path, content_type] for raw, path, content_type in payloads]
+    *shown, shown_cut, shown_text = visit.page.evaluate(script, given)
+    for (path, raw), text in zip(values.items(), shown, strict=True):
+        told = json.loads(plain_text(decode(raw, LWM2M_TLV, path)))
+        inside = ", ".join(f"{number}: {json.dumps(one, ensure_ascii=False)}" for number, one in told.items())
+        unit = " mV" if path in {"/3/0/7", "/3303/0/5700", "/1/0/17"} else ""
+        assert text == visible(f"{{{inside}}}") + unit
+    assert (shown_cut, shown_text) == (cut.hex(" "), "3800 mV")
 
 
 def test_names_that_look_alike_are_told_apart_as_in_notebooks(visit: Visit) -> None:

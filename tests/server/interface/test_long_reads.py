@@ -94,6 +94,49 @@ def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, k
     asyncio.run(check())
 
 
+@pytest.mark.parametrize(
+    ("path", "of_small"),
+    [
+        ("/v3/devices/{}/echo", 200),
+        ("/v2/endpoints/{}", 200),
+        ("/sim/v1/devices", None),
+        ("/metrics", None),
+    ],
+)
+def test_the_loop_answers_others_while_a_long_response_is_made(server, bridge, key, device, path, of_small):
+    resources = [{"path": f"/3303/{number}/5700", "value": "1", "writable": True} for number in range(400)]
+    large = server.add_device(key, "large", *resources)
+
+    async def check():
+        with Busy(server):
+            asked = await Request(bridge, key, path.format(large)).begin()
+            small = await Request(bridge, key, path.format(device)).begin()
+            assert (asked.status, small.status) == (None, of_small)
+        await until(asked.task.done)
+        assert asked.status == 200
+        await until(lambda: is_idle(server))
+
+    asyncio.run(check())
+    if of_small is not None:
+        # What has been encoded is quick.
+        assert len(server.call(key, "GET", path.format(large)).get_data()) > 400 * 50
+
+
+def test_a_large_device_object_is_not_read_again_while_it_is_unchanged(server, bridge, key):
+    resources = [{"path": f"/3303/{number}/5700", "value": "1", "writable": True} for number in range(400)]
+    path = f"/v3/devices/{server.add_device(key, 'large', *resources)}/echo"
+    first = server.call(key, "GET", path)
+    tag = {"If-None-Match": first.headers["ETag"]}
+
+    async def check():
+        with Busy(server):
+            again = await Request(bridge, key, path).begin()
+            assert (again.status, len(body_of(again))) == (200, len(first.get_data()))
+
+    asyncio.run(check())
+    assert server.call(key, "GET", path, headers=tag).status_code == 304
+
+
 @pytest.mark.parametrize("path", [LIST, SNAPSHOT, SNAPSHOT_RANGES])
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, path, has_begun):

@@ -384,7 +384,7 @@ def test_what_a_leader_was_asked_while_it_was_cut_off_is_answered_afterwards(ope
     second = open_services()
     go_on = stop_reconnecting(first)
     wait_for(lambda: not first._leadership._holds_lock)
-    path = f"/sim/v1/devices/{device_id}/resources{PATH}" if method == "PUT" else "/sim/v1/devices"
+    path = f"/sim/v1/devices/{device_id}/resources{PATH}" if method == "PUT" else "/sim/v1/clock"
     body = base64.b64encode(b'{"value":"7"}' if method == "PUT" else b"").decode()
     headers = (("Content-Type", "application/json"),)
     scopes = tuple(scope.value for scope in Scope)

@@ -745,11 +745,11 @@ def test_cancelled_command_makes_way_for_the_next_one(tmp_path: Path) -> None:
         cancelled = world.send(first)
         await world.next()
         answers = world.send(second)
-        world.fleet.cancel("id-of-sensor", first)
+        assert world.fleet.cancel("id-of-sensor", first, also_sent=True)
         await world.pause()
         assert world.endpoint.waiting[0].request.path == TEMPERATURE, "only what was sent last is cancelled"
-        world.fleet.cancel("id-of-sensor", second)
-        world.fleet.cancel("id-of-nobody", second)
+        assert not world.fleet.cancel("id-of-sensor", second, also_sent=False), "it waits for its turn"
+        assert world.fleet.cancel("id-of-nobody", second, also_sent=True)
         world.endpoint.waiting[0].answer("2.05", b"21.5")
         await world.until(lambda: cancelled)
         await world.pause()
@@ -757,7 +757,10 @@ def test_cancelled_command_makes_way_for_the_next_one(tmp_path: Path) -> None:
         third = Read(TEMPERATURE)
         world.send(third)
         await world.next()
-        world.fleet.cancel("id-of-sensor", third)
+        assert world.fleet.cancel("id-of-sensor", third, also_sent=False)
+        await world.pause()
+        assert world.endpoint.waiting, "its response may come late"
+        assert world.fleet.cancel("id-of-sensor", third, also_sent=True)
         await world.until(lambda: not world.endpoint.waiting)
         done = world.send(Read(TEMPERATURE))
         (await world.next()).answer("2.05", b"22.5")

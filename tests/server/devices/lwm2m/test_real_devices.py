@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -358,6 +358,45 @@ def test_registration_without_an_update_expires_after_the_grace_period(real: Any
         device_side.run(device.update())
 
 
+class _Connection:
+    """The connection to a database that several processes serve."""
+
+    def __init__(self, server: Any) -> None:
+        self._services = server.services
+
+    def break_down(self) -> None:
+        self._services.pause_leading()
+
+    def mend(self) -> None:
+        self._services.go_on_leading()
+        assert self._services.database.settle(60)
+
+
+@pytest.mark.parametrize("what", ["connection", "disk"])
+def test_registration_outlives_an_outage_of_the_database(
+    real: Any, device_side: DeviceSide, disk_of: Callable[[Any], Any], what: str
+) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=60)
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    real.advance(key, 30)
+    database = disk_of(real) if what == "disk" else _Connection(real)
+    database.break_down()
+    # Each update is answered with 5.03 now.
+    real.services.clock.advance(1000 * 1000)
+    database.mend()
+    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
+    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + 120 * 1000
+    real.advance(key, 119)
+    device_side.run(device.update())
+    assert device.registration_id == location
+    real.advance(key, 60)
+    assert real.kinds(key).count("registrations-expired") == 1
+    with pytest.raises(RegistrationRefused):
+        device_side.run(device.update())
+
+
 def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(
     real: Any, device_side: DeviceSide
 ) -> None:
@@ -438,6 +477,32 @@ def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) ->
         assert real.responses(key)["expires"] == (504, "TIMEOUT")
         # Without a response the write would be sent again for 30 s at least.
         assert time.monotonic() - began_at < 20
+
+
+def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real: Any) -> None:
+    """A device leaves the Discover of the service unanswered, and nothing else is sent to it meanwhile."""
+    key = real.key()
+    with Devices() as devices:
+        links = "</3303/0>,</3/0/4>,</3311/0/5850>"
+        values = {TEMPERATURE: "20", "/3311/0/5850": "0", "/3/0/4": ""}
+        device = devices.add(BareDevice(real.settings.coap.port, "slow", values, links=links))
+        device.silent = True
+        send_until(device, device.registration(), lambda: device.location)
+        mine = device_id(real, key, "slow")
+        until(lambda: device.asked)
+        real.place(key, mine, "write", "PUT", "/3311/0/5850", value="1", expiry_seconds=4)
+        real.place(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
+        real.place(key, mine, "later", "PUT", "/3311/0/5850", value="2", expiry_seconds=1000)
+        real.advance(key, 5)
+        until(lambda: len(real.responses(key)) == 2)
+        assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
+        assert {asked.path for asked in device.asked} == {"/3303/0"}
+        # Longer than a device may take to respond.
+        real.advance(key, 125)
+        device.silent = False
+        device.answer(device.asked[-1])
+        assert until(lambda: real.responses(key).get("later")) == (200, None)
+        assert device.values["/3311/0/5850"] == "2"
 
 
 def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:

@@ -1,0 +1,93 @@
+// LwM2M TLV: the values of a resource with several instances. The same rules as the client's. Source: LwM2M core, TLV
+// data format (1.1: 7.4.3).
+
+import { bytesOf, declaredFor } from "./objects.js";
+
+const CONTENT_TYPES = ["application/vnd.oma.lwm2m+tlv", "application/nanoservice-tlv"];
+const RESOURCE_INSTANCE = 1;
+const MULTIPLE_RESOURCE = 2;
+// Of these many bytes, a float whose bits are a whole number in between is rather an integer that a client wrote.
+const WHOLE_NUMBERS = { 4: [-(2n ** 22n), 2n ** 27n], 8: [-(2n ** 51n), 2n ** 52n] };
+
+class Unreadable extends Error {}
+
+// The values of a multiple resource, each as [instance id, text]; null where a payload is nothing of the kind.
+export function instancesOf(base64, path, contentType) {
+  if (!CONTENT_TYPES.includes((contentType ?? "").split(";")[0].trim().toLowerCase())) return null;
+  try {
+    const [resource, ...others] = entriesOf(bytesOf(base64));
+    if (others.length || resource?.kind !== MULTIPLE_RESOURCE || resource.id !== Number(path.split("/")[3])) return null;
+    const instances = entriesOf(resource.content);
+    const isTwice = new Set(instances.map(({ id }) => id)).size < instances.length;
+    if (isTwice || instances.some(({ kind }) => kind !== RESOURCE_INSTANCE)) return null;
+    const read = READ[declaredFor(path)?.type ?? "opaque"];
+    return instances.sort((one, other) => one.id - other.id).map(({ id, content }) => [id, read(content)]);
+  } catch (error) {
+    if (error instanceof Unreadable || error instanceof TypeError) return null;
+    throw error;
+  }
+}
+
+function entriesOf(bytes) {
+  const found = [];
+  let at = 0;
+  const take = (count) => {
+    if (at + count > bytes.length) throw new Unreadable();
+    at += count;
+    return bytes.subarray(at - count, at);
+  };
+  const number = (taken) => taken.reduce((sum, byte) => sum * 256 + byte, 0);
+  while (at < bytes.length) {
+    const [head] = take(1);
+    const id = number(take(head & 0x20 ? 2 : 1));
+    const lengthBytes = (head >> 3) & 3;
+    const length = lengthBytes ? number(take(lengthBytes)) : head & 7;
+    found.push({ kind: head >> 6, id, content: take(length) });
+  }
+  return found;
+}
+
+function viewOf(content, ...sizes) {
+  if (!sizes.includes(content.length)) throw new Unreadable();
+  return new DataView(content.buffer, content.byteOffset, content.length);
+}
+
+function integerOf(content, sign = "Int") {
+  const view = viewOf(content, 1, 2, 4, 8);
+  const bits = content.length * 8;
+  return BigInt(bits === 64 ? view[`getBig${sign}64`](0) : view[`get${sign}${bits}`](0));
+}
+
+function floatOf(content) {
+  const view = viewOf(content, 4, 8);
+  const [low, high] = WHOLE_NUMBERS[content.length];
+  const asInteger = integerOf(content);
+  const float = content.length === 4 ? view.getFloat32(0) : view.getFloat64(0);
+  if ((asInteger !== 0n && asInteger > low && asInteger < high) || !Number.isFinite(float)) throw new Unreadable();
+  return String(float);
+}
+
+function booleanOf(content) {
+  if (content.length !== 1 || content[0] > 1) throw new Unreadable();
+  return String(content[0] === 1);
+}
+
+function timeOf(content) {
+  const date = new Date(Number(integerOf(content)) * 1000);
+  if (Number.isNaN(date.getTime())) throw new Unreadable();
+  return JSON.stringify(date.toISOString());
+}
+
+function linkOf(content) {
+  const view = viewOf(content, 4);
+  return JSON.stringify(`${view.getUint16(0)}:${view.getUint16(2)}`);
+}
+
+// Bytes that are no UTF-8 are a TypeError.
+const quotedOf = (content) => JSON.stringify(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content));
+const hexOf = (content) => JSON.stringify(Array.from(content, (byte) => byte.toString(16).padStart(2, "0")).join(" "));
+
+const READ = {
+  string: quotedOf, corelink: quotedOf, integer: (content) => String(integerOf(content)), float: floatOf, time: timeOf,
+  unsigned: (content) => String(integerOf(content, "Uint")), boolean: booleanOf, objlink: linkOf, opaque: hexOf,
+};
