@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from click.testing import CliRunner
 from databases import new_database_url
 
+from mirror_server.cli import main
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
@@ -74,7 +75,14 @@ def child_environment(**variables: str) -> dict[str, str]:
 
 
 def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run a command that ends by itself, in this process, which spares its start."""
+    unset = {name: None for name in os.environ if name.startswith("MIRROR_")}
+    result = CliRunner(env=unset | variables).invoke(main, arguments, prog_name="mirror-server", catch_exceptions=False)
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+def run_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a process of its own: one that sets up signals or logs of the whole process."""
     return subprocess.run(
         [*COMMAND, *arguments],
         env=child_environment(**variables),
@@ -83,12 +91,6 @@ def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProces
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-
-
-def run_commands(*commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run several commands at the same time."""
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda arguments: run_command(*arguments), commands))
 
 
 def encoded(text: str) -> str:
