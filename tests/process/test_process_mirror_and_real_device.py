@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -45,17 +46,16 @@ def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator
         assert result.exit_code == status, (result.output, result.exception)
         return result
 
-    options = DeviceOptions(f"coap://127.0.0.1:{port}")
-    with registered(options, told):
+    with closing(SystemClock()) as clock, registered(DeviceOptions(f"coap://127.0.0.1:{port}"), clock, told):
         yield run
 
 
-def registered(options: DeviceOptions, told: list[str]) -> BackgroundFleet:
+def registered(options: DeviceOptions, clock: SystemClock, told: list[str]) -> BackgroundFleet:
     """The device, as soon as the port is open: on PostgreSQL a server is ready before it leads, and opens it then."""
     end_at = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return BackgroundFleet(options, [(NAME, "thermometer")], SystemClock(), told.append)
+            return BackgroundFleet(options, [(NAME, "thermometer")], clock, told.append)
         except Unreachable:
             if time.monotonic() > end_at:
                 raise
