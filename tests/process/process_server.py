@@ -17,6 +17,7 @@ from typing import Any, Self
 import httpx
 from click.testing import CliRunner
 from databases import new_database_url
+from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_server.cli import main
 from mirror_server.service import keys as access_keys
@@ -32,20 +33,8 @@ DEVICE_COMMAND = [
 CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
 """Options of a server whose webhooks lead to this machine."""
 
-PATIENCE_SECONDS = 60
-"""How long is waited for what a slow machine does at some time; what never comes fails no sooner."""
-
 _KEY_MADE_AT = 1_700_000_000_000
 _PAUSE = threading.Event()
-
-
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-    """The first true value of ``condition``, which is asked again and again until then."""
-    end_at = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end_at, f"not within {seconds} s: {what}"
-        _PAUSE.wait(0.005)
-    return value
 
 
 def wait_until_quick(act: Callable[[], object], seconds: float) -> None:
