@@ -5,9 +5,13 @@ A test that stops, kills or fills up nothing takes ``shared_server`` (of ``tests
 server to itself takes ``server``, ``mirror`` or ``start_server``, whose database is a copy of one that is made once.
 """
 
+import gc
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,10 @@ from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
 BROWSER = TESTS / "process" / "browser"
+
+THREAD_END_SECONDS = 10
+LASTING_THREADS = ("IPythonHistorySavingThread", "tqdm_monitor")
+"""Threads that libraries start once and keep until the process ends."""
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.
@@ -39,6 +47,45 @@ def _databases_of_a_test() -> Iterator[None]:
     first = databases.mark()
     yield
     databases.drop_since(first)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_outlives_its_module() -> Iterator[None]:
+    """Fails a module whose threads or processes, those of its shared servers included, are still there at its end."""
+    threads, processes = set(threading.enumerate()), child_processes()
+    yield
+    check_threads_ended(threads)
+    left = child_processes() - processes - {getattr(resource_tracker._resource_tracker, "_pid", None)}
+    assert not left, [(Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ") for pid in left]
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a thread behind; threads of a shared fixture may last as long as its module."""
+    threads = set(threading.enumerate())
+    yield
+    if not uses_shared_fixture(request.node):
+        check_threads_ended(threads)
+
+
+def uses_shared_fixture(item: Any) -> bool:
+    fixtures = item._fixtureinfo.name2fixturedefs
+    return any(found[-1].scope == "module" for name, found in fixtures.items() if not name.startswith("_"))
+
+
+def check_threads_ended(before: set[threading.Thread]) -> None:
+    deadline = time.monotonic() + THREAD_END_SECONDS
+    started = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in started:
+        thread.join(max(0, deadline - time.monotonic()))
+    left = [thread.name for thread in started if thread.is_alive() and not thread.name.startswith(LASTING_THREADS)]
+    assert not left, f"threads that outlive their test: {left}"
+
+
+def child_processes() -> set[int]:
+    """The ids of this process's children; empty on systems without Linux's /proc."""
+    files = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for file in files for pid in file.read_text().split()}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -81,6 +128,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
     # Tests with a browser take longest, and one worker does them all.
     items[:] = sorted(chosen, key=lambda item: not drives_browser(item.path))
+
+
+def pytest_collection_finish() -> None:
+    # What was imported and collected stays to the end: without this, each full collection takes up to a second.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

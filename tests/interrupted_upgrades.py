@@ -1,6 +1,6 @@
 """What is left of a SQLite file when the making or upgrading of its schema is interrupted: does it open again?
 
-``python tests/interrupted_upgrades.py`` prints the table of all versions and interruptions.
+``python tests/interrupted_upgrades.py`` prints the table of all upgrades and interruptions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -41,8 +41,9 @@ VERSIONS = [
     ),
 ]
 NEWEST = VERSIONS[-1]
-PAIRS = list(combinations(VERSIONS, 2))
-TORN_PAIRS = [pair for pair in pairwise(VERSIONS) if pair[1] <= "0008"]
+STEPS = list(pairwise(VERSIONS))
+UPGRADES = [*STEPS, (NONE, NEWEST), ("0001", NEWEST)]
+TORN_STEPS = [step for step in STEPS if step[1] <= "0008"]
 """Those of programs that put each statement of an upgrade on disk by itself; no later one did."""
 
 _HELD = (
@@ -240,7 +241,7 @@ def _read(path: Path) -> State:
 
 
 def print_table(*, only_processes: bool = False) -> None:
-    """Print how many files open after an interruption, of how many, for each pair of versions.
+    """Print how many files open after an interruption, of how many, for each upgrade by one version and by all.
 
     Args:
         only_processes: Leave out what needs no processes, the interruption at each statement, and most versions.
@@ -254,7 +255,7 @@ def print_table(*, only_processes: bool = False) -> None:
 
     print("Files that open after an interruption / interruptions, by version of the file and of the program\n")
     print("from -> to  ", *(name.rjust(12) for name in ("statement", "SIGKILL", "SIGTERM", "full disk")))
-    for older, newer in [(older, NEWEST) for older in (*VERSIONS[:2], VERSIONS[-2])] if only_processes else PAIRS:
+    for older, newer in [(older, NEWEST) for older in (*VERSIONS[:2], VERSIONS[-2])] if only_processes else UPGRADES:
         cells = ["".rjust(12) if only_processes else cell(states_during(older, newer), older)]
         if newer == NEWEST:
             cells += [cell(states_killed(older, one), older) for one in (signal.SIGKILL, signal.SIGTERM)]
@@ -262,7 +263,7 @@ def print_table(*, only_processes: bool = False) -> None:
         print(f"{older} -> {newer}", *cells, flush=True)
     if not only_processes:
         print("\nFiles in which each statement was on disk by itself, before the version's number was\n")
-        for older, newer in TORN_PAIRS:
+        for older, newer in TORN_STEPS:
             print(f"{older} -> {newer}", cell(states_torn(older, newer), older), flush=True)
     for problem, times in problems.most_common():
         print(f"\n{times} x {problem}")

@@ -129,11 +129,11 @@ def test_each_setting_is_an_option() -> None:
     assert not without, "an option is missing in mirror_server/options.py"
 
 
-@pytest.mark.parametrize("option", SERVING, ids=lambda option: option.opts[0])
-def test_each_setting_is_told_with_its_variable(option: click.Option) -> None:
-    assert f"``{option.opts[0]}``" in OPERATE
-    if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
-        assert f"``{option.envvar}``" in OPERATE
+def test_each_setting_is_told_with_its_variable() -> None:
+    for option in SERVING:
+        assert f"``{option.opts[0]}``" in OPERATE
+        if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
+            assert f"``{option.envvar}``" in OPERATE
 
 
 def test_each_option_and_variable_that_is_told_is_one() -> None:

@@ -11,13 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from click.testing import CliRunner
 from databases import new_database_url
+from waits import PATIENCE_SECONDS, wait_until
 
+from mirror_server.cli import main
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
@@ -31,20 +33,8 @@ DEVICE_COMMAND = [
 CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
 """Options of a server whose webhooks lead to this machine."""
 
-PATIENCE_SECONDS = 60
-"""How long is waited for what a slow machine does at some time; what never comes fails no sooner."""
-
 _KEY_MADE_AT = 1_700_000_000_000
 _PAUSE = threading.Event()
-
-
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-    """The first true value of ``condition``, which is asked again and again until then."""
-    end_at = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end_at, f"not within {seconds} s: {what}"
-        _PAUSE.wait(0.005)
-    return value
 
 
 def wait_until_quick(act: Callable[[], object], seconds: float) -> None:
@@ -74,7 +64,14 @@ def child_environment(**variables: str) -> dict[str, str]:
 
 
 def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run a command that ends by itself, in this process, which spares its start."""
+    unset = {name: None for name in os.environ if name.startswith("MIRROR_")}
+    result = CliRunner(env=unset | variables).invoke(main, arguments, prog_name="mirror-server", catch_exceptions=False)
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+def run_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a process of its own: one that sets up signals or logs of the whole process."""
     return subprocess.run(
         [*COMMAND, *arguments],
         env=child_environment(**variables),
@@ -83,12 +80,6 @@ def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProces
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-
-
-def run_commands(*commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run several commands at the same time."""
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda arguments: run_command(*arguments), commands))
 
 
 def encoded(text: str) -> str:

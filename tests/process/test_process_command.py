@@ -20,7 +20,6 @@ from process_server import (
     ServerProcess,
     child_environment,
     run_command,
-    run_commands,
 )
 
 from mirror_sdk.webhook import WebhookReceiver
@@ -53,9 +52,8 @@ def test_help_is_readable() -> None:
         "demo": ["\n    export API_HOST=...\n    export API_KEY=...\n"],
     }
 
-    for finished, wanted in zip(
-        run_commands(*([*name.split(), "--help"] for name in words)), words.values(), strict=True
-    ):
+    for name, wanted in words.items():
+        finished = run_command(*name.split(), "--help")
         assert finished.returncode == 0
         assert finished.stderr == ""
         assert [word for word in wanted if word not in finished.stdout] == []
@@ -88,21 +86,16 @@ def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_
 
     assert run_command("keys", "revoke", key_id, *database).returncode == 0
     assert status(shared_server.url, key) == 401
-    listed_again, revoked_again = run_commands(["keys", "list", *database], ["keys", "revoke", key_id, *database])
-    assert re.search(rf"{key_id}.*revoked 20", listed_again.stdout)
-    assert_one_line_error(revoked_again, key_id, "keys list")
+    assert re.search(rf"{key_id}.*revoked 20", run_command("keys", "list", *database).stdout)
+    assert_one_line_error(run_command("keys", "revoke", key_id, *database), key_id, "keys list")
 
 
 def test_key_without_given_scopes_reads_writes_and_subscribes_but_plays_no_devices(
     shared_server: ServerProcess,
 ) -> None:
     database = ["--database", shared_server.database_url]
-    plain, admin = (
-        created.stdout.strip()
-        for created in run_commands(
-            ["keys", "create", "plain", *database], ["keys", "create", "bench", "--scope", "admin", *database]
-        )
-    )
+    plain = run_command("keys", "create", "plain", *database).stdout.strip()
+    admin = run_command("keys", "create", "bench", "--scope", "admin", *database).stdout.strip()
 
     assert [status(shared_server.url, key) for key in (plain, admin)] == [200, 403]
     assert [status(shared_server.url, key, "/sim/v1/devices") for key in (plain, admin)] == [403, 200]
@@ -177,24 +170,15 @@ def test_host_of_another_machine_is_a_one_line_error(tmp_path: Path) -> None:
 
 def test_database_of_another_kind_is_a_one_line_error() -> None:
     url = "mysql://host/mirror"
-    for finished in run_commands(
-        ["run", "--port", "0", "--database", url], ["keys", "create", "name", "--database", url]
-    ):
-        assert_one_line_error(finished, url, "sqlite:///FILE")
+    for words in (["run", "--port", "0"], ["keys", "create", "name"]):
+        assert_one_line_error(run_command(*words, "--database", url), url, "sqlite:///FILE")
 
 
 def test_database_that_cannot_be_opened_is_a_one_line_error(tmp_path: Path) -> None:
     missing, folder = tmp_path / "missing" / "mirror.db", tmp_path
-    for path, finished in zip(
-        (missing, folder, missing),
-        run_commands(
-            ["run", "--port", "0", "--database", f"sqlite:///{missing}"],
-            ["run", "--port", "0", "--database", f"sqlite:///{folder}"],
-            ["keys", "list", "--database", f"sqlite:///{missing}"],
-        ),
-        strict=True,
-    ):
-        assert_one_line_error(finished, str(path))
+    run = ["run", "--port", "0"]
+    for words, path in ((run, missing), (run, folder), (["keys", "list"], missing)):
+        assert_one_line_error(run_command(*words, "--database", f"sqlite:///{path}"), str(path))
 
 
 def test_file_that_is_no_database_is_a_one_line_error_and_stays_as_it_was(tmp_path: Path) -> None:

@@ -17,7 +17,16 @@ import httpx
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from process_server import PATIENCE_SECONDS, Child, answers, child_environment, read_exports, run_command, wait_until
+from process_server import (
+    PATIENCE_SECONDS,
+    Child,
+    answers,
+    child_environment,
+    read_exports,
+    run_command,
+    run_process,
+    wait_until,
+)
 
 from mirror_sdk import AuthenticationError, Bench, MirrorClient, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
@@ -102,7 +111,7 @@ def test_a_client_and_a_recording_go_on_over_the_next_start(start_demo: StartDem
 def test_two_demos_at_once_leave_the_key_to_the_first_one(start_demo: StartDemo, tmp_path: Path) -> None:
     database = f"--database=sqlite:///{tmp_path}/kept.db"
     exports = read_exports(start_demo(database))
-    second = run_command("demo", "--port=0", database)
+    second = run_process("demo", "--port=0", database)
     assert second.returncode == 1
     assert "another process serves the database" in second.stderr
     with client_of(exports) as client:
@@ -135,7 +144,7 @@ def test_on_postgresql_the_key_is_another_at_each_start_which_is_said(start_demo
 def test_a_key_that_others_could_read_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "kept.db.key").write_text(f"{GIVEN_KEY}\n")
     (tmp_path / "kept.db.key").chmod(0o644)
-    finished = run_command("demo", "--port=0", f"--database=sqlite:///{tmp_path}/kept.db")
+    finished = run_process("demo", "--port=0", f"--database=sqlite:///{tmp_path}/kept.db")
     assert finished.returncode == 1
     assert "chmod 600" in finished.stderr
     assert "Traceback" not in finished.stderr
@@ -167,7 +176,7 @@ def test_a_clock_without_a_pace_stands_still(start_demo: StartDemo) -> None:
 
 
 def test_a_pace_without_a_manual_clock_is_told() -> None:
-    finished = run_command("demo", "--port=0", "--pace=1")
+    finished = run_process("demo", "--port=0", "--pace=1")
     assert finished.returncode == 2
     assert "add --clock manual" in finished.stderr
 

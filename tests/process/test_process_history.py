@@ -1,11 +1,9 @@
-"""The history of real servers: cut connections, stalled readers, a kill, several processes. Source: wire.md 10."""
+"""The history of real servers: a cut connection, a kill, several processes. Source: wire.md 10."""
 
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from process_server import Application, ServerProcess
 
 from mirror_sdk.wire.history import HistoryCursor, HistoryEnd
 from mirror_sdk.wire.routes import HISTORY, SNAPSHOT
-from mirror_sdk.wire.snapshot import ARROW, NDJSON
+from mirror_sdk.wire.snapshot import NDJSON
 
 pytestmark = pytest.mark.process
 KEPT = ("--simulate", "0", "--keep-history", "7d")
@@ -56,22 +54,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     running.close()
 
 
-def begin(server: ServerProcess, form: str) -> socket.socket:
-    """Ask for the history and read nothing of it."""
-    connection = socket.create_connection(("127.0.0.1", server.port))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-    head = f"GET {HISTORY} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\nAccept: {form}\r\n\r\n"
-    connection.sendall(head.encode())
-    return connection
-
-
-def read_some(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count and (chunk := connection.recv(count - len(found))):
-        found += chunk
-    return found
-
-
 def test_what_is_cut_lacks_its_end_and_goes_on_behind_the_last_cursor(server: ServerProcess) -> None:
     http = server.application().http
     whole, _ = lines_of(http)
@@ -87,28 +69,6 @@ def test_what_is_cut_lacks_its_end_and_goes_on_behind_the_last_cursor(server: Se
     rest, _ = lines_of(http, after=after)
     assert len(rest) > VALUES // 3
     assert begun + rest == whole
-
-
-@pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess, form: str) -> None:
-    application = server.application()
-    with closing(begin(server, form)) as stalled:
-        assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
-        device_id = add_device(application, f"meanwhile {form}", 20)
-        assert len(lines_of(application.http, device_id=device_id)[0]) >= 20
-        assert len(read_some(stalled, 5_000_000)) == 5_000_000
-
-
-def test_readers_that_go_away_make_room_for_others(server: ServerProcess) -> None:
-    for _ in range(3):
-        gone = [begin(server, NDJSON) for _ in range(8)]
-        for connection in gone:
-            read_some(connection, 1000)
-            connection.close()
-    with server.application().http as http:
-        while (answer := http.get(HISTORY, params={"limit": 1})).status_code == 429:
-            assert answer.json()["reason"] == "TOO_MANY_SNAPSHOTS"
-        assert answer.status_code == 200
 
 
 def test_after_a_kill_it_has_all_that_was_told_and_says_when_nothing_could_be_heard(tmp_path: Path) -> None:

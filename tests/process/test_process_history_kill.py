@@ -26,7 +26,7 @@ from process_server import (
 pytestmark = pytest.mark.process
 
 LEVEL = "/3202/0/5600"
-KILLS = 6
+KILLS = 3
 
 
 class Teller:

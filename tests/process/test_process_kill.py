@@ -16,7 +16,7 @@ from process_server import PATIENCE_SECONDS, ServerProcess, decoded, wait_until
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
-KILLS = 8
+KILLS = 4
 
 
 def pending(server: ServerProcess) -> int:

@@ -13,7 +13,7 @@ from process_server import CALLS_THIS_MACHINE, ServerProcess, run_command, wait_
 
 pytestmark = pytest.mark.process
 
-KILLS = 20
+KILLS = 5
 TEMPERATURE = "/3303/0/5700"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -14,7 +14,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from click.testing import CliRunner, Result
 from ports import free_port
-from process_server import ServerProcess
+from process_server import ServerProcess, wait_until
 
 from mirror_sdk.cli import main
 from mirror_server.clock import SystemClock
@@ -23,7 +23,6 @@ from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceOpti
 
 pytestmark = pytest.mark.process
 
-PATIENCE_SECONDS = 60
 NAME, INSTANCE, REBOOT = "my-sensor", "/3303/0", "/3/0/4"
 Run = Callable[..., Result]
 
@@ -45,21 +44,21 @@ def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator
         assert result.exit_code == status, (result.output, result.exception)
         return result
 
-    options = DeviceOptions(f"coap://127.0.0.1:{port}")
-    with registered(options, told):
+    with closing(SystemClock()) as clock, registered(DeviceOptions(f"coap://127.0.0.1:{port}"), clock, told):
         yield run
 
 
-def registered(options: DeviceOptions, told: list[str]) -> BackgroundFleet:
+def registered(options: DeviceOptions, clock: SystemClock, told: list[str]) -> BackgroundFleet:
     """The device, as soon as the port is open: on PostgreSQL a server is ready before it leads, and opens it then."""
-    end_at = time.monotonic() + PATIENCE_SECONDS
-    while True:
+
+    def register() -> BackgroundFleet | None:
         try:
-            return BackgroundFleet(options, [(NAME, "thermometer")], SystemClock(), told.append)
+            return BackgroundFleet(options, [(NAME, "thermometer")], clock, told.append)
         except Unreachable:
-            if time.monotonic() > end_at:
-                raise
-            time.sleep(0.05)
+            return None
+
+    fleet: BackgroundFleet = wait_until(register, "the device to register")
+    return fleet
 
 
 def test_of_an_object_instance_each_resource_is_shown(run: Run) -> None:

@@ -80,7 +80,7 @@ def read_some(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("most_bytes", [1000, 1_000_000, 10_000_000])
+@pytest.mark.parametrize("most_bytes", [1000, 10_000_000])
 def test_a_connection_that_is_cut_is_an_error_and_never_a_short_table(server: ServerProcess, most_bytes: int) -> None:
     key = server.key()
     with (

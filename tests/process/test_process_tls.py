@@ -100,16 +100,21 @@ class Server:
         assert "Traceback" not in self.child.stderr
 
 
-@pytest.fixture
-def server(files: Files, tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path, *files.options)
+@pytest.fixture(scope="module")
+def served_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"), trustme.CA())
+
+
+@pytest.fixture(scope="module")
+def server(served_files: Files) -> Iterator[Server]:
+    made = Server(served_files.cert.parent, *served_files.options)
     yield made
     made.close()
 
 
-def test_https_and_wss_are_spoken_with_the_certificate(files: Files, server: Server) -> None:
+def test_https_and_wss_are_spoken_with_the_certificate(served_files: Files, server: Server) -> None:
     assert server.url.startswith("https://")
-    context = files.context()
+    context = served_files.context()
     assert httpx.get(f"{server.url}/healthz", verify=context, trust_env=False).status_code == 200
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(f"{server.url}/healthz", trust_env=False)
@@ -122,17 +127,17 @@ def test_https_and_wss_are_spoken_with_the_certificate(files: Files, server: Ser
         assert answer.json()["status"] == "connected"
 
 
-def test_plain_http_and_old_tls_are_not_spoken_beside_it(files: Files, server: Server) -> None:
+def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files: Files, server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)
-    old = files.context()
+    old = served_files.context()
     old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(OSError, match=r"(?i)ssl|reset|version|protocol"):
         server.serial_number(old)
-    assert httpx.get(f"{server.url}/healthz", verify=files.context(), trust_env=False).status_code == 200
+    assert httpx.get(f"{server.url}/healthz", verify=served_files.context(), trust_env=False).status_code == 200
 
 
 async def devices_of(url: str, key: str) -> int:
@@ -141,10 +146,10 @@ async def devices_of(url: str, key: str) -> int:
 
 
 def test_sdk_trusts_what_the_environment_names(
-    files: Files, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served_files: Files, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = tmp_path / "authority.pem"
-    files.authority.cert_pem.write_to_path(str(authority))
+    served_files.authority.cert_pem.write_to_path(str(authority))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     key = server.key()
     with MirrorClient(server.url, key) as client:
@@ -169,8 +174,8 @@ def test_sdk_says_what_may_mend_plain_http_to_it(server: Server) -> None:
         client.list_devices()
 
 
-def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files: Files, server: Server) -> None:
-    context = files.context()
+def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served_files: Files, server: Server) -> None:
+    context = served_files.context()
     first = server.serial_number(context)
     headers = {"Authorization": f"Bearer {server.key()}"}
     url = server.url.replace("https:", "wss:") + "/v2/notification/websocket-connect?after=0"
@@ -180,7 +185,7 @@ def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files:
     ):
         client.get("/healthz")
         for _ in range(2):
-            wanted = files.renew()
+            wanted = served_files.renew()
             assert server.serial_number(context) == first
             server.child.send(signal.SIGHUP)
             wait_until(lambda wanted=wanted: server.serial_number(context) == wanted, "the new certificate")
@@ -191,19 +196,19 @@ def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(files:
     assert server.child.stderr.count("the certificate was reloaded") == 2
 
 
-def test_certificate_that_cannot_be_used_leaves_the_one_before(files: Files, server: Server) -> None:
-    context = files.context()
+def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files: Files, server: Server) -> None:
+    context = served_files.context()
     first = server.serial_number(context)
-    other = files.authority.issue_cert("localhost")
-    good_cert, good_key = files.cert.read_bytes(), files.key.read_bytes()
+    other = served_files.authority.issue_cert("localhost")
+    good_cert, good_key = served_files.cert.read_bytes(), served_files.key.read_bytes()
     faults = [
         (b"", good_key, "has no certificate"),
         (good_cert, other.private_key_pem.bytes(), "is not that of the certificate"),
         (good_cert, b"nonsense", "has no private key"),
     ]
     for number, (cert, key, told) in enumerate(faults, 1):
-        files.cert.write_bytes(cert)
-        files.key.write_bytes(key)
+        served_files.cert.write_bytes(cert)
+        served_files.key.write_bytes(key)
         server.child.send(signal.SIGHUP)
         wait_until(lambda number=number: server.child.stderr.count("was not reloaded") == number, told)
         assert told in server.child.stderr

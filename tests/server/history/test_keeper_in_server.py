@@ -1,7 +1,6 @@
 """A server looks after its history by itself, while it leads."""
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,22 +8,12 @@ from typing import Any
 
 import pytest
 from histories import found, found_at
+from waits import wait_until
 
 from mirror_server.clock import SystemClock
 from mirror_server.config import Settings
 from mirror_server.services import CannotKeepHistory, Services
 from mirror_server.store import segments
-
-PATIENCE_SECONDS = 60
-_PAUSE = threading.Event()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end_at = time.monotonic() + PATIENCE_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < end_at
-        _PAUSE.wait(0.005)
-    return value
 
 
 def files(server: Any) -> list[str]:
@@ -40,16 +29,16 @@ def test_a_day_that_is_over_is_archived(new_server: Callable[..., Any], tmp_path
     before = found(server.services.history)
     assert not files(server)
     server.advance(key, 2 * 86_400)
-    names = until(lambda: files(server))
+    names = wait_until(lambda: files(server))
     assert set(before) <= set(found(server.services.history))
     server.restart()
     assert set(names) <= set(files(server))
     assert set(before) <= set(found(server.services.history))
     # It is trimmed at last, and the files go.
     server.advance(key, 20 * 86_400)
-    until(lambda: not (set(names) & set(files(server))))
+    wait_until(lambda: not (set(names) & set(files(server))))
     server.advance(key, 1)
-    until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
+    wait_until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
 
 
 def test_it_ends_with_the_server(new_server: Callable[..., Any]) -> None:
@@ -71,9 +60,9 @@ def test_it_looks_by_the_clock_of_the_system(tmp_path: Path, monkeypatch: pytest
         with services.database.read() as session:
             return segments.oldest_state_at(session) is not None
 
-    until(looks)
+    wait_until(looks)
     services.database.write(lambda session: segments.forget(session, [1]))
-    until(looks)
+    wait_until(looks)
     services.close()
 
 
@@ -95,7 +84,7 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server: Callable[.
     server.services.close()
     server.settings = replace(server.settings, keep_history_seconds=86_400)
     server.open()
-    until(lambda: oldest_at(server) is not None)
+    wait_until(lambda: oldest_at(server) is not None)
     begun_at = server.now
     assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     server.advance(key, 10)

@@ -15,7 +15,7 @@ from histories import NOW, Kept, found
 from mirror_server.store import segments
 
 PROGRAM = Path(__file__).with_name("life_program.py")
-KILLS = 5
+KILLS = 3
 KEEP_SECONDS = 4 * 86_400
 
 

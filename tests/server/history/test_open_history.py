@@ -34,7 +34,7 @@ def service(told: Told) -> HistoryService:
     return HistoryService(told.database, ManualClock(NOW))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=REUSED)
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS)
 def test_all_rows_in_order_and_backwards(told: Told, service: HistoryService, rows: list[HistoryRow]) -> None:
     told.tell(rows, NOW)
@@ -42,7 +42,7 @@ def test_all_rows_in_order_and_backwards(told: Told, service: HistoryService, ro
     assert found(service, descending=True) == expected(told.rows)[::-1]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=REUSED)
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, data=st.data())
 def test_what_is_asked_for(told: Told, service: HistoryService, rows: list[HistoryRow], data: st.DataObject) -> None:
     told.tell(rows, NOW)
@@ -62,7 +62,7 @@ def test_what_is_asked_for(told: Told, service: HistoryService, rows: list[Histo
     assert found(service, limit=limit, descending=True, **asked) == expected(told.rows, is_asked)[::-1][:limit]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=REUSED)
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, size=st.integers(1, 7), descending=st.booleans())
 def test_pages_behind_one_another(
     told: Told, service: HistoryService, rows: list[HistoryRow], size: int, descending: bool

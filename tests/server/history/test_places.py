@@ -1,11 +1,14 @@
 """Wherever the rows of a history stand, and whatever is done with them, each is told once and in order."""
 
+import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import pytest
-from histories import DAY, NOW, Kept, expected, found, found_at, happenings
+from histories import DAY, NOW, PATHS, Kept, expected, found, found_at, happenings
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +26,7 @@ STEPS = st.one_of(
 REUSED = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
 def test_each_row_is_told_once_whatever_is_done(
     new_history: Callable[[], Kept], steps: list[tuple[str, Any]], descending: bool
@@ -36,7 +39,7 @@ def test_each_row_is_told_once_whatever_is_done(
     kept.told.database.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10), data=st.data())
 def test_the_state_at_any_instant_is_that_of_a_replay(
     new_history: Callable[[], Kept], steps: list[tuple[str, Any]], data: st.DataObject
@@ -70,3 +73,34 @@ def shifted(row: HistoryRow, by: int) -> HistoryRow:
     """The same row, so much later."""
     times = {name: getattr(row, name) for name in ("changed_at", "requested_at", "until")}
     return row._replace(**{name: at + by for name, at in times.items() if at is not None})
+
+
+def tell_days(kept: Kept, days: int) -> None:
+    for day in range(days):
+        for number in range(40):
+            at = kept.now - random.Random(number + day).choice([0, 1000, DAY])
+            device_id, path = "ab"[number % 2], PATHS[number % 3]
+            row = HistoryRow(0, device_id, None, path, at, 0, "reported", "observation", b"%d" % number, "text/plain")
+            kept.tell(row)
+        kept.pass_time(DAY)
+
+
+def test_readers_beside_a_move_have_each_row_once(new_history: Callable[[], Kept]) -> None:
+    kept = new_history()
+    tell_days(kept, 2)
+    whole, is_over = expected(kept.told.rows), threading.Event()
+
+    def read(descending: bool) -> int:
+        count = 0
+        while not is_over.is_set() or not count:
+            assert found(kept.service, descending=descending) == (whole[::-1] if descending else whole)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(2) as readers:
+        reading = [readers.submit(read, descending) for descending in (False, True)]
+        try:
+            kept.round()
+        finally:
+            is_over.set()
+        assert all(each.result() for each in reading)

@@ -2,13 +2,12 @@
 
 import base64
 import json
-import threading
-import time
 from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
 import pytest
+from waits import wait_until
 
 from mirror_sdk.wire.history import (
     AFTER_KEY,
@@ -572,10 +571,9 @@ def ask_as_of(server, key, at):
 
 def await_archive(server):
     """Wait until rows have gone on to files."""
-    end_at = time.monotonic() + 60
-    while True:
+
+    def has_files() -> bool:
         with server.services.database.read() as session:
-            if list(segments.files(session)):
-                return
-        assert time.monotonic() < end_at
-        threading.Event().wait(0.005)
+            return bool(list(segments.files(session)))
+
+    wait_until(has_files, "files")

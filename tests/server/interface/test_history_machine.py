@@ -290,7 +290,7 @@ def test_the_rows_are_a_list_of_what_happened(server: Any, new_folder: Callable[
     run_state_machine_as_test(
         lambda: Happening(type(server), new_folder()),
         settings=settings(
-            max_examples=40,
+            max_examples=12,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

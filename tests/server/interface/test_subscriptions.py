@@ -166,7 +166,6 @@ def test_apply_takes_now_alone(server, key, refused, value):
     assert server.call(key, "GET", RULES).json == []
 
 
-@pytest.mark.parametrize("when", ["registration", "update", "apply"])
 @pytest.mark.parametrize(
     ("rule", "paths"),
     [
@@ -190,15 +189,25 @@ def test_apply_takes_now_alone(server, key, refused, value):
         ({"endpoint-name": "sens*", "endpoint-type": "S*", "resource-path": ["/3304/*"]}, [HUMIDITY]),
     ],
 )
-def test_a_rule_subscribes_what_matches_all_its_members(server, key, when, rule, paths):
-    if when == "registration":
-        server.put_rules(key, rule)
+def test_a_rule_subscribes_what_matches_all_its_members(server, key, rule, paths):
+    server.put_rules(key, rule)
+    check_subscribed(server, key, server.add_device(key, "sensor-1", *RESOURCES, endpoint_type="Sensor"), paths)
+
+
+@pytest.mark.parametrize("when", ["update", "apply"])
+@pytest.mark.parametrize(
+    ("rule", "paths"), [({"resource-path": ["/3303/*"]}, [TEMPERATURE]), ({"endpoint-name": "other"}, [])]
+)
+def test_a_rule_that_is_put_later_subscribes_at_an_update_or_at_once(server, key, when, rule, paths):
     device = server.add_device(key, "sensor-1", *RESOURCES, endpoint_type="Sensor")
-    if when != "registration":
-        server.put_rules(key, rule, query="?apply=now" if when == "apply" else "")
+    server.put_rules(key, rule, query="?apply=now" if when == "apply" else "")
     if when == "update":
         assert server.subscribed(key, device) == []
         server.registration(key, device, "PUT")
+    check_subscribed(server, key, device, paths)
+
+
+def check_subscribed(server, key, device, paths):
     assert server.subscribed(key, device) == paths
     assert listed(server, key, device) == (paths or 404)
     assert [entry["path"] for kind, entry in server.log(key) if kind == "notifications"] == paths

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trustme
+from waits import PATIENCE_SECONDS
 
 from mirror_server.web import tls
 from mirror_server.web.tls import Certificate, TlsListener
 
-PATIENCE_SECONDS = 60
 NEVER_SECONDS = 3600
 SHORT = 0.05
 

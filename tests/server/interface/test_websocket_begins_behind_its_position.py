@@ -2,9 +2,10 @@
 
 import threading
 
+from waits import PATIENCE_SECONDS
+
 CHANNEL = "/v2/notification/websocket"
 DEVICE = "01f"
-PATIENCE_SECONDS = 60
 
 
 def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, key):

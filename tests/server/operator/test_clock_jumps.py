@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,17 +13,16 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
 from mirror_server.services import _clock
 from mirror_server.store import callbacks
 
-PATIENCE_SECONDS = 60
 BEGIN = 1_800_000_000_000
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
-_PAUSE = threading.Event()
 
 
 class Machine:
@@ -69,13 +67,6 @@ def called(clock: SystemClock, seconds: float) -> threading.Event:
 def made_before(clock: SystemClock) -> None:
     """All that is due has been called."""
     assert called(clock, -1).wait(PATIENCE_SECONDS)
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    end_at = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < end_at
-        _PAUSE.wait(0.01)
 
 
 def test_a_jump_ahead_makes_due_what_it_passes_and_nothing_else(clock, machine):

@@ -2,9 +2,7 @@
 
 import json
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import click
 import databases
 import pytest
 from click.testing import CliRunner, Result
+from waits import wait_until
 
 from mirror_server.cli import main
 from mirror_server.clock import SystemClock, wall_time
@@ -215,9 +214,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url: str) -> None:
         happenings.start()
         for _ in range(3):
             steady += 10_000
-            end_at = time.monotonic() + 60
-            while heard(database) < 1_000_000 + steady:
-                assert time.monotonic() < end_at
+            wait_until(lambda now=1_000_000 + steady: heard(database) >= now, "a sign of life")
         happenings.stop()
         assert database.settle(60)
         assert heard(database) == 1_030_000
@@ -250,7 +247,7 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     tell(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
-    until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
+    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
     tell(services, first, "13")
     return services, first, second
 
@@ -260,13 +257,6 @@ def without_keeper(services: Services) -> Keeper:
     assert services._keeper is not None
     services._keeper.stop()
     return services._keeper
-
-
-def until(condition: Callable[[], Any]) -> None:
-    end_at = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end_at
-        threading.Event().wait(0.01)
 
 
 def told_by(services: Services) -> set[str | None]:

@@ -17,7 +17,7 @@ import databases
 import interrupted_upgrades
 import psycopg
 import pytest
-from interrupted_upgrades import NEWEST, NONE, PAIRS, TORN_PAIRS, VERSIONS
+from interrupted_upgrades import NEWEST, NONE, TORN_STEPS, UPGRADES, VERSIONS
 
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
@@ -31,7 +31,7 @@ STALE = "write the schema anew: python -m mirror_server.store.migrate"
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("older", "newer"), PAIRS)
+@pytest.mark.parametrize(("older", "newer"), UPGRADES)
 def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file_that_opens(older, newer, tmp_path):
     states = interrupted_upgrades.states_during(older, newer)
     assert len(states) > 3
@@ -54,7 +54,7 @@ def schema_in(state: dict[str, bytes], folder: Path) -> object:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("older", "newer"), TORN_PAIRS)
+@pytest.mark.parametrize(("older", "newer"), TORN_STEPS)
 def test_what_an_earlier_version_left_in_the_middle_of_a_migration_is_finished(older, newer, caplog):
     left = interrupted_upgrades.looked_at(interrupted_upgrades.states_torn(older, newer), older)
     assert left

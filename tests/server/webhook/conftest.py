@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-
-PATIENCE_SECONDS = 60
+from waits import PATIENCE_SECONDS
 
 
 class Endpoint:

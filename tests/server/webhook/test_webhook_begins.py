@@ -1,9 +1,7 @@
 """With what a webhook begins: behind what the application has read by then. Source: wire.md 4."""
 
-import threading
-import time
-
 import pytest
+from waits import wait_until
 
 from mirror_server.views.event_stream import EventStream
 
@@ -38,10 +36,7 @@ def register(server, key, endpoint):
 
 def delete(server, key):
     """Delete the webhook once it is stored that all of its messages were taken."""
-    end_at = time.monotonic() + 60
-    while server.channel(key)["backlog"]:
-        assert time.monotonic() < end_at, server.channel(key)
-        threading.Event().wait(0.005)
+    wait_until(lambda: not server.channel(key)["backlog"], "all messages to be taken")
     assert server.call(key, "DELETE", CALLBACK).status_code == 204
 
 

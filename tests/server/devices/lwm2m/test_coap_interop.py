@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -112,8 +111,8 @@ async def test_a_reset_ends_an_observation_at_the_device() -> None:
         value.content = b"1"
         await endpoint.observe(peer, Request("GET", "/19/0/0"), b"lost")
         value.update(b"2")
-        await until(lambda: endpoint.counts.resets_sent == 1)
-        await asyncio.sleep(0.05)
+        await until(lambda: not value._observations)
+        assert endpoint.counts.resets_sent == 1
         value.update(b"3")
         assert (await endpoint.request(peer, Request("GET", "/19/0/0"))).payload == b"3"
         assert len(registry.notifications) == 1
