@@ -17,7 +17,7 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
-BROWSER = TESTS / "process" / "browser"
+BROWSER = TESTS / "system" / "browser"
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.
