@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -38,6 +39,9 @@ def main(command: str, folder: Path) -> None:
     """
     began_at = time.monotonic()
     output = folder / "output.txt"
+    # Nothing of it goes into the settings of whoever runs this.
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        os.environ[f"JUPYTER_{name}_DIR"] = str(folder / name.lower())
     with output.open("wb") as written:
         process = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
@@ -54,7 +58,8 @@ def main(command: str, folder: Path) -> None:
         if not {"application/vnd.jupyter.widget-view+json", "image/png"} <= shown:
             sys.exit(f"the tour shows no live widget and plot, only {shown}")
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
     sizes = [file.stat().st_size for file in (folder / ".venv").rglob("*") if file.is_file()]
     packages = len(list((folder / ".venv").glob("lib/*/site-packages/*.dist-info")))
