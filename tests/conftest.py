@@ -21,7 +21,7 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
-BROWSER = TESTS / "process" / "browser"
+BROWSER = TESTS / "system" / "browser"
 
 THREAD_END_SECONDS = 10
 LASTING_THREADS = ("IPythonHistorySavingThread", "tqdm_monitor")

@@ -71,7 +71,7 @@ def test_tests_without_a_browser_do_not_load_what_drives_one() -> None:
     heavy = re.compile(r"^\s*(?:from|import) (?:playwright|nbformat|nbval|jupyter\w*)\b", re.MULTILINE)
     tests = ROOT / "tests"
     loading = {file for file in tests.rglob("*.py") if heavy.search(file.read_text(encoding="utf-8"))}
-    browser = tests / "process" / "browser"
+    browser = tests / "system" / "browser"
     assert loading
     assert {file for file in loading if not file.is_relative_to(browser)} == set()
 

@@ -1,13 +1,11 @@
 """What a release writes, and when it refuses to; ``.ci/run`` makes one in whole and keeps nothing of it."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from release import ROOT, build, dated, main, prepare
+from release import ROOT, build, dated, prepare
 
-IDENTITY = ("-c", "user.name=A Tester", "-c", "user.email=tester@example.com")
 CHANGELOG = """# Changelog
 
 ## [Unreleased]
@@ -65,17 +63,6 @@ def test_the_first_release_has_the_version_that_is_there(tree: Path) -> None:
 def test_a_changelog_that_tells_nothing_of_it_is_refused(changelog: str, reason: str) -> None:
     with pytest.raises(SystemExit, match=reason):
         dated(changelog, "0.2.0", "2026-02-01")
-
-
-def test_a_version_that_was_tagged_is_refused_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for command in ("init -q", "commit -q --allow-empty -m first", "tag v0.1.0"):
-        subprocess.run(["git", *IDENTITY, *command.split()], cwd=tmp_path, check=True)
-    monkeypatch.setattr("release.ROOT", tmp_path)
-    monkeypatch.setattr("sys.argv", ["release.py", "0.1.0"])
-    with pytest.raises(SystemExit, match=r"^the tag v0\.1\.0 is there already"):
-        main()
 
 
 def test_a_step_that_fails_ends_it_with_the_command_that_failed(tree: Path) -> None:

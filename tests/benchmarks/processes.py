@@ -133,7 +133,9 @@ def _postgresql(cores: frozenset[int]) -> Iterator[str]:
     sys.path.append(str(SHARED))
     try:
         with on_cores(cores):
-            cluster = importlib.import_module("databases").Cluster("max_connections=200")
+            databases = importlib.import_module("databases")
+            databases.find_postgresql()
+            cluster = databases.Cluster("max_connections=200")
     except (AssertionError, ImportError, LookupError, OSError, subprocess.SubprocessError) as error:
         raise PeerMissing(f"PostgreSQL cannot be started: {error}") from error
     try:

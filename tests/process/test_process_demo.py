@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import databases
 import httpx
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -28,7 +26,7 @@ from process_server import (
     wait_until,
 )
 
-from mirror_sdk import AuthenticationError, Bench, MirrorClient, examples
+from mirror_sdk import Bench, MirrorClient, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.lab.real_devices import RealDevices
 from mirror_sdk.recording import read_recording
@@ -125,20 +123,6 @@ def test_what_starts_a_demo_on_a_database_has_its_key_again(tmp_path: Path) -> N
         keys.append(server.environment["API_KEY"])
         server.close()
     assert keys[0] == keys[1]
-
-
-def test_on_postgresql_the_key_is_another_at_each_start_which_is_said(start_demo: StartDemo) -> None:
-    option = f"--database={databases.new_postgresql_url()}"
-    first = start_demo(option)
-    old = read_exports(first)
-    first.read_line()
-    assert first.read_line().startswith("# The key is not kept beside a PostgreSQL database")
-    first.send(signal.SIGTERM)
-    first.wait()
-    new = read_exports(start_demo(option))
-    assert new["API_KEY"].split("_")[1] == old["API_KEY"].split("_")[1]
-    with MirrorClient(new["API_HOST"], old["API_KEY"]) as client, pytest.raises(AuthenticationError):
-        client.list_devices()
 
 
 def test_a_key_that_others_could_read_is_told_in_one_line(tmp_path: Path) -> None:

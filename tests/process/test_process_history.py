@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import databases
 import httpx
 import pytest
 from process_server import Application, ServerProcess
 
 from mirror_sdk.wire.history import HistoryCursor, HistoryEnd
-from mirror_sdk.wire.routes import HISTORY, SNAPSHOT
+from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import NDJSON
 
 pytestmark = pytest.mark.process
@@ -91,29 +89,3 @@ def test_after_a_kill_it_has_all_that_was_told_and_says_when_nothing_could_be_he
         assert {row["device_id"] for row in told} == {device_id}
     finally:
         server.close()
-
-
-def test_any_process_gives_any_page(tmp_path_factory: pytest.TempPathFactory) -> None:
-    url = databases.new_postgresql_url()
-    servers = [ServerProcess(tmp_path_factory.mktemp(f"s{n}"), *KEPT, database_url=url).start() for n in range(2)]
-    try:
-        first = servers[0].application()
-        second = servers[1].client(first.key)
-        add_device(second, "d", 20)
-        whole, _ = lines_of(first.http)
-        assert lines_of(second.http)[0] == whole
-        rows, end = lines_of(second.http, limit=3)
-        for application in cycle((first, second)):
-            if end.after is None:
-                break
-            more, end = lines_of(application.http, limit=3, after=end.after)
-            rows += more
-        assert rows == whole
-        query = {"as_of": whole[-1]["received_at"]}
-        told = [application.http.get(SNAPSHOT, params=query) for application in (first, second)]
-        assert [answer.status_code for answer in told] == [200, 200]
-        assert told[0].content == told[1].content
-        assert b'"value":"MDAwMDE5"' in told[0].content
-    finally:
-        for server in servers:
-            server.close()

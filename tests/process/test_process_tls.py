@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from databases import new_database_url, new_postgresql_url
+from databases import new_database_url
 from process_server import PATIENCE_SECONDS, Child, run_command, wait_until
 from websockets.sync.client import connect
 
@@ -213,28 +213,6 @@ def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files: Fil
         wait_until(lambda number=number: server.child.stderr.count("was not reloaded") == number, told)
         assert told in server.child.stderr
         assert server.serial_number(context) == first
-
-
-def test_two_processes_have_their_own_certificates(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    url = new_postgresql_url()
-    servers: list[Server] = []
-    try:
-        for name in ("one", "two"):
-            folder = tmp_path / name
-            folder.mkdir()
-            files = Files(folder, authority)
-            servers.append(Server(folder, *files.options, database_url=url))
-        numbers = {server.serial_number(files.context()) for server in servers}
-        assert len(numbers) == 2
-        wanted = files.renew()
-        for server in servers:
-            server.child.send(signal.SIGHUP)
-        wait_until(lambda: servers[1].serial_number(files.context()) == wanted, "the new certificate")
-        assert servers[0].serial_number(files.context()) in numbers
-    finally:
-        for server in servers:
-            server.close()
 
 
 def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told(files: Files, tmp_path: Path) -> None:

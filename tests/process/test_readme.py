@@ -115,6 +115,8 @@ def test_every_topic_of_the_manual_is_named() -> None:
     assert all(f"`mirror-server help {topic}`" in README for topic in TOPICS["mirror-server"])
 
 
-def test_its_test_command_is_the_one_the_checks_run() -> None:
-    (command,) = re.findall(r"\.venv/bin/(python -m pytest.*)", README)
-    assert command in (ROOT / ".ci" / "run").read_text()
+@pytest.mark.parametrize("found_by", ["'mirror lab$'", "-- '-m pytest'"])
+def test_the_checks_run_its_commands(found_by: str) -> None:
+    assert f"$(grep -m 1 {found_by} README.md)" in (ROOT / ".ci" / "run").read_text()
+    (command,) = re.findall(f"^.*{shlex.split(found_by)[-1]}.*", README, re.MULTILINE)
+    assert re.match(r"python3 -m venv [^&]+ && \.venv/bin/pip install [^&]+ && \.venv/bin/\w+ [^&]+$", command)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Mirror
 from hostile_service import HostileService
 from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.errors import ConfigError
+from tests.sdk.conftest import Mirror
 
 # A connection of a loop that has ended is closed by the garbage collector, which says so.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -21,8 +21,8 @@ key of its own::
     mirror-server devices add my-sensor
     mirror-server run --coaps 0.0.0.0:5684
 
-The extra ``lwm2m-dtls`` is compiled when it is installed, which needs a C compiler, make, autoconf, automake and the
-headers of Python (of Debian ``gcc libc6-dev make autoconf automake python3-dev``). The cipher suite is
+The extra ``lwm2m-dtls`` is compiled when it is installed. On Debian it needs
+``apt-get install autoconf automake gcc libc6-dev make python3-dev``. The cipher suite is
 ``TLS_PSK_WITH_AES_128_CCM_8``, the one that every LwM2M client has.
 
 ``devices add`` prints the key once: 16 bytes in hexadecimal digits, for the device's security mode 0. As identity the

@@ -10,6 +10,12 @@ from typing import Literal, NamedTuple, Protocol
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
+INSTALL_DTLS = (
+    "pip install 'device-state-mirror[lwm2m-dtls]'; it is compiled, which needs (on Debian)"
+    " apt-get install autoconf automake gcc libc6-dev make python3-dev"
+)
+"""How to install what speaks DTLS, for the messages where it is missing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:

@@ -10,17 +10,14 @@ import socket
 from collections.abc import Iterator
 
 from mirror_server.config import ListenAddress, Settings
-from mirror_server.devices.lwm2m.exchange import CannotListen
+from mirror_server.devices.lwm2m.exchange import INSTALL_DTLS, CannotListen
 from mirror_server.store.sqlite.backend import exposed_files
 from mirror_server.store.url import is_postgresql, path_of
 
 _log = logging.getLogger(__name__)
 
 _NO_COAP = "real devices need aiocoap, which is not installed: pip install 'device-state-mirror[lwm2m]'"
-_NO_DTLS = (
-    "--coaps needs DTLSSocket, which is not installed: pip install 'device-state-mirror[lwm2m-dtls]'; it is built from"
-    " source, which needs a C compiler, make, autoconf and automake"
-)
+_NO_DTLS = f"--coaps needs DTLSSocket, which is not installed: {INSTALL_DTLS}"
 
 
 def check_listening(settings: Settings) -> None:

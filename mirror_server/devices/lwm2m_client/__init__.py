@@ -1,8 +1,8 @@
 """A LwM2M device in Python over CoAP, with and without DTLS: the command ``mirror-device``, and a library for tests.
 
 For people who have no hardware, and to try any LwM2M 1.0 or 1.1 server. ``pip install 'device-state-mirror[lwm2m]'``
-brings it, and with ``[lwm2m-dtls]`` it speaks DTLS too, for which DTLSSocket is built: that needs a C compiler,
-autoconf and automake. Two shells, and a thermometer is in the mirror::
+brings it, and with ``[lwm2m-dtls]`` it speaks DTLS too. That extra is compiled, which needs (on Debian)
+``apt-get install autoconf automake gcc libc6-dev make python3-dev``. Two shells, and a thermometer is in the mirror::
 
     mirror-server run --coap 127.0.0.1:5683
     mirror-device --server coap://127.0.0.1:5683 --name my-sensor --kind thermometer

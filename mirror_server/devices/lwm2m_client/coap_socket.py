@@ -23,7 +23,7 @@ from aiocoap import Message
 from aiocoap.error import Error as MessageError
 from aiocoap.numbers.codes import Code
 
-from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
+from mirror_server.devices.lwm2m.exchange import INSTALL_DTLS, NoAnswer, Observed, Request, Response, Unreachable
 
 _log = logging.getLogger(__name__)
 
@@ -201,10 +201,7 @@ class _DtlsSession:
         try:
             from DTLSSocket import dtls  # noqa: PLC0415 - an extra
         except ImportError:
-            raise ImportError(
-                "coaps:// needs DTLSSocket, which is built with a C compiler, autoconf and automake: "
-                "pip install 'device-state-mirror[lwm2m-dtls]'"
-            ) from None
+            raise ImportError(f"coaps:// needs DTLSSocket, which is not installed: {INSTALL_DTLS}") from None
         self._datagrams = datagrams
         self._received = received
         self._ended = ended

@@ -3,13 +3,8 @@
 import threading
 from concurrent.futures import Future
 
-import databases
-import pytest
-
 from mirror_sdk.wire.channel import WebsocketRegistration
-from mirror_server.config import Settings
 from mirror_server.notifications.sockets import Closing
-from mirror_server.services import Services
 
 APPLICATION = "app"
 PATIENCE_SECONDS = 60
@@ -74,33 +69,3 @@ def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
         begun.result(PATIENCE_SECONDS)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket, _ in opened] == [REPLACED, REPLACED, None]
-
-
-@pytest.fixture
-def pair():
-    url = databases.new_postgresql_url()
-    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
-    for services in opened:
-        services.start()
-    yield opened
-    for services in opened:
-        services.close()
-
-
-def test_one_that_is_replaced_from_another_process_while_it_begins_ends(pair):
-    first, second = pair
-    register(first)
-    pause = Pause(first.database)
-    old, begun = connect(first)
-    try:
-        pause.begin()
-        # It is on disk that this is the connection of the channel; nobody knows that yet.
-        new, replaced = connect(second)
-        replaced.result(PATIENCE_SECONDS)
-        first.websockets.look_again(APPLICATION)
-    finally:
-        pause.end()
-    begun.result(PATIENCE_SECONDS)
-    for services in pair:
-        assert services.database.settle(PATIENCE_SECONDS)
-    assert [closing(socket) for socket in (old, new)] == [REPLACED, None]

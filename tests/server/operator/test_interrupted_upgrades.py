@@ -3,7 +3,6 @@
 ``python tests/interrupted_upgrades.py`` prints the whole table.
 """
 
-import itertools
 import re
 import sqlite3
 import subprocess
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import databases
 import interrupted_upgrades
-import psycopg
 import pytest
 from interrupted_upgrades import NEWEST, NONE, TORN_STEPS, UPGRADES, VERSIONS
 
@@ -206,53 +204,3 @@ for url in sys.argv[1:]:
     command = [sys.executable, "-c", program, *urls]
     loaded = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
     assert loaded == ["False", "False", "True"]
-
-
-class CutOff(psycopg.Cursor):
-    """A cursor whose connection ends at a statement, as when the process does."""
-
-    statements_left = 0
-
-    def execute(self, *arguments, **options):
-        if CutOff.statements_left == 0:
-            self.connection.close()
-        CutOff.statements_left -= 1
-        return super().execute(*arguments, **options)
-
-
-@pytest.mark.parametrize("version", [NONE, "0001", VERSIONS[-2]])
-def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(version):
-    url = databases.new_postgresql_url("template0")
-    if version != NONE:
-        databases.upgrade_to(url, version)
-    before = databases.query(url, COLUMNS)
-    interruptions = 0
-    for statements in itertools.count(0, 7):
-        CutOff.statements_left = statements
-        try:
-            migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x")
-        except psycopg.OperationalError:
-            assert databases.query(url, COLUMNS) == before
-            interruptions += 1
-        else:
-            break
-    assert interruptions > 1
-    assert databases.query(url, COLUMNS) != before
-    Database(url).close()
-
-
-COLUMNS = (
-    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
-    " UNION ALL SELECT viewname, definition FROM pg_views WHERE schemaname = 'public' ORDER BY 1, 2"
-)
-
-
-def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch):
-    monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
-    url = databases.new_postgresql_url("template0")
-    databases.upgrade_to(url, "0001")
-    with psycopg.connect(url) as other:
-        other.execute("LOCK TABLE access_keys, devices, resources")
-        with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
-            Database(url)
-    Database(url).close()

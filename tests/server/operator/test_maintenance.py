@@ -253,14 +253,6 @@ def test_a_server_that_is_not_there_is_one_clear_error_without_the_password(url,
         assert "secret" not in refused.output
 
 
-def test_a_postgresql_database_is_copied_by_its_own_tools(tmp_path):
-    url = databases.new_postgresql_url()
-    for arguments in (["backup", tmp_path / "x"], ["restore", __file__]):
-        refused = mirror_server(*arguments, "--database", url)
-        assert refused.exit_code == 1
-        assert "pg_dump" in refused.output
-
-
 @pytest.mark.parametrize(
     "url",
     [

@@ -31,7 +31,7 @@ from typing import Any
 from mirror_server.devices.lwm2m.coap.settings import Limits
 from mirror_server.devices.lwm2m.coap.shares import Shares
 from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
-from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
+from mirror_server.devices.lwm2m.exchange import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 
@@ -470,9 +470,6 @@ def _library() -> Any:
     try:
         from DTLSSocket import dtls  # noqa: PLC0415 - needs an extra that is built from source
     except ImportError:
-        raise CannotListen(
-            "DTLS needs the extra lwm2m-dtls (pip install 'device-state-mirror[lwm2m-dtls]'), which is built with a "
-            "C compiler, autoconf and automake"
-        ) from None
+        raise CannotListen(f"DTLS needs DTLSSocket, which is not installed: {INSTALL_DTLS}") from None
     dtls.setLogLevel(dtls.DTLS_LOG_EMERG)
     return dtls

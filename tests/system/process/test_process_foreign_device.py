@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
-if shutil.which("npm") is None:
-    pytest.skip("installs a client of another author: needs npm", allow_module_level=True)
 
 from ports import free_port
 from process_server import Application, ServerProcess, decoded, wait_until

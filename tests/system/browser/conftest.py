@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from process_lab import ADDRESS, Lab
 from process_server import PATIENCE_SECONDS
 
+from tests.process.conftest import *  # noqa: F403 - fixtures
+
 T = TypeVar("T")
 HERE = Path(__file__).parent
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -50,7 +52,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 @contextmanager
 def _chromium() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
-    assert chromium, "install Debian's package chromium"
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)

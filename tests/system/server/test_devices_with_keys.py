@@ -13,17 +13,14 @@ from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
+from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
+from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused, Transmission
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 from mirror_server.service import device_keys
 from mirror_server.services import Services
 from mirror_server.store import device_keys as stored_keys
 from mirror_server.store.device_keys import DeviceKey
 from mirror_server.store.devices import DeviceRow
-
-pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
-
-from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
-from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused, Transmission
 
 USUAL = Transmission(ack_timeout_seconds=0.5)
 QUICK = Transmission(ack_timeout_seconds=0.2, max_retransmit=1, handshake_seconds=1.5)

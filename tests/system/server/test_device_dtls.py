@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
-pytest.importorskip("DTLSSocket", reason="speaks DTLS: needs the extra lwm2m-dtls")
 
 import asyncio
 from collections.abc import AsyncIterator

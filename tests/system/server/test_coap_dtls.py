@@ -6,14 +6,12 @@ import asyncio
 import functools
 import logging
 import random
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
-pytest.importorskip("DTLSSocket", reason="speaks DTLS: needs the extra lwm2m-dtls")
 
 from coap_device import QUICK, READ, Registry, in_loop, notification, registration, until
 from dtls_device import DtlsDevice
@@ -550,7 +548,6 @@ async def test_without_dtlssocket_the_cure_is_told(monkeypatch: pytest.MonkeyPat
         await listen(Registry(), coap=("127.0.0.1", 0), coaps=("127.0.0.1", 0))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 @in_loop
 async def test_openssl_comes_in_with_the_key_and_not_without() -> None:
     registry = Registry()

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-pytest.importorskip("DTLSSocket", reason="coaps needs the extra lwm2m-dtls")
-
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.config import ListenAddress

@@ -1,0 +1,21 @@
+"""Tests that need programs of the system: a browser, PostgreSQL, PgBouncer, Node, and DTLS, which is compiled.
+
+``pytest`` alone does not collect them; ``pytest tests/system`` does. ``.ci/run`` installs what they need.
+"""
+
+from importlib.util import find_spec
+
+import databases
+import packages
+import pytest
+
+
+def pytest_configure() -> None:
+    databases.find_postgresql()
+    commands = []
+    if missing := packages.missing():
+        commands.append(f"apt-get install {' '.join(missing)}")
+    if not all(map(find_spec, ("DTLSSocket", "playwright"))):
+        commands.append("pip install '.[test-system]'")
+    if commands:
+        raise pytest.UsageError(f"tests/system needs more than Python: {' && '.join(commands)}")

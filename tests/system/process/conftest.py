@@ -1,0 +1,3 @@
+"""Servers in processes of their own."""
+
+from tests.process.conftest import *  # noqa: F403 - fixtures

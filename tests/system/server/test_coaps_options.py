@@ -1,0 +1,44 @@
+"""Where devices with keys come in: what is refused before anything starts, and with which sentence."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from test_coap_options import run
+
+from mirror_server.config import ListenAddress, Settings
+from mirror_server.devices.lwm2m.listening import check_listening
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--coap=127.0.0.1:5700", "--coaps=127.0.0.1:5700"], "Error: --coap and --coaps cannot both listen on "),
+        (["--coaps=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5684: "),
+    ],
+)
+def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
+    path = tmp_path / "mirror.db"
+    result = run(f"--database=sqlite:///{path}", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith(sentence)
+    assert result.output.count("\n") == 1
+    assert not path.exists()
+
+
+def test_dtls_listens_anywhere():
+    check_listening(Settings(coaps=ListenAddress("0.0.0.0", 5684)))
+
+
+@pytest.mark.sqlite
+def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplog):
+    path = tmp_path / "mirror.db"
+    path.touch(mode=0o600)
+    settings = Settings(database_url=f"sqlite:///{path}", coaps=ListenAddress("127.0.0.1", 0))
+    with caplog.at_level(logging.WARNING):
+        check_listening(settings)
+        assert not caplog.text
+        path.chmod(0o644)
+        check_listening(settings)
+    assert f"others than the owner can read the keys of devices; chmod 600 {path}" in caplog.text

@@ -1,0 +1,38 @@
+"""A websocket that is replaced from another process."""
+
+import databases
+import pytest
+from test_websocket_takes_a_place import APPLICATION, PATIENCE_SECONDS, REPLACED, Pause, closing, connect, register
+
+from mirror_server.config import Settings
+from mirror_server.services import Services
+
+
+@pytest.fixture
+def pair():
+    url = databases.new_postgresql_url()
+    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
+    for services in opened:
+        services.start()
+    yield opened
+    for services in opened:
+        services.close()
+
+
+def test_one_that_is_replaced_from_another_process_while_it_begins_ends(pair):
+    first, second = pair
+    register(first)
+    pause = Pause(first.database)
+    old, begun = connect(first)
+    try:
+        pause.begin()
+        # It is on disk that this is the connection of the channel; nobody knows that yet.
+        new, replaced = connect(second)
+        replaced.result(PATIENCE_SECONDS)
+        first.websockets.look_again(APPLICATION)
+    finally:
+        pause.end()
+    begun.result(PATIENCE_SECONDS)
+    for services in pair:
+        assert services.database.settle(PATIENCE_SECONDS)
+    assert [closing(socket) for socket in (old, new)] == [REPLACED, None]

@@ -1,0 +1,20 @@
+"""A release is not made twice."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from release import main
+
+IDENTITY = ("-c", "user.name=A Tester", "-c", "user.email=tester@example.com")
+
+
+def test_a_version_that_was_tagged_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in ("init -q", "commit -q --allow-empty -m first", "tag v0.1.0"):
+        subprocess.run(["git", *IDENTITY, *command.split()], cwd=tmp_path, check=True)
+    monkeypatch.setattr("release.ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["release.py", "0.1.0"])
+    with pytest.raises(SystemExit, match=r"^the tag v0\.1\.0 is there already"):
+        main()
