@@ -2286,8 +2286,9 @@ class MirrorClient:
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
         ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
-        The unit of a sensor stands in no event: it is that which the mirror has now in resource 5701 of the device, and
-        missing where that may not be read.
+        The unit of a sensor is no part of an event. It is the one that an earlier event of resource 5701 names, and
+        missing before the first of these events. Without any it is the one that the mirror has now, and missing where
+        that may not be read.
 
         Args:
             timeout: Seconds without any event after which the table ends; an outage does not count.
