@@ -340,7 +340,10 @@ class EmptyTableWarning(UserWarning):
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource are in several units, as its device changed the one it names in resource 5701."""
+    """The numbers of a resource are in several units, or the unit of some is unknown.
+
+    A device may change the unit it names in resource 5701, and the unit before the first known name is unknown.
+    """
 
 
 def _after(attempts: int) -> str:
