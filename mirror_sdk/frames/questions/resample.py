@@ -151,7 +151,7 @@ class Pieces:
         return clipped
 
     def unit(self) -> Ints:
-        """The unit of the numbers of each cell: -1 where it is unknown or there is no number, -2 where there are several.
+        """The unit of the numbers of each cell: -1 if it is unknown or there is no number, -2 if there are several.
 
         An unknown unit counts as one of its own: it may be any.
         """
