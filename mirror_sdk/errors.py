@@ -336,7 +336,7 @@ class NotSubscribedWarning(UserWarning):
 
 
 class EmptyTableWarning(UserWarning):
-    """A table that was to name devices or resources has no rows; or a history has none of any path it was asked for."""
+    """A table that was to name devices or resources has no rows; or no device has any of the paths."""
 
 
 class UnitWarning(UserWarning):
