@@ -855,6 +855,8 @@ class AsyncMirrorClient:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
         Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
+        ``attrs["mirror"]["paths_without_rows"]`` names the ``paths`` that no row matches; if no path has a row, there
+        is an :class:`EmptyTableWarning`.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
@@ -876,21 +878,29 @@ class AsyncMirrorClient:
         >>> (await client.state_frame(paths=["/3311/*"], as_="polars")).height
         2
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.tables.one_by_one")
+        await import_off_loop(module_for(as_))
+        whole = self._sender.whole(timeout)
+        tables, about = await self._state_of(devices, paths, whole, raw=raw)
+        about = await self._with_silent_now(about, tables, paths)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+
+    async def _state_of(
+        self, devices: Devices | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
+    ) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the state table of devices that are asked for one by one, and what it is based on."""
+        await import_off_loop("mirror_sdk.tables.one_by_one")
         from mirror_sdk.tables.one_by_one import StateParts
 
         parts = await off_loop(StateParts, paths=paths, raw=raw)
-        whole = self._sender.whole(timeout)
         if devices is None:
-            chosen = await self._list_ids({}, whole)
+            chosen = await self._list_ids({}, timeout)
         else:
-            chosen = await self._ids_of_all(devices, timeout=whole)
+            chosen = await self._ids_of_all(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = await ask_each(partial(self._take_of, take=parts.rows_of, timeout=whole), some)
+            rows = await ask_each(partial(self._take_of, take=parts.rows_of, timeout=timeout), some)
             await off_loop(parts.add, rows)
-        tables, about = await off_loop(parts.finish, server=self.base_url)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        return await off_loop(parts.finish, server=self.base_url)
 
     @overload
     async def snapshot(
@@ -964,7 +974,8 @@ class AsyncMirrorClient:
         of their ids and paths. ``attrs["mirror"]`` also holds what was selected, ``seq``, the number of the last entry
         in the notification log at that instant (``events(after=seq)`` goes on there), and ``revision``, by which
         ``frame.mirror.refresh(client)`` fetches what has changed since. A service that has no snapshots is asked for
-        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
+        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false. Paths without
+        rows are told as by :meth:`state_frame`.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
@@ -1011,6 +1022,7 @@ class AsyncMirrorClient:
         )
         request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
         tables, about = await self._parts_of(request, whole)
+        about = await self._with_silent_now(about, tables, selection.paths)
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
 
     async def snapshot_dataset(
@@ -2311,8 +2323,9 @@ class AsyncMirrorClient:
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
         ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
-        The unit of a sensor stands in no event: it is that which the mirror has now in resource 5701 of the device, and
-        missing where that may not be read.
+        The unit of a sensor is no part of an event. It is the one that an earlier event of resource 5701 names, and
+        missing before the first of these events. Without any it is the one that the mirror has now, and missing where
+        that may not be read.
 
         Args:
             timeout: Seconds without any event after which the table ends; an outage does not count.
@@ -2481,7 +2494,7 @@ class AsyncMirrorClient:
         recorder = await begin_recording(
             make_tape,
             self._new_log_reader,
-            lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            lambda within: self._state_to_record(chosen, paths, within),
             self._run,
             Subscribing(chosen, paths, adds_rules=subscribe),
             whole,
@@ -2684,15 +2697,27 @@ class AsyncMirrorClient:
         """A state table that tells the units which devices name, where there are such and it may be read."""
         if unitless is None:
             return None
+        await import_off_loop("mirror_sdk.snapshot.request")
+        from mirror_sdk.snapshot.selection import Selection
+
+        devices = None if unitless.devices is None else tuple(unitless.devices)
+        selection = Selection(device_ids=devices, paths=tuple(unitless.paths))
         try:
             try:
-                return await self.snapshot(unitless.devices, paths=unitless.paths, as_="arrow")
+                return await self._state_at(None, selection, None)
             except NotFound:
                 # One of the devices was erased since: that must not cost the units of the others.
-                return await self.snapshot(paths=unitless.paths, as_="arrow")
+                return await self._state_at(None, replace(selection, device_ids=None), None)
         except MirrorError:
             # The events are there in any case.
             return None
+
+    async def _state_to_record(
+        self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
+    ) -> pd.DataFrame:
+        """The state table from which a recording begins; its devices may have the paths later."""
+        tables, about = await self._state_of(devices, paths, timeout)
+        return await off_loop(lambda: given(tables, about, as_="pandas", tz=None))
 
     async def _units_over_time(
         self, unitless: Unitless | None, request: HistoryRequest, told: Told
@@ -2738,7 +2763,20 @@ class AsyncMirrorClient:
                 # The table is there in any case.
                 return about
             if await off_loop(silent_paths, known, paths) == paths:
-                warn_of_unknown(paths)
+                warn_of_unknown(paths, ", now or in this history")
+        return about
+
+    async def _with_silent_now(
+        self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
+    ) -> dict[str, object]:
+        """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
+        await import_off_loop("mirror_sdk.history.silent_paths")
+        from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
+
+        patterns = list(paths or ())
+        about = await off_loop(with_silent, about, tables, patterns)
+        if patterns and about.get("paths_without_rows") == patterns:
+            warn_of_unknown(patterns)
         return about
 
     async def _parts_of(

@@ -336,11 +336,14 @@ class NotSubscribedWarning(UserWarning):
 
 
 class EmptyTableWarning(UserWarning):
-    """A table that was to name devices or resources has no rows; or a history has none of any path it was asked for."""
+    """A table that was to name devices or resources has no rows; or no device has any of the paths."""
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource are in several units, as its device changed the one it names in resource 5701."""
+    """The numbers of a resource are in several units, or the unit of some is unknown.
+
+    A device may change the unit it names in resource 5701, and the unit before the first known name is unknown.
+    """
 
 
 def _after(attempts: int) -> str:

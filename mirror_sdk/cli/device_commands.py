@@ -148,7 +148,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 @expiry_option
 @form_options
 def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
-    """Ask a DEVICE for the value at PATH now; of an object instance, for the value of each resource it answers with.
+    """Ask a DEVICE for the value at PATH now; a real device also for each value of an object instance.
 
     \b
       mirror read weather-station-01 /3303/0/5700

@@ -28,14 +28,16 @@ def with_silent(
     return {**about, "paths_without_rows": silent} if silent else dict(about)
 
 
-def warn_of_unknown(patterns: Sequence[str]) -> None:
-    """Say that no device has what a table of the past has no row of.
+def warn_of_unknown(patterns: Sequence[str], when: str = "") -> None:
+    """Say that no device has what a table has no row of.
+
+    Args:
+        patterns: The patterns of its paths.
+        when: When no device had it, for a table of the past.
 
     Warns:
         EmptyTableWarning: This.
     """
     named = ", ".join(map(visible, patterns[:_MOST_NAMED])) + (", ..." if len(patterns) > _MOST_NAMED else "")
-    message = (
-        f"paths: none of these devices has {named}, now or in this history; list_resources(device) shows what one has"
-    )
+    message = f"paths: none of these devices has {named}{when}; list_resources(device) shows what one has"
     warn(message, EmptyTableWarning)

@@ -18,8 +18,10 @@ undone; the column ``undoable`` tells what cannot.
 ['success']
 
 An undo leaves alone what was changed after the plan wrote it: such a row is refused with ``check`` ``changed``, and the
-others are undone. A change is a later write of anybody, the same value included, or a value that the device reported
-later and that is neither the one written nor the one before. A plan that was saved knows this too.
+others are undone. Values are compared: a resource is changed if the value written to it last is another one, by
+whichever client, or if the device later reported one that is neither the one written nor the one before. It is not
+changed if the plan's value was written again with success, or is being written. So several plans are undone in reverse
+order, each after the undo of the next has been applied. A plan that was saved knows this too.
 
 >>> plan = client.plan([("light-01", "/3311/0/5851", 50)])
 >>> _ = plan.apply()

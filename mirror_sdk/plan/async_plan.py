@@ -137,9 +137,9 @@ class AsyncPlan(PlanReport):
         """A plan that writes what was reported before this one, wherever this one may have had an effect.
 
         What the table of this plan says is not ``undoable`` is refused in it. So is what was changed after this plan
-        wrote it, by another write or by the device itself: ``check`` is ``changed``, ``reason`` shows the later value,
-        and the other rows are undone all the same. The service compares once more when it is applied. Nothing is sent
-        before it is applied.
+        wrote it, by a write of another value or by the device itself: ``check`` is ``changed``, ``reason`` shows the
+        later value, and the other rows are undone all the same. To undo several plans, undo and apply the last one
+        first. The service compares once more when it is applied. Nothing is sent before it is applied.
 
         Raises:
             MirrorError: The state could not be read.

@@ -343,12 +343,16 @@ def _conflict(resource: Resource, want: Want) -> Finding | None:
 
 
 def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
-    """What changed the resource after a write: another write, or the device itself; ``None`` if nothing did."""
+    """What changed the resource after a write: another write, or the device itself; ``None`` if nothing did.
+
+    A later write of the same value changed nothing, unless it failed: the device may have kept a value from in between.
+    """
     desired, reported = resource.desired, resource.reported
     if desired is None:
         # The service may not have accepted the write at all.
         return None if write.accepted_at is None else "its desired value is gone"
-    if write.accepted_at not in (None, desired.requested_at) or not same(desired.value, write.written):
+    is_later = write.accepted_at not in (None, desired.requested_at)
+    if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
         return repr(desired)
     if reported is None or not resource.is_reported_since:
         return None

@@ -39,7 +39,7 @@ class EarlierWrite(NamedTuple):
     Attributes:
         written: The value that was written.
         before: The value before the write.
-        accepted_at: When the service accepted it, by which the mirror's desired value is recognized; ``None`` if
+        accepted_at: When the service accepted it, by which it is told from a later write of the same value; ``None`` if
             unknown.
     """
 

@@ -87,6 +87,10 @@ scale, where rounding hides nothing, and are left empty. What :func:`~mirror_sdk
 ``personal=`` is treated as it says there, whatever stands here. The texts and bytes of resources that nobody declares
 become pseudonyms too, since nobody says what they hold; their numbers and booleans stay.
 
+**Columns of your own.** A text in a column that is not one of this package becomes a pseudonym, whatever the column is
+called: an id of a device as in ``device_id``, another text in a column ``device`` as in ``endpoint_name``, any other
+``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymise first and join it afterwards.
+
 **What a table is based on** keeps its times and counts. The address of the server is a pseudonym; what was selected
 goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymised``.
 
@@ -94,18 +98,18 @@ goes, so that the table cannot be refreshed. The report of what was replaced sta
 >>> report[["column", "how", "cells"]].values.tolist()
 [['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
-**What is looked for elsewhere.** A text that stays, such as the value of another resource, the reason of a plan or a
-column of your own, is replaced as a whole where an id, a name or another text occurs in it that was replaced in this
-table; names of less than four characters are found as
-whole texts alone. So is the name of a column or an index in which one occurs. A column with lists or structures in its
-cells is refused. ``also=`` gives other texts to look for, such as the names of devices that are not in it.
+**What is looked for elsewhere.** A text that stays, such as the value of another resource or the reason of a plan, is
+replaced as a whole where it is an id, or an id, a name or another text occurs in it that was replaced in this table;
+names of less than four characters are found as whole texts alone. So is the name of a column or an index. A column with
+lists or structures in its cells is refused. ``also=`` gives other texts to look for, such as the names of devices that
+are not in it.
 
-**What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Columns
-of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of the table
-before. And what measurements tell: when a light is on, a door opens or power is used shows when people are at home, and
-a few times of it, known from elsewhere, lead to a device and all of its rows. Times stay as they are, and rows in the
-order they had. Rare firmware, time zones and models single out a device as well. Who shares a table decides who may
-have it; a pseudonym is no anonymity.
+**What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Numbers
+and times of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of
+the table before. And what measurements tell: when a light is on, a door opens or power is used shows when people are at
+home, and a few times of it, known from elsewhere, lead to a device and all of its rows. Times stay as they are, and
+rows in the order they had. Rare firmware, time zones and models single out a device as well. Who shares a table decides
+who may have it; a pseudonym is no anonymity.
 
 Source: specification 1.5.
 """

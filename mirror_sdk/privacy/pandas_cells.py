@@ -154,10 +154,16 @@ def _path_of(name: Any, columns: pd.Index) -> str | None:
     return path_of_column(name)
 
 
+def _rename(level: object, replacing: Replacing) -> Replace:
+    """What is done with the names of columns, by the name of their level."""
+    if word := word_of_column(level):
+        return replacing.word(word)
+    return replacing.unknown(level) if level == "device" else replacing.within
+
+
 def _renamed(columns: pd.Index, replacing: Replacing) -> pd.Index:
     """The names of the columns, of which some may be those of devices."""
-    words = [word_of_column(name) for name in columns.names]
-    renames = [replacing.word(word) if word else replacing.within for word in words]
+    renames = [_rename(name, replacing) for name in columns.names]
     if columns.nlevels == 1:
         flat: pd.Index = pd.Index([renames[0](name) for name in columns], name=columns.name)
         return flat

@@ -193,6 +193,9 @@ NOT_VALUES = frozenset(
 Every other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
 """
 
+_KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
+"""Columns of this package with texts that are no names, though one may occur within a text."""
+_JOINED = "_other"
 _STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
 _VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
 _SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
@@ -215,6 +218,12 @@ def word_of_column(name: object) -> str | None:
 def is_value_column(name: object) -> bool:
     """Whether a column is known to have values of the resource in ``path``."""
     return name in _STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
+
+
+def is_known_text(name: object) -> bool:
+    """Whether it is known what the texts of a column are, so that they need no pseudonym as a whole."""
+    own = str(name).removesuffix(_JOINED)
+    return own in _KNOWN_TEXTS or own in NOT_VALUES or is_value_column(own)
 
 
 def has_scale_of_values(name: object) -> bool:

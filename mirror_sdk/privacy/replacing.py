@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.naming import known_id
 from mirror_sdk.privacy.personal import (
     NOT_VALUES,
     Treatment,
     has_scale_of_values,
+    is_known_text,
     is_path,
     is_value_column,
     treatment_of,
@@ -43,6 +45,8 @@ _OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", 
 """Columns whose texts are words of this package, of which a device may have one as its name."""
 _LEAST_WITHIN = 4
 """The fewest characters of a name that is looked for within other texts; a shorter one is found as a whole alone."""
+_DEVICE = "device"
+"""A column that :meth:`mirror_sdk.MirrorClient.plan` takes for ids or endpoint names."""
 _PLACES = 1
 _MOST_DEGREES = 360
 
@@ -129,7 +133,9 @@ class Replacing:
                     " looks for names; have a row for each of them (explode), or leave the column out"
                 )
         paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
+        words: list[tuple[Column, Rows | None]] = []
         kept: list[tuple[Column, Rows | None]] = []
+        unknown: list[tuple[Column, Rows | None]] = []
         for column in columns:
             if (word := word_of_column(column.name)) is not None:
                 self._count(column, None, None)
@@ -142,9 +148,15 @@ class Replacing:
                     column.cells.replace(_same)
             elif column.name in NOT_VALUES or column.cells.is_temporal:
                 if column.cells.has_words:
-                    kept.append((column, None))
+                    words.append((column, None))
+            elif column.cells.has_words and not is_known_text(column.name):
+                unknown.append((column, self._values(column, paths)))
             else:
                 kept.append((column, self._values(column, paths)))
+        # Words such as labels are looked at first: they may stand in an unknown column too.
+        self._look_within(words)
+        for column, rows in unknown:
+            self._unknown(column, rows)
         self._look_within(kept)
 
     def word(self, word: str) -> Replace:
@@ -157,8 +169,22 @@ class Replacing:
 
         return replace
 
+    def unknown(self, name: object) -> Replace:
+        """Replaces texts that may be anything: those that are ids as ids, and those of a column ``device`` as names."""
+        word = "name" if name == _DEVICE else "text"
+
+        def replace(original: Any) -> Any:
+            if not isinstance(original, str | bytes):
+                return original
+            kind = "device" if _is_id(original) else word
+            return self._text(kind, kind, original)
+
+        return replace
+
     def within(self, name: Any) -> Any:
-        """The name of a column; a pseudonym where one occurs in it that was replaced elsewhere."""
+        """The name of a column; a pseudonym if it is an id, or one occurs in it that was replaced elsewhere."""
+        if _is_id(name):
+            return self._text("device", "device", name)
         leaks = isinstance(name, str) and self._leaks([name])
         return self._text("text", "text", name) if leaks else name
 
@@ -203,6 +229,13 @@ class Replacing:
                 self._treat(column, treatment, rows)
                 left = ~rows if left is None else left & ~rows
         return left
+
+    def _unknown(self, column: Column, rows: Rows | None) -> None:
+        """Replace the texts of a column that is not known to have no names."""
+        if any(isinstance(value, str | bytes) for value in column.cells.values(rows)):
+            cells = column.cells.count(rows)
+            self._report.append({"column": column.told, "resource": None, "how": "unknown", "cells": cells})
+        column.cells.replace(self.unknown(column.name), rows)
 
     def _of_resource(self, column: Column) -> list[tuple[Column, Rows | None]]:
         """Replace the values of one resource; gives the column where they were left."""
@@ -258,12 +291,16 @@ class Replacing:
                 column.cells.replace(partial(_replaced, found), rows)
 
     def _leaks(self, texts: Iterable[str]) -> set[str]:
-        """Those in which a text occurs that was replaced."""
+        """Those that are ids, or in which a text occurs that was replaced."""
         if len(self._originals) != self._indexed_count:
             # Originals are only ever added.
             self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)
         lengths = self._lengths
-        return {text for text in texts if text in self._originals or _occurs_in(text, self._originals, lengths)}
+        return {
+            text
+            for text in texts
+            if text in self._originals or _is_id(text) or _occurs_in(text, self._originals, lengths)
+        }
 
     def _count(self, column: Column, treatment: Treatment | None, rows: Rows | None) -> None:
         self._report.append(
@@ -307,6 +344,10 @@ def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
     suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
     own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]
     return own or list(paths.values())
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | bytes) and bool(known_id("value", _as_text(value)))
 
 
 def _is_number(value: object) -> bool:

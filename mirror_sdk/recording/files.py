@@ -264,7 +264,7 @@ def remove_journal(folder: Path, number: int) -> None:
 
 def write_state(folder: Path, state: pd.DataFrame) -> None:
     """Keep one more state table."""
-    number = next_number(folder, state_numbers(folder))
+    number = next_number(state_numbers(folder))
     state.to_parquet(unfinished_path(folder), write_page_checksum=True)
     _finish(folder, state_path(folder, number))
 

@@ -82,8 +82,8 @@ class RecordingFolder:
                 files.clear_beside(folder)
             else:
                 self._recover()
-            # Here rather than at the first event, which could not be written.
-            layout.next_number(folder, files.event_numbers(folder))
+            # Here rather than at an event, which could not be written.
+            layout.require_numbers_left(folder, [*files.event_numbers(folder), *layout.state_numbers(folder)])
             self.rules: list[PresubscriptionRule] = files.read_rules(folder, self._about)
         except BaseException:
             self._lock.release()
@@ -194,7 +194,7 @@ class RecordingFolder:
 
     def _begin(self) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
         # Not before there is something to write: what could not begin leaves a folder that is free for something else.
-        self._number = layout.next_number(self.path, files.event_numbers(self.path))
+        self._number = layout.next_number(files.event_numbers(self.path))
         if self._number == 1:
             files.write_about(self.path, self._about)
         file = layout.journal_path(self.path, self._number).open("wb")

@@ -17,13 +17,14 @@ Recordings of before have it all in the folder, under names with an underscore.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mirror_sdk.errors import ValueRefused
 
 _NUMBERED = re.compile(r"-(\d{6,9})\.")
-_HIGHEST_NUMBER = 999_999_999
+_HIGHEST_BEGUN = 899_999_999
+"""The highest number behind which a recorder begins, so that it does not run out of numbers before it ends."""
 
 
 def beside(folder: Path) -> Path:
@@ -108,18 +109,27 @@ def state_numbers(folder: Path) -> list[int]:
     return sorted({*_numbers(folder, "_state-*.parquet"), *_numbers(beside(folder), "state-*.pq")})
 
 
-def next_number(folder: Path, numbers: Sequence[int]) -> int:
-    """The number of the file behind those with these numbers.
+def next_number(numbers: Collection[int]) -> int:
+    """The number of the file behind those with these numbers, but for files that were renamed to a very high one."""
+    number = max((one for one in numbers if one <= _HIGHEST_BEGUN), default=0) + 1
+    # A renamed file is never overwritten.
+    while number in numbers:
+        number += 1
+    return number
+
+
+def require_numbers_left(folder: Path, numbers: Collection[int]) -> None:
+    """Check that enough numbers are left for the files of a recorder.
 
     Raises:
-        ValueRefused: There is none, as for a file that was renamed.
+        ValueRefused: There are not, as for a file that was renamed.
     """
-    number = max(numbers, default=0) + 1
-    if number > _HIGHEST_NUMBER:
+    highest = max(numbers, default=0)
+    if highest > _HIGHEST_BEGUN:
         raise ValueRefused(
-            f"{folder} has a file with the number {_HIGHEST_NUMBER}, behind which no other can be; remove or rename it"
+            f"{folder} has a file with the number {highest}, and {_HIGHEST_BEGUN} is the highest one that leaves enough"
+            " for others; remove or rename it"
         )
-    return number
 
 
 def _numbers(folder: Path, pattern: str) -> Iterator[int]:

@@ -99,8 +99,8 @@ def units_of(state: pa.Table) -> Units:
 def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
     """An events or history table with the units that devices name in the column ``unit``, where it has none.
 
-    A value is in the unit that its device had named last by then. Where that is not known it is the unit that was named
-    next, else the one of the present.
+    A value is in the unit that its device had named last by then. Where only later names of a unit are known the value
+    has none; where no row names one, it is the unit of the present.
     """
     device, path, unit = (_one_array(table[name]) for name in ("device_id", "path", "unit"))
     told = unit.indices.fill_null(-1).to_numpy()
@@ -152,7 +152,7 @@ def _at_their_times(
     before: npt.NDArray[np.int64],
     known: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """The unit of each row by the last row that names it, else as it was before, else by the first one."""
+    """The unit of each row by the last row that names it, else as it was before; -1 where neither is known."""
     paths = defaultdict(list)
     for word in filter(is_in_named_unit, path.dictionary.to_pylist()):
         paths[instance_of(word)].append(word)
@@ -163,8 +163,7 @@ def _at_their_times(
     place = np.searchsorted(keys, instance * len(times) + rank[len(rows.at) :], side="right") - 1
     unit = np.array([codes[word] if word else -1 for word in rows.units], dtype=np.int64)
     is_named = (place >= 0) & (rows.instance[place] == instance)
-    first = unit[np.minimum(np.searchsorted(rows.instance, instance), len(unit) - 1)]
-    found: npt.NDArray[np.int64] = np.where(is_named, unit[place], np.where(before < 0, first, before))
+    found: npt.NDArray[np.int64] = np.where(is_named, unit[place], before)
     return np.where(instance < 0, known, found)
 
 

@@ -6,6 +6,7 @@ Source: wire.md 1 and 2; LwM2M core, data formats.
 from __future__ import annotations
 
 import numbers
+import reprlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
@@ -300,7 +301,10 @@ def _encode_instances(
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         raise ValueRefused(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
     if not all(type(number) is int and 0 <= number <= _HIGHEST_ID for number in values):
-        raise ValueRefused(f"{path} takes a mapping by instance ids, whole numbers from 0 to {_HIGHEST_ID}")
+        raise ValueRefused(
+            f"{path} takes a mapping by instance ids, whole numbers from 0 to {_HIGHEST_ID}, such as"
+            f" {{0: 3800, 1: 5000}}; {reprlib.repr(dict(values))} has others"
+        )
     if content_type is None:
         content_type = LWM2M_TLV if lookup(path) else SENML_JSON
     name = media_type(_written_type(content_type))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -250,7 +250,20 @@ def _form(definition: ResourceDefinition | None) -> _DeclaredType:
 def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> ValueRefused:
     """The error for a value a resource does not take."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
+    if definition is not None and definition.multiple and _looks_like_several(value):
+        takes = f"{takes} for each instance"
+        cure = (
+            "give a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
+            " or an argument in a shell holds a single value"
+        )
     return ValueRefused(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
+
+
+def _looks_like_several(value: object) -> bool:
+    """Whether it is a sequence or mapping of values, or JSON of one."""
+    if isinstance(value, str):
+        return value.strip()[:1] in {"[", "{"}
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, bytes)
 
 
 def as_declared(resource_type: ResourceType, python: PythonValue | None, raw: bytes) -> Reading:

@@ -623,7 +623,14 @@ def _check_instance(session: Session, device_id: str, path: str) -> None:
     """Refuse a path that is no resource of the device, unless it is an object instance that can be read and written."""
     if not _is_instance(session, device_id, path):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
-        raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+    elif not registrations.is_real(session, device_id):
+        message = (
+            f"{path} is an object instance, which only a real device reads and writes as a whole; name one of its"
+            f" resources. GET /v2/endpoints/{device_id} lists those it has"
+        )
+    else:
+        return
+    raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
 
 def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
@@ -684,11 +691,11 @@ def _told_seen(seen: int | Literal["*"] | None) -> str:
 
 
 def _is_instance(session: Session, device_id: str, path: str) -> bool:
-    """Whether it is an object instance of a real device, which is read and written whole."""
+    """Whether it is an object instance that the device has."""
     parts = parse_path(path)
     if parts.instance_id is None or parts.resource_id is not None:
         return False
-    return registrations.is_real(session, device_id) and resources.has_instance(session, device_id, path)
+    return resources.has_instance(session, device_id, path)
 
 
 def _needs_answer(device_id: str) -> Refusal:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from mirror_sdk import WriteRejected
+
 LEVEL = "/3311/0/5851"
 RESOURCES = [{"path": LEVEL, "value": "10", "observable": True, "writable": True}]
 
@@ -61,9 +63,48 @@ def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, someb
     assert [client.read_value(device, LEVEL) for device in lights] == [10, 10, 77]
 
 
-def test_undo_leaves_a_later_write_of_the_same_value_alone(client, bench, somebody_else, lights, applied):
+def test_plans_are_undone_in_reverse_order(client, bench, lights, applied):
+    bench.advance(1)
+    second = client.plan([(device, LEVEL, 60) for device in lights])
+    second.apply()
+    assert checks(applied.undo(), lights) == ["changed"] * 3
+    second.undo().apply()
+    undo = applied.undo()
+    assert checks(undo, lights) == ["ok"] * 3
+    undo.apply()
+    assert [client.read_value(device, LEVEL) for device in lights] == [10] * 3
+
+
+def test_plans_are_undone_in_reverse_order_where_the_device_rounds(client, bench):
+    set_point = "/3308/0/5900"
+    heater = bench.add_device("heater", [{"path": set_point, "value": "19", "writable": True}])
+    first = client.plan([(heater, set_point, 21.3)], read_first=True)
+    first.apply()
+    bench.set_value(heater, set_point, "21.299999237060547")
+    client.read_value(heater, set_point)
+    second = client.plan([(heater, set_point, 25)])
+    second.apply()
+    second.undo().apply()
+    first.undo().apply()
+    assert client.read_value(heater, set_point) == 19
+
+
+def test_undo_overwrites_the_same_value_written_or_restored_by_somebody_else(
+    client, bench, somebody_else, lights, applied
+):
     bench.advance(1)
     somebody_else.write_value(lights[0], LEVEL, 50)
+    somebody_else.write_value(lights[1], LEVEL, 77)
+    somebody_else.write_value(lights[1], LEVEL, 50)
+    assert checks(applied.undo(), lights) == ["ok"] * 3
+
+
+def test_undo_leaves_a_value_alone_that_somebody_failed_to_restore(client, bench, somebody_else, lights, applied):
+    bench.advance(1)
+    somebody_else.write_value(lights[0], LEVEL, 77)
+    bench.set_answer(lights[0], "reject")
+    with pytest.raises(WriteRejected):
+        somebody_else.write_value(lights[0], LEVEL, 50)
     assert checks(applied.undo(), lights) == ["changed", "ok", "ok"]
 
 
@@ -122,4 +163,4 @@ def test_undoing_twice_goes_back_and_forth(client, bench, lights, applied):
     assert checks(again, lights) == ["ok"] * 3
     again.apply()
     assert [client.read_value(device, LEVEL) for device in lights] == [50] * 3
-    assert checks(applied.undo(), lights) == ["changed"] * 3
+    assert checks(applied.undo(), lights) == ["ok"] * 3

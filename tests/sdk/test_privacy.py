@@ -399,3 +399,48 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
 def test_cells_in_which_nobody_looks_are_refused(table):
     with pytest.raises(ValueRefused, match="has lists, structures or other values within its cells"):
         pseudonymise(table, KEY)
+
+
+ID = "0123456789abcdef0123456789abcdef"
+FORMS = [pd.DataFrame, pa.Table.from_pandas, pl.from_pandas]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("original", "column"),
+    [
+        *(("device_id", column) for column in ("device", "house", "reason", "value", None)),
+        *(("endpoint_name", column) for column in ("device", "house", "value_of", "state_at", None)),
+    ],
+)
+def test_a_renamed_column_of_ids_or_names_is_replaced(form, column, original):
+    table = pd.DataFrame({"device_id": [ID] * 2, "endpoint_name": [NAME] * 2, "path": ["/3303/0/5700"] * 2})
+    renamed = table[[original, "path"]].rename(columns={original: column})
+    if column is None:
+        renamed = renamed.set_index(None) if form is pd.DataFrame else renamed.rename(columns={None: ""})
+    shared = pseudonymise(form(renamed), KEY)
+    assert not any(secret in bytes_of(shared) for secret in (NAME.encode(), ID.encode()))
+
+
+def test_a_column_device_has_the_pseudonyms_of_ids_and_names():
+    table = pd.DataFrame({"device_id": [ID], "endpoint_name": [NAME]})
+    shared = mirror(table).pseudonymise(KEY)
+    either = mirror(pd.DataFrame({"device": [ID, NAME]})).pseudonymise(KEY)
+    assert either["device"].tolist() == [shared["device_id"][0], shared["endpoint_name"][0]]
+
+
+def test_a_text_of_an_unknown_column_is_replaced_in_others_too():
+    table = pd.DataFrame({"house": [NAME], "reason": [f"{NAME} is offline"], "label": ["Temperature"], "count": [3]})
+    shared = mirror(table.assign(group="Temperature")).pseudonymise(KEY)
+    assert NAME.encode() not in bytes_of(shared)
+    assert (shared["label"].tolist(), shared["count"].tolist()) == (["Temperature"], [3])
+    report = {line["column"]: line["how"] for line in shared.attrs["mirror"]["pseudonymised"]}
+    assert report == {"house": "unknown", "group": "unknown", "reason": "within"}
+
+
+def test_devices_that_became_columns_are_replaced():
+    table = pd.DataFrame({"device": [ID, NAME], "reported_at": [1, 1], "floor": [1, 2]})
+    wide = table.pivot(index="reported_at", columns="device", values="floor")
+    assert not any(secret in bytes_of(mirror(wide).pseudonymise(KEY)) for secret in (NAME.encode(), ID.encode()))
+    plain = pa.table({ID: [1.0]})
+    assert ID.encode() not in bytes_of(pseudonymise(plain, KEY))

@@ -97,7 +97,7 @@ def exact_numbers(frame):
     ]
 
 
-NAMES = ["device_id", "endpoint_name", "endpoint_name_other"]
+NAMES = ["device_id", "endpoint_name", "endpoint_name_other", "exact"]
 
 
 @pytest.mark.parametrize("name", derived_tables())

@@ -660,18 +660,29 @@ def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, obser
     assert list(tmp_path.joinpath("elsewhere").iterdir()) == []
 
 
-def test_a_file_that_was_renamed_to_a_high_number_costs_nothing(client, observed, folder):
+@pytest.mark.parametrize("number", [999_999_998, 900_000_000])
+def test_a_file_that_was_renamed_to_a_high_number_costs_nothing(client, observed, folder, number):
     with client.record(folder):
         observed(1.0)
-    shutil.copy(part_path(folder, 1), part_path(folder, 999_999_999))
+    shutil.copy(part_path(folder, 1), part_path(folder, number))
     recording = Recording(folder)
     tracemalloc.start()
     assert numbers(recording.events()) == [1.0]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10_000_000
-    with pytest.raises(ValueRefused, match=r"999999999.*remove or rename"):
+    with pytest.raises(ValueRefused, match=rf"{number}.*remove or rename"):
         client.record(folder)
+
+
+@pytest.mark.parametrize("number", [999_999_999, 999_999_998, 899_999_999])
+def test_a_file_that_is_renamed_to_a_high_number_ends_no_running_recorder(client, observed, folder, number):
+    with client.record(folder, rotate_bytes=1):
+        observed(1.0)
+        until(part_path(folder, 1).exists)
+        shutil.copy(part_path(folder, 1), part_path(folder, number))
+        observed(2.0, 3.0, 4.0)
+    assert sorted(numbers(Recording(folder).events())) == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_files_that_are_missing_from_a_listing_are_read_all_the_same(client, observed, folder, monkeypatch):

@@ -268,9 +268,27 @@ def test_numbers_of_two_units_have_no_mean():
 def test_the_time_of_one_unit_is_warned_of_by_nobody():
     found = CHANGED.mirror.resample("5s", begin=at(0), end=at(25))
     assert found["time_weighted_mean"].tolist() == [20.0, 20.0, 22.0, 22.0, 22.0]
-    # One unit a resource, and one that is not known.
-    for units in (("Cel", None, None, None), (None, "Cel", "Cel", "Cel")):
-        CHANGED.assign(unit=pd.Categorical(units)).mirror.resample("10s")
+    for unit in ("Cel", None):
+        CHANGED.assign(unit=pd.Categorical([unit] * 4)).mirror.resample("10s")
+
+
+def test_an_unknown_unit_is_another_unit():
+    later_named = CHANGED.assign(unit=pd.Categorical([None, None, "Far", "Far"]))
+    with pytest.warns(UnitWarning, match=r"5700 of d1 is in Far and an unknown unit: .* set the column unit"):
+        found = later_named.mirror.resample("10s", ALL, **SPAN)
+    assert found["time_weighted_mean"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["min"].tolist() == found["max"].tolist() == [20.0, 22.0, pd.NA, 68.0]
+    assert found["last"].tolist() == [20.0, 22.0, 68.0, 68.0]
+    with pytest.warns(UnitWarning):
+        assert later_named.mirror.compare(at(10), at(30), "10s")["difference"].tolist() == [pd.NA]
+    with pytest.warns(UnitWarning):
+        assert later_named.mirror.rates(TEMPERATURE)["increase"].tolist() == [2.0, 2.0]
+
+
+def test_values_that_are_last_in_spans_of_several_units_have_no_difference():
+    with pytest.warns(UnitWarning):
+        found = CHANGED.mirror.compare(at(20), at(21), "10s", how="last")
+    assert (found["a"].tolist(), found["b"].tolist(), found["difference"].tolist()) == ([68.0], [68.0], [pd.NA])
 
 
 def test_differences_and_thresholds_of_two_units_are_warned_of():

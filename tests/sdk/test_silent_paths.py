@@ -1,4 +1,4 @@
-"""A table of the past tells which of the paths it was asked for it has no row of, and says where no device has any."""
+"""A table tells which of the paths it was asked for it has no row of, and says where no device has any."""
 
 from datetime import timedelta
 
@@ -7,6 +7,7 @@ import pytest
 from changed_answers import RESOURCES, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning, MirrorClient
+from mirror_sdk.tables.columns import basis_of_table
 from mirror_sdk.wire.routes import SNAPSHOT
 
 NOBODY, OTHER = "/3303/0/5799", "/3200/*"
@@ -46,6 +47,30 @@ def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
         assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\., now"):
         asked([f"/9/9/{number}" for number in range(7)])
+
+
+@pytest.mark.parametrize("ask", ["snapshot", "state_frame"])
+@pytest.mark.parametrize("form", ["pandas", "arrow"])
+def test_paths_that_no_device_has_now_are_told(client, begin, ask, form):
+    def asked(*args, **more):
+        table = getattr(client, ask)(*args, **more, as_=form)
+        return (table.attrs["mirror"] if form == "pandas" else basis_of_table(table)).get("paths_without_rows")
+
+    assert asked(paths=[TEMPERATURE]) is None
+    assert asked(paths=[NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
+    for devices in (None, ["a"]):
+        with pytest.warns(
+            EmptyTableWarning, match=r"none of these devices has /3303/0/5799, /3200/\*; list_res"
+        ) as told:
+            assert asked(devices, paths=[NOBODY, OTHER]) == [NOBODY, OTHER]
+        assert len(told) == 1
+        assert "mirror_sdk" not in told[0].filename
+
+
+def test_a_recording_may_begin_before_there_is_such_a_resource(client, bench, begin, tmp_path):
+    with client.record(tmp_path / "run.parquet", paths=[NOBODY], subscribe=True) as recorder:
+        pass
+    assert recorder.recording.events().empty
 
 
 def test_a_resource_that_was_silent_is_no_mistake(client, bench, begin):

@@ -24,6 +24,7 @@ def about(frame):
 PATTERNS = [None, ["*"], [TEMPERATURE], ["/3303/0/57*"], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []]
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @pytest.mark.parametrize("raw", [False, True])
 def test_it_is_the_state_table(client, ids, raw):
     for paths in PATTERNS:

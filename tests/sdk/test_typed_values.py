@@ -230,3 +230,22 @@ def test_a_plan_has_values_or_texts(client, light):
     table = pd.DataFrame({"device_id": light, "path": [LEVEL], "value": [1], "text": ["1"]})
     with pytest.raises(ValueRefused, match="both a column value and a column text"):
         client.plan(table)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", ' {"0": 1}', "[]"])
+@pytest.mark.parametrize("path", ["/3/0/7", "/1/0/24"])
+def test_json_for_a_multiple_resource_is_rejected_with_the_form_that_it_takes(path, text):
+    with pytest.raises(ValueRefused, match=r"for each instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
+        parse_value(text, path)
+    with pytest.raises(ValueRefused, match="for each instance"):
+        encode(text, path, allow_read_only=True)
+
+
+def test_a_list_or_a_dict_with_other_keys_is_rejected_with_the_form_that_it_takes():
+    with pytest.raises(ValueRefused, match=r"for each instance, not \[1, 2\]; give a dict"):
+        encode([1, 2], "/3/0/7", allow_read_only=True)
+    with pytest.raises(ValueRefused, match=r"such as \{0: 3800, 1: 5000\}; \{'0': 1\} has others"):
+        encode({"0": 1}, "/3/0/7", allow_read_only=True)
+    # A resource with one instance takes one value.
+    with pytest.raises(ValueRefused, match=r"write it like 50$"):
+        parse_value("[1]", "/3311/0/5851")

@@ -61,7 +61,7 @@ def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
 
 
 def test_a_table_without_such_resources_asks_for_nothing(client, rooms, monkeypatch):
-    monkeypatch.setattr(client, "snapshot", lambda *_, **__: pytest.fail("nothing was to be asked for"))
+    monkeypatch.setattr(client, "_state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
     assert units(client.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}
     assert len(client.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
 
@@ -176,3 +176,15 @@ def test_how_long_ago_is_counted_from_the_end_of_a_recording(changed):
     pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(begin))
     pd.testing.assert_frame_equal(recording.history(begin="90s"), recording.history(begin=begin))
     pd.testing.assert_frame_equal(recording.changes("90s"), recording.changes(begin, times[-1]))
+
+
+def test_a_value_has_no_unit_where_only_a_later_one_is_known(plain, bench, changed):
+    events = plain.events_frame(after=0, timeout=0)
+    far_named = events.loc[events["value_text"] == "Far", "seq"].max()
+    bench.advance(30)
+    bench.set_value("sensor", UNITS, "Cel")
+    bench.set_value("sensor", TEMPERATURE, 22)
+    later = plain.events_frame(after=far_named, timeout=0, paths=[TEMPERATURE])
+    assert later["value_num"].tolist() == [68, 70, 22]
+    assert later["unit"].isna().tolist() == [True, True, False]
+    assert later["unit"].iloc[-1] == "Cel"

@@ -69,6 +69,16 @@ def test_it_says_what_the_service_said(client, device_id):
     assert "lists those it has" in refused.value.message
 
 
+def test_it_says_that_an_object_instance_of_a_simulated_device_is_no_resource(client, device_id):
+    instance = LOST.rpartition("/")[0]
+    for refused in (
+        lambda: client.read_value(device_id, instance),
+        lambda: client.write_value(device_id, instance, b"1"),
+    ):
+        with pytest.raises(UnknownResource, match=f"{instance} is an object instance, which only a real device"):
+            refused()
+
+
 def test_it_says_what_the_device_said(client, bench, device_id):
     bench.remove_resource(device_id, LOST)
     with pytest.raises(DeviceRequestFailed) as failed:

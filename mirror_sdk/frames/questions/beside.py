@@ -67,7 +67,7 @@ def compare(told: Told, begins: Sequence[int], length: int, span: int | None, ho
     warn_of_units(told.within(min(begins), max(begins) + length))
     sides, units = zip(*(_window(told, begin, length, span or length, name) for begin in begins), strict=True)
     a, b = (side[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for side in sides)
-    is_other = (units[0] != units[1]) & (units[0] != -1) & (units[1] != -1) & (name != "count")
+    is_other = ((units[0] != units[1]) | (units[0] == -2)) & (name != "count")
     difference = np.where(is_other, np.nan, b - a)
     places = np.arange(0, length, span or length)
     columns = [
@@ -87,7 +87,7 @@ def _one(how: Statistic) -> Statistic:
 
 
 def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> tuple[pa.Table, Ints]:
-    """The statistic of each cell, and its unit."""
+    """The statistic of each cell, and its unit as :meth:`Pieces.unit` gives it."""
     bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
     told = told.within(begin, begin + length)
     table = statistics(told, bins, [name])

@@ -56,7 +56,8 @@ class Questions:
         - ``covered`` = ``|K and B| / |B|``, beside any of them.
 
         Where a device changed the unit of a resource (column ``unit``) there is a :class:`~mirror_sdk.UnitWarning`, and
-        ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with numbers of several units.
+        ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with numbers of several units. Numbers whose unit is
+        NA are taken for numbers of another unit: it may be any. If you know it, set the column ``unit`` first.
 
         Args:
             bin: How long a bin is, ``"15min"``, ``"1h"``, ``"1D"``. One begins when the clock of the zone first shows

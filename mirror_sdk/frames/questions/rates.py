@@ -76,7 +76,7 @@ def _rises(told: Told) -> Steps:
     steps = steps.take(~np.append(is_same & (steps.at[1:] == steps.at[:-1]), False)[: len(steps)])
     is_next = (steps.resource[1:] == steps.resource[:-1]) & (steps.until[:-1] == steps.at[1:])
     is_next &= (steps.kind[1:] == NUMBER) & (steps.kind[:-1] == NUMBER)
-    is_next &= (steps.unit[1:] == steps.unit[:-1]) | (steps.unit[1:] < 0) | (steps.unit[:-1] < 0)
+    is_next &= steps.unit[1:] == steps.unit[:-1]
     is_next &= (steps.until[:-1] > told.begin) & (steps.at[:-1] < told.end)
     before, behind = steps.take(np.append(is_next, False)[: len(steps)]), steps.number[1:][is_next]
     is_reset = behind < before.number

@@ -151,7 +151,10 @@ class Pieces:
         return clipped
 
     def unit(self) -> Ints:
-        """The unit of the numbers of each cell: -1 where none is known, -2 where there are several."""
+        """The unit of the numbers of each cell: -1 if it is unknown or there is no number, -2 if there are several.
+
+        An unknown unit counts as one of its own: it may be any.
+        """
         return self._spread(self._units(), -1)
 
     def _units(self) -> Ints:
@@ -160,9 +163,10 @@ class Pieces:
         if is_same.all():
             # As nearly always: one piece of a cell tells what all of it is in.
             return np.where(steps.kind == NUMBER, steps.unit, -1)[self.step[self._starts]]
-        unit = np.where(self.steps.kind == NUMBER, self.steps.unit, -1)[self.step]
+        # Unknown is 0 here, and -1 is no number.
+        unit = np.where(self.steps.kind == NUMBER, self.steps.unit + 1, -1)[self.step]
         least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
-        units: Ints = np.where(least < greatest, -2, greatest)
+        units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
         return units
 
     def _of_one_unit(self, values: Floats) -> Floats:

@@ -199,15 +199,16 @@ def told_by(
 
 
 def warn_of_units(told: Told) -> None:
-    """Warn where the numbers of a resource that are asked for are in several units.
+    """Warn where the numbers of a resource that are asked for are in several units; an unknown one is another one.
 
     Warns:
         UnitWarning: This.
     """
     steps = told.steps
-    is_in = (steps.kind == NUMBER) & (steps.unit >= 0) & (steps.until > told.begin) & (steps.at < told.end)
-    resource, unit = steps.resource[is_in], steps.unit[is_in]
-    width = max(len(told.rows.units), 1)
+    is_in = (steps.kind == NUMBER) & (steps.until > told.begin) & (steps.at < told.end)
+    # The unknown unit, -1, stands behind the others.
+    width = len(told.rows.units) + 1
+    resource, unit = steps.resource[is_in], steps.unit[is_in] % width
     each = np.unique(resource * width + unit)
     found, count = np.unique(each // width, return_counts=True)
     changed = found[count > 1]
@@ -215,12 +216,13 @@ def warn_of_units(told: Told) -> None:
         return
     first = changed[0]
     device, path = (told.rows.devices[steps.of_device[first]], told.rows.paths[steps.of_path[first]])
-    units = " and ".join(visible(str(told.rows.units[one % width])) for one in each[each // width == first])
+    names = [*told.rows.units, "an unknown unit"]
+    units = " and ".join(visible(str(names[one % width])) for one in each[each // width == first])
     others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
     warn(
         f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
         " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
-        " unit, or convert the values first",
+        " unit, or convert the values and set the column unit first",
         UnitWarning,
     )
 

@@ -590,7 +590,7 @@ class WatcherModel:
         place = bisect_right(changes, event.changed_at or event.received_at, key=itemgetter(0))
         if place:
             return changes[place - 1][1]
-        return self._named_units.get((device_id, path)) or (changes[0][1] if changes else "")
+        return self._named_units.get((device_id, path), "")
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1

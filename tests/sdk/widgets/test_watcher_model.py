@@ -306,6 +306,14 @@ def test_values_before_and_after_a_change_of_the_unit_have_their_own(client, ben
     assert model.frame["unit"].tolist() == ["Cel", "Far"]
 
 
+def test_a_value_has_no_unit_where_only_a_later_one_is_known():
+    model = watcher()
+    later = START + timedelta(minutes=1)
+    named = replace(observation(0, path="/3303/0/5701", at=later), value=decode(b"Far", "text/plain", "/3303/0/5701"))
+    model.take([observation(20), named, observation(70, at=later)])
+    assert [row["value"] for row in model.rows if "5700" in row["path"]] == ["70.0 Far", "20.0"]
+
+
 def test_paths_tell_two_lines_of_one_device_and_label_apart():
     model = watcher()
     model.take([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
