@@ -278,7 +278,7 @@ class Plugin:
             self.failed.append(report.nodeid)
 
 
-def in_child(work: Callable[[], Any]) -> Any:
+def in_child(work: Callable[[], Any], limit: float = LIMIT_SECONDS) -> Any:
     """What a function returns in a forked process; ``None`` if it takes too long or ends the process."""
     receive, send = FORK.Pipe(duplex=False)
 
@@ -294,7 +294,7 @@ def in_child(work: Callable[[], Any]) -> Any:
     assert child.pid
     send.close()
     begin = time.monotonic()
-    while not receive.poll(0.1) and time.monotonic() - begin < LIMIT_SECONDS + waited_seconds(child.pid):
+    while not receive.poll(0.1) and time.monotonic() - begin < limit + min(limit, waited_seconds(child.pid)):
         pass
     try:
         return receive.recv() if receive.poll() else None
@@ -306,10 +306,10 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 def waited_seconds(process: int) -> float:
-    """How long its threads waited for a processor: others may use the machine. No more than the limit."""
+    """How long its threads waited for a processor: others may use the machine."""
     files = Path(f"/proc/{process}/task").glob("*/schedstat")
     with suppress(OSError):
-        return min(LIMIT_SECONDS, sum(int(file.read_text().split()[1]) for file in files) / 1e9)
+        return sum(int(file.read_text().split()[1]) for file in files) / 1e9
     return 0.0
 
 
@@ -348,7 +348,7 @@ def cover(folder: Path, files: list[str]) -> Iterator[str]:
     done = {file for path in folder.glob("*.json") for file in json.loads(path.read_text(encoding="utf-8"))["files"]}
     left = [file for file in files if file not in done and not file.startswith(IGNORED_TESTS)]
     for some in (left[at : at + FILES_AT_ONCE] for at in range(0, len(left), FILES_AT_ONCE)):
-        found = in_child(partial(record_lines, some))
+        found = in_child(partial(record_lines, some), FILES_AT_ONCE * LIMIT_SECONDS)
         if found is not None:
             (folder / f"{some[0].replace('/', '.')}.json").write_text(json.dumps({"files": some} | found))
         yield f"{some[0]}: {'not recorded' if found is None else len(found['seconds'])}"
