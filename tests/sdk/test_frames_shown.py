@@ -138,6 +138,8 @@ def test_a_large_table_is_cut_as_the_options_say():
     with pd.option_context("display.max_columns", None, "display.max_colwidth", 8):
         assert len(shown(many)[0]) == 1 + len(many.columns)
         assert shown(many)[1][1] == LONG_ID[:7] + "…"
+    with pd.option_context("display.max_rows", 4):
+        assert len(shown(state(warm(), warm("b")))) == 1 + 4
 
 
 def test_any_table_is_shown_whatever_its_index_and_its_names():

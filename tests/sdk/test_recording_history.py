@@ -75,6 +75,8 @@ def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
 def test_it_is_complete_as_far_as_it_was_recorded(recorded):
     recording, begin, _ = recorded
     assert recording.history(end=begin + SECOND).attrs["mirror"]["complete"]
+    recorded_until = recording.history().attrs["mirror"]["taken_at"]
+    assert recording.history(end=recorded_until).attrs["mirror"]["complete"]
     assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
 

@@ -299,6 +299,8 @@ def test_differences_and_thresholds_of_two_units_are_warned_of():
         assert CHANGED.mirror.compare(at(10), at(30), "10s", how="count")["difference"].tolist() == [-1.0]
     with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):
         CHANGED.mirror.durations(TEMPERATURE, above=21)
+    with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):
+        CHANGED.mirror.durations(TEMPERATURE, equals=68.0)
     with pytest.warns(UnitWarning):
         rates = CHANGED.mirror.rates(TEMPERATURE)
     assert rates["increase"].tolist() == [2.0, 2.0]

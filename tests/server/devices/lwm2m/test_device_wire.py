@@ -205,6 +205,16 @@ def test_a_registration_is_sent_again_until_it_is_answered() -> None:
     run(scenario)
 
 
+def test_a_ping_without_a_response_is_sent_three_times() -> None:
+    async def scenario(server: UdpServer) -> None:
+        async with registered(server, transmission=Transmission(ack_timeout_seconds=0.02)) as device:
+            assert not await device.ping()
+            assert server.arrived.qsize() == 3
+            assert len({await server.next() for _ in range(3)}) == 1
+
+    run(scenario)
+
+
 def test_an_auto_observed_resource_is_announced_and_sent_confirmably_with_its_token() -> None:
     async def scenario(server: UdpServer) -> None:
         door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
