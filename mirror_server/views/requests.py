@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
-from random import getrandbits
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -116,7 +116,7 @@ def request_id(environ: WSGIEnvironment) -> str:
     """One id for the request, the client's own if it gave one of our form."""
     if _REQUEST_ID not in environ:
         given = environ.get(_REQUEST_ID_VARIABLE, "")
-        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else f"{getrandbits(128):032x}"
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else token_hex(16)
     identity: str = environ[_REQUEST_ID]
     return identity
 

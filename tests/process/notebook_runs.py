@@ -1,8 +1,9 @@
 """Runs notebooks one after the other, each as after a restart, and tells what each of them put out.
 
-What all of them import is imported once, and a child made by a fork runs a notebook: that takes a third of the
-processor's time that kernels of their own would. A line of JSON for each: the cells by their ids, with what they wrote
-and gave (``out``), what went to ``stderr``, and the ``error`` that ended them.
+What all of them import is imported once, and a child made by a fork runs a notebook: that takes a small part of the
+processor's time that kernels of their own would. A line of JSON on standard input names a notebook, its environment
+variables and the width of printed tables. The line of JSON that follows on standard output has its cells, each with
+its id, what it wrote (``stdout``, ``stderr``), what it gave and showed (``shown``, by media type), and its ``error``.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import json
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from IPython.core.displayhook import CapturingDisplayHook
+from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
@@ -23,41 +27,63 @@ STDERR = 2
 IMPORTED_BY_MANY = ("dask.distributed", "flask", "matplotlib.pyplot", "mirror_sdk.dask", "mirror_sdk.widgets.watcher")
 
 
-def run(notebook: Path) -> list[dict[str, Any]]:
+def run(notebook: Path, width: int) -> list[dict[str, Any]]:
     """Run all cells in this process, also those behind one that failed."""
-    # Tables as wide as they are in a notebook.
-    pd.set_option("display.width", 1000, "display.max_columns", 30)
+    pd.set_option("display.width", width, "display.max_columns", 20)
     shell = InteractiveShell.instance()
     shell.run_line_magic("colors", "nocolor")
+    # Results and displays as a notebook gets them, in all forms and in order.
+    outputs: list[dict[str, Any]] = []
+    shell.display_pub = CapturingDisplayPublisher()
+    shell.display_pub.outputs = outputs
+    shell.display_trap.hook = CapturingDisplayHook(shell=shell, outputs=outputs)
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     told = []
     for cell in cells:
         with tempfile.TemporaryFile() as stderr:
             # Threads and libraries write there too, past what Python calls sys.stderr.
             os.dup2(stderr.fileno(), STDERR)
-            with capture_output(stderr=False) as captured:
+            with capture_output(stderr=False, display=False) as captured:
                 ended = shell.run_cell("".join(cell["source"]))
             sys.stderr.flush()
             stderr.seek(0)
             error = repr(ended.error_in_exec or ended.error_before_exec or "")
-            told.append({"id": cell["id"], "out": captured.stdout, "stderr": stderr.read().decode(), "error": error})
+            written = {"stdout": captured.stdout, "stderr": stderr.read().decode()}
+            told.append({"id": cell["id"], **written, "shown": shown(outputs), "error": error})
+            outputs.clear()
     return told
 
 
-def run_in_child(notebook: Path) -> None:
+def shown(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The texts of what a cell gave and showed, by media type; widgets update theirs at any time."""
+    found = defaultdict(list)
+    for output in outputs:
+        if output.get("update"):
+            continue
+        for kind, text in output["data"].items():
+            if kind.startswith("text/"):
+                found[kind].append(text)
+    return found
+
+
+def run_in_child(notebook: Path, environment: dict[str, str], width: int) -> None:
     """Run it in a child of this process, which has nothing of what another notebook defined."""
     child = os.fork()
     if child == 0:
+        os.environ |= environment
         with open(STDERR, "wb", closefd=False):
-            told = run(notebook)
-        sys.__stdout__.write(json.dumps({"notebook": notebook.name, "cells": told}) + "\n")
+            told = run(notebook, width)
+        sys.__stdout__.write(json.dumps(told) + "\n")
         sys.__stdout__.flush()
         os._exit(0)
     os.waitpid(child, 0)
 
 
 if __name__ == "__main__":
+    # Before mirror_sdk, which looks for it to show tables in it.
+    InteractiveShell.instance()
     for module in IMPORTED_BY_MANY:
         import_module(module)
-    for name in sys.argv[1:]:
-        run_in_child(Path(name))
+    for line in sys.stdin:
+        request = json.loads(line)
+        run_in_child(Path(request["notebook"]), request["environment"], request["width"])

@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from process_server import Application, ServerProcess, child_environment
+
+from mirror_sdk.cli import main
 
 pytestmark = pytest.mark.process
 
@@ -31,12 +34,19 @@ PATIENCE_SECONDS = 60
 
 
 class Shell:
-    """Runs commands as a shell does, each in a process of its own."""
+    """Runs commands as a shell does."""
 
     def __init__(self, server: ServerProcess, application: Application) -> None:
         self.base = {"API_HOST": server.url, "API_KEY": application.key, "PYTHONUNBUFFERED": "1"}
 
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *words: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[bytes]:
+        """Run a command in this process, with an output of this encoding; that spares its start."""
+        unset = {name: None for name in os.environ if name.startswith("MIRROR_")}
+        runner = CliRunner(charset=encoding, env=unset | self.base)
+        ended = runner.invoke(main, words, prog_name="mirror", catch_exceptions=False)
+        return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout_bytes, ended.stderr_bytes)
+
+    def run_process(self, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", COMMANDS["mirror"], *words]
         environment = child_environment(**self.base, **variables)
         return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
@@ -86,8 +96,9 @@ def subscribe(application: Application, device: str) -> None:
     application.json("PUT", f"/v2/subscriptions/{id_of(application, device)}{OFFSET}")
 
 
-@pytest.mark.parametrize("written", ["-5", "-0.5", "-1e3", "-1.5E-3"])
-@pytest.mark.parametrize("dashes", [[], ["--"]], ids=["plain", "behind two dashes"])
+@pytest.mark.parametrize(
+    ("dashes", "written"), [([], "-5"), ([], "-1.5E-3"), (["--"], "-0.5")], ids=["plain", "exponent", "two dashes"]
+)
 def test_a_number_below_zero_is_a_value(
     shell: Shell, application: Application, device: str, written: str, dashes: list[str]
 ) -> None:
@@ -116,7 +127,7 @@ def test_options_are_options_beside_a_number_below_zero(shell: Shell, applicatio
         assert b"Usage: mirror write" in shell.run("write", device, NAME, help_option).stdout
 
 
-@pytest.mark.parametrize("text", ["-none-", "--none", "-h", "-", "--timeout"])
+@pytest.mark.parametrize("text", ["-none-", "-h", "-"])
 def test_a_text_that_begins_with_a_dash_goes_behind_two(
     shell: Shell, application: Application, device: str, text: str
 ) -> None:
@@ -124,8 +135,11 @@ def test_a_text_that_begins_with_a_dash_goes_behind_two(
     assert value_of(application, device, NAME) == text
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
+@pytest.mark.parametrize(
+    ("form", "how"),
+    [([], signal.SIGINT), (["--json"], signal.SIGTERM), (["--csv"], signal.SIGINT)],
+    ids=["table", "json", "csv"],
+)
 def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     shell: Shell, application: Application, device: str, how: signal.Signals, form: list[str]
 ) -> None:
@@ -149,7 +163,7 @@ def test_table_is_aligned_where_names_are_shown_as_escapes(
     application.add_device(other, {"path": OFFSET, "value": "1", "writable": True})
     wanted = tmp_path / "wanted.csv"
     wanted.write_text("\n".join(["device,path,value", *(f"{one},{OFFSET},5" for one in (device, other))]))
-    finished = shell.run("plan", str(wanted), PYTHONIOENCODING="ascii")
+    finished = shell.run("plan", str(wanted), encoding="ascii")
     heading, *lines = finished.stdout.decode("ascii").splitlines()
     rows = [line for line in lines if OFFSET in line]
     assert len(rows) == 2
@@ -304,18 +318,23 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_the_output_of_a_process_cannot_show_is_an_escape(shell: Shell, device: str) -> None:
+    ended = shell.run_process("devices", PYTHONIOENCODING="cp1252")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert r"\u65e5" in ended.stdout.decode("cp1252")
+
+
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_what_an_output_cannot_show_is_an_escape(
-    shell: Shell, application: Application, device: str, tmp_path: Path, words: list[str], encoding: str
+    shell: Shell, application: Application, device: str, tmp_path: Path, words: list[str]
 ) -> None:
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
     wanted.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
     given = [word.format(device=device, plan=wanted) for word in words]
-    ended = shell.run(*given, PYTHONIOENCODING=encoding)
-    told = ended.stdout.decode(encoding) + ended.stderr.decode(encoding)
+    ended = shell.run(*given, encoding="ascii")
+    told = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
     assert ended.returncode in {0, 1, 2}
     assert "Traceback" not in told
     assert "日".encode() not in ended.stdout + ended.stderr
@@ -323,19 +342,22 @@ def test_what_an_output_cannot_show_is_an_escape(
         assert r"\u65e5" in told
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str, encoding: str) -> None:
-    (row,) = json.loads(shell.run("read", device, NAME, "--json", PYTHONIOENCODING=encoding).stdout.decode("ascii"))
+    (row,) = json.loads(shell.run("read", device, NAME, "--json", encoding=encoding).stdout.decode("ascii"))
     assert row["value"] == TEXT
-    shown = shell.run("read", device, NAME, "--csv", PYTHONIOENCODING=encoding).stdout.decode("utf-8")
+    shown = shell.run("read", device, NAME, "--csv", encoding=encoding).stdout.decode("utf-8")
     (cells,) = csv.DictReader(io.StringIO(shown))
     assert cells["value"] == TEXT
-    listed = shell.run("devices", "--csv", PYTHONIOENCODING=encoding).stdout.decode("utf-8")
+    listed = shell.run("devices", "--csv", encoding=encoding).stdout.decode("utf-8")
     assert device in [cells["endpoint_name"] for cells in csv.DictReader(io.StringIO(listed))]
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize(
+    ("form", "closed"),
+    [([], ">&-"), ([], "2>&-"), ([], "<&-"), ([], ">&- 2>&- <&-"), (["--json"], ">&-"), (["--csv"], ">&-")],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else one,
+)
 def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, form: list[str], closed: str) -> None:
     command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", COMMANDS["mirror"], "devices", *form]
     environment = child_environment(**shell.base)
@@ -365,7 +387,7 @@ def test_an_output_that_is_full_is_told_in_one_line(shell: Shell, words: list[st
 )
 def test_a_word_that_is_no_text_is_told_in_one_line(shell: Shell, variables: dict[str, str], cure: bytes) -> None:
     for words in (["get", "k\udcffse"], ["devices", "--type", "\udcff"], ["write", "nobody", NAME, "h\udcff"]):
-        ended = shell.run(*words, **variables)
+        ended = shell.run_process(*words, **variables)
         (line,) = ended.stderr.splitlines()
         assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
         assert cure in line

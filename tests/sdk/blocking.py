@@ -41,6 +41,7 @@ class Loop:
         return int(self.run(count()))
 
     def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_SECONDS)
         self._loop.close()

@@ -137,9 +137,21 @@ def run(mirror: Mirror) -> Callable[..., Any]:
     return run
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on the asynchronous client, and with the mark ``both_clients`` on the synchronous one too.
+
+    Most synchronous code is generated from the asynchronous code (tests/test_sync_twins.py). Only what
+    is written by hand for each of them needs both: sending, reading the log, recorders, and writes in flight.
+    """
+    if "client_of" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("both_clients")
+        kinds = ["MirrorClient", "AsyncMirrorClient"] if both else ["AsyncMirrorClient"]
+        metafunc.parametrize("client_of", kinds, indirect=True)
+
+
+@pytest.fixture
 def client_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Makes clients of either kind of an address; an asynchronous one is wrapped, so that it blocks."""
+    """Makes clients of an address; an asynchronous one is wrapped, so that it blocks."""
     loop: Loop | None = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
     with ExitStack() as made:
 

@@ -15,6 +15,8 @@ from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 
+pytestmark = pytest.mark.both_clients
+
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 CHANNEL = "/v2/notification/pull"

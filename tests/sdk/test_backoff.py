@@ -36,8 +36,10 @@ def test_every_delay_is_positive_and_bounded(failures, chance):
     assert all(0 < delay <= LONGEST_SECONDS for delay in delays)
 
 
-def test_it_takes_no_number_of_a_program_that_seeded_its_own():
+def test_it_takes_no_number_of_a_program_that_seeded_its_own(plain):
+    """Nor does a server in the program, which names its requests."""
     random.seed(7)
     expected = random.getstate()
     assert Backoff().failed() > 0
+    assert plain.is_healthy()
     assert random.getstate() == expected

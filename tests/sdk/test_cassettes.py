@@ -103,6 +103,7 @@ def tables(client):
     yield client.snapshot()
 
 
+@pytest.mark.both_clients
 def test_every_table_is_the_same_again(client, alone, lights, file):
     recorded, played = both(client, alone, file, lambda one: list(tables(one)))
     assert len(recorded) == 10
@@ -111,6 +112,7 @@ def test_every_table_is_the_same_again(client, alone, lights, file):
         assert one.attrs == other.attrs
 
 
+@pytest.mark.both_clients
 def test_waits_that_were_long_are_over_at_once(client, alone, lights, file):
     def program(one):
         events = one.events(timeout=1.5)
@@ -126,6 +128,7 @@ def test_waits_that_were_long_are_over_at_once(client, alone, lights, file):
     assert recorded[1][0][0] == TEMPERATURE
 
 
+@pytest.mark.both_clients
 def test_it_takes_no_time_to_wait_again(client, alone, lights, file, monkeypatch):
     answers = []
     answer = Player.answer
@@ -147,6 +150,7 @@ def test_it_takes_no_time_to_wait_again(client, alone, lights, file, monkeypatch
     assert len(answers) - len(waits) == 2
 
 
+@pytest.mark.both_clients
 def test_an_answer_that_did_not_come_does_not_come_again(client, alone, bench, lights, file):
     bench.set_online(lights[0], False)
 
@@ -189,6 +193,7 @@ def test_what_only_looks_may_be_asked_more_often(client, alone, lights, file):
         assert "mode='record'" in str(caught.value)
 
 
+@pytest.mark.both_clients
 def test_what_was_not_asked_is_named_with_the_cure(client, alone, lights, file):
     with client.cassette(file):
         client.get_device("light-0")
@@ -230,6 +235,7 @@ def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, monkey
             make(tmp_path / "moved.zip", mode="record")
 
 
+@pytest.mark.both_clients
 def test_refusals_are_played_too(client, new_client, alone, lights, file):
     seen = client.get_device("light-0")[LEVEL]
     new_client().write_value("light-0", LEVEL, 55)
@@ -245,6 +251,7 @@ def test_refusals_are_played_too(client, new_client, alone, lights, file):
     assert recorded == played
 
 
+@pytest.mark.both_clients
 def test_events_come_no_earlier_than_what_caused_them(client, alone, bench, lights, file, monkeypatch):
     # However late this thread comes to ask.
     monkeypatch.setattr(playing, "_ORDER_SECONDS", 60.0)
@@ -387,6 +394,7 @@ def everything_in(path):
         return path.read_bytes() + b"".join(archive.read(name) for name in archive.namelist())
 
 
+@pytest.mark.both_clients
 def test_no_secret_is_in_it(mirror, client_of, lights, file):
     key = mirror.new_key()
     client = client_of(URL, key, transport=mirror.either_transport)
@@ -416,6 +424,7 @@ def test_it_is_as_private_as_other_new_files(client, lights, file, mask):
     assert list(file.parent.glob(f"*{file.name}*")) == [file]
 
 
+@pytest.mark.both_clients
 def test_a_key_that_a_service_says_back_is_not_in_it(client_of, file):
     key = "ak_0123456789abcdef_a-secret-of-forty-three-characters-in-all"
     body = b"x" * 70_000 + key.encode() + b"y" * 70_000
@@ -486,6 +495,7 @@ def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
     assert len(client.list_devices()) == 3
 
 
+@pytest.mark.both_clients
 def test_outside_of_the_block_the_service_is_asked(client, bench, lights, file):
     with client.cassette(file):
         assert len(client.list_devices()) == 3
@@ -509,6 +519,7 @@ def test_a_recording_that_fails_leaves_what_there_was(client, lights, file):
     assert [one.name for one in file.parent.iterdir() if "run.zip" in one.name] == ["run.zip"]
 
 
+@pytest.mark.both_clients
 def test_a_lost_connection_is_lost_again(mirror, client_of, alone, lights, file):
     lost = []
 
@@ -604,6 +615,7 @@ def test_a_file_that_was_cut_is_no_cassette(client, alone, lights, file, kept):
         alone().cassette(file).__enter__()
 
 
+@pytest.mark.both_clients
 def test_a_body_that_is_damaged_is_named_when_it_is_read(client, alone, lights, file):
     with client.cassette(file):
         client.list_devices()
@@ -617,6 +629,7 @@ def test_a_body_that_is_damaged_is_named_when_it_is_read(client, alone, lights, 
         other.list_devices()
 
 
+@pytest.mark.both_clients
 def test_a_service_below_a_path_is_played_at_another_address(client_of, mirror, lights, file):
     class Below(httpx.BaseTransport, httpx.AsyncBaseTransport):
         def handle_request(self, request):

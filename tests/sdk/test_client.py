@@ -38,6 +38,8 @@ from mirror_sdk import (
 from mirror_sdk.frames import requests_frame
 from mirror_server.service.keys import Scope
 
+pytestmark = pytest.mark.both_clients
+
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 REBOOT = "/3/0/4"

@@ -95,6 +95,7 @@ def test_a_socks_proxy_without_its_package_is_told(environment, kind):
         kind("http://mirror.test", "key")
 
 
+@pytest.mark.both_clients
 def test_both_clients_agree(environment, client_of):
     """The service is asked at its own address, by either of them, though a proxy is named for it."""
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -146,6 +147,7 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
     kind("http://mirror.test", "key")
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
 def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, address):
     """Also for the address the client has by default, where a server may well run."""

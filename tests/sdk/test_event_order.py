@@ -22,6 +22,8 @@ from mirror_sdk import (
 )
 from mirror_sdk.events import EventKind
 
+pytestmark = pytest.mark.both_clients
+
 URL = "http://mirror.localhost"
 TEMPERATURE = "/3303/0/5700"
 DEVICE = "d" * 32

@@ -69,9 +69,9 @@ def observation(value, minutes=0.0, path=TEMPERATURE, device_id="d1", **more):
 def test_events_without_a_status_cost_no_more_than_those_with_one():
     def seconds(status: object) -> float:
         events = [Event(kind=EventKind.ASYNC_RESPONSE, received_at=NOW, async_id="a", status=status)] * 3000
-        began = time.process_time()
+        began = time.thread_time()
         assert events_frame(events)["status"].isna().all() == (status != 200)
-        return time.process_time() - began
+        return time.thread_time() - began
 
     seconds(200)
     with_status = seconds(200)

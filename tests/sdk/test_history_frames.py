@@ -63,7 +63,7 @@ def observed(raw, minute=0, path=TEMPERATURE, **members):
     return event(minute=minute, path=path, value=decode(raw, "text/plain", path), **members)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(list(BY_TYPE.values())), st.sampled_from(CONTENT_TYPES), payloads)))
 def test_values_are_those_of_the_payloads_one_by_one(told):
     rows = [row(path=path, content_type=kind, value=value) for path, kind, value in told]

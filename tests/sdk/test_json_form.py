@@ -119,7 +119,7 @@ def device_objects(draw):
     return wire.DeviceObject.model_validate({**members, "resources": [state(path) for path in some]})
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(device_objects())
 def test_a_device_object_becomes_json(found):
     check(found)
@@ -143,7 +143,7 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.sampled_from(["notifications", "async-responses", "registrations", "de-registrations", "news"]), entries)
 def test_an_event_becomes_json(key, entry):
     batch = Batch(list(Entries({key: [entry]})), 7, Gap(1, None))

@@ -12,6 +12,8 @@ from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTi
 from mirror_sdk.frames import requests_frame
 from mirror_sdk.webhook import WebhookReceiver
 
+pytestmark = pytest.mark.both_clients
+
 TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
 

@@ -87,7 +87,7 @@ def test_the_paths_are_of_the_types_they_stand_for():
         assert (definition and definition.type) == declared
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(triples, max_size=30))
 @example(EVERY_PAIR)
 @example([(b"\xff", "text/plain", "/3/0/0"), (b"good", "text/plain", "/3/0/0")])
@@ -251,7 +251,7 @@ def batch_of(objects):
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(
     devices(), st.none() | st.lists(st.sampled_from(["/3303/*", "/3303/0/5700", "*", "/3304/0/57*"])), st.integers(1, 4)
 )

@@ -95,12 +95,9 @@ def test_what_is_no_link_is_told_with_its_place(text, position):
 
 @pytest.mark.parametrize("repeated", ["<", ";", ",", " ", "</1>;a", '</1>;a="\\', ";a= ", "</1/0>,", ';a="\\""'])
 def test_links_are_read_in_linear_time(repeated):
-    def seconds(count):
-        text = "</1>" + repeated * count
-        start = time.thread_time()
-        with contextlib.suppress(NoLinks):
-            list(parse_links(text))
-        return time.thread_time() - start
-
-    # A quadratic reader takes 64 times as long for eight times as much.
-    assert min(seconds(16_000) for _ in range(3)) < 24 * min(seconds(2_000) for _ in range(3)) + 0.01
+    text = "</1>" + repeated * 100_000
+    start = time.thread_time()
+    with contextlib.suppress(NoLinks):
+        list(parse_links(text))
+    # A quadratic reader takes minutes.
+    assert time.thread_time() - start < 5

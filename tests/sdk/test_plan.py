@@ -62,6 +62,7 @@ def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
 
 
+@pytest.mark.both_clients
 def test_an_applied_plan_is_a_ledger(client, lights):
     result = client.plan(all_to(lights, 40)).apply()
     assert list(result.columns) == REQUESTS_SCHEMA.names
@@ -225,6 +226,7 @@ def test_no_write_at_all_is_a_plan_too(client):
     assert list(plan.apply().columns) == REQUESTS_SCHEMA.names
 
 
+@pytest.mark.both_clients
 def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, bench, lights):
     bench.set_answer(lights[0], "reject")
     plan = client.plan(all_to(lights, 40))
@@ -237,6 +239,7 @@ def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, bench, 
     assert statuses(plan.apply()) == ["failure", "success", "success", "success"]
 
 
+@pytest.mark.both_clients
 def test_too_many_failures_end_it_and_the_rest_can_be_taken_up(client, bench, lights):
     for device_id in lights[:3]:
         bench.set_answer(device_id, "reject")
@@ -256,6 +259,7 @@ def test_devices_that_are_away_are_written_to_on_request(client, bench, lights):
     timer.join()
 
 
+@pytest.mark.both_clients
 def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     bench.set_online(lights[1], False)
     plan = client.plan(all_to(lights, 40))
@@ -276,6 +280,7 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     assert levels(client, lights) == [40] * 4
 
 
+@pytest.mark.both_clients
 def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_twice(client, bench, lights):
     bench.set_online(lights[1], False)
     plan = client.plan(all_to(lights, 40))
@@ -324,6 +329,7 @@ def test_a_write_whose_effect_is_not_known_is_undone_and_does_not_count_as_undon
     assert levels(client, lights[:1]) == [10]
 
 
+@pytest.mark.both_clients
 def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, lights):
     reader = new_client(Scope.READ)
     plan = reader.plan(all_to(lights, 40))

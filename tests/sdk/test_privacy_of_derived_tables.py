@@ -179,9 +179,18 @@ def forms_of(column, path):
         yield table.to_pandas().astype({"reported_num": np.bool_})
 
 
-@pytest.mark.parametrize("path", ["/6/0/0", "/3/0/2", "/6/0/2", "/9999/0/1", TEMPERATURE])
+@pytest.mark.parametrize(
+    ("path", "has_missing"),
+    [
+        ("/6/0/0", True),
+        ("/6/0/0", False),
+        ("/3/0/2", False),
+        ("/6/0/2", True),
+        ("/9999/0/1", False),
+        (TEMPERATURE, True),
+    ],
+)
 @pytest.mark.parametrize(("kind", "arrow_type"), COLUMNS, ids=lambda one: str(one).replace(" ", ""))
-@pytest.mark.parametrize("has_missing", [True, False])
 def test_every_kind_of_value_is_reduced_in_every_form(path, kind, arrow_type, has_missing):
     values = [*KINDS[kind], None if has_missing else KINDS[kind][0]]
     for table in forms_of(pa.array(values, arrow_type), path):

@@ -87,7 +87,7 @@ CONDITIONS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked(), st.sampled_from(CONDITIONS))
 def test_durations_are_those_of_a_plain_computation(question, condition):
     frame, begin, end, options, naive = question
@@ -115,7 +115,7 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
     assert list(zip(*columns, strict=True)) == stretches
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked(st.sampled_from([True, False, None])), st.sampled_from([None, True, False]))
 def test_without_a_condition_it_is_how_long_it_was_true(question, wanted):
     frame, begin, end, options, naive = question
@@ -150,7 +150,7 @@ def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, mess
         frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked(), st.integers(1, 8))
 def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_than):
     frame, begin, end, options, naive = question
@@ -222,7 +222,7 @@ def test_a_table_of_devices_has_their_names(name):
 # Who was there
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked())
 def test_availability_is_that_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
@@ -299,7 +299,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
     assert each["presence"].tolist() == ["absent", "available", "absent", "absent", "unknown"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked())
 def test_gaps_are_those_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
@@ -404,7 +404,7 @@ def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_i
     assert closed(late.drop(columns="received_at")) == [(9.5, 13)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(histories(), st.booleans())
 def test_without_an_absence_and_of_devices_without_times_nothing_is_told_again(rows, is_there):
     if is_there:
@@ -438,7 +438,7 @@ def test_a_counter_that_is_told_again_rises_from_then_on():
 # What came late
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(histories(), st.one_of(st.none(), st.integers(1, 10)), st.data())
 def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
     delays = [data.draw(st.integers(-5, 15)) for _ in rows]
@@ -478,7 +478,7 @@ def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
 # Counters
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked(), st.sampled_from(LENGTHS))
 def test_rates_are_those_of_a_plain_computation(question, length):
     frame, begin, end, options, naive = question
@@ -534,7 +534,7 @@ def test_a_counter_that_begins_anew_counts_from_nothing():
 # Beside each other
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(asked(), st.sampled_from(LENGTHS), st.sampled_from(["last", "time_weighted_mean", "count"]))
 def test_an_aligned_table_has_the_statistics_of_each_resource(question, length, how):
     frame, *_, options, naive = question
@@ -567,7 +567,7 @@ def test_each_column_of_an_aligned_table_is_of_the_kind_of_its_values():
             frame.mirror.align(how=how)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(histories(), st.integers(0, SECONDS), st.integers(0, SECONDS), st.integers(1, 20), st.integers(1, 20))
 def test_two_times_are_compared_by_what_each_is(rows, first, second, length, span):
     naive = Naive(rows)

@@ -42,6 +42,8 @@ from mirror_sdk.recording.layout import (
 )
 from mirror_sdk.tables.state import ADDED_COLUMNS
 
+pytestmark = pytest.mark.both_clients
+
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 

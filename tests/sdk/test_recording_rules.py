@@ -22,6 +22,8 @@ from mirror_sdk import (
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
 
+pytestmark = pytest.mark.both_clients
+
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 RESOURCES = [

@@ -71,7 +71,7 @@ def assert_same(found, expected):
                 assert value == other, (name, ours, theirs)
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(histories(), st.sampled_from(LENGTHS), st.one_of(st.none(), st.integers(1, 12)), st.data())
 def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
     begin = data.draw(st.one_of(st.none(), st.integers(0, SECONDS)))
@@ -91,7 +91,7 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     assert_same(found, list(naive_bins(naive, length, first, max(first, last))))
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(histories(st.sampled_from([True, False, None])), st.sampled_from(LENGTHS))
 def test_of_booleans_the_mean_is_the_share_that_is_true_and_the_last_one_a_boolean(rows, length):
     found = frame_of(rows).mirror.resample(f"{length}s", ALL)
@@ -101,7 +101,7 @@ def test_of_booleans_the_mean_is_the_share_that_is_true_and_the_last_one_a_boole
     assert found["last"].dtype == ("boolean" if any(row.value is not None for row in rows) else "Float64")
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(histories(st.sampled_from(["on", "off", None])), st.sampled_from(LENGTHS), st.integers(1, 12))
 def test_the_durations_are_those_of_a_plain_computation(rows, length, limit):
     found = frame_of(rows).mirror.resample(f"{length}s", "duration", silence_limit=f"{limit}s")

@@ -11,6 +11,8 @@ from mirror_sdk._service.backoff import LONGEST_SECONDS
 from mirror_sdk.bench.operations import advance_bench_clock
 from mirror_sdk.errors import APIError, ConfigError, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
+pytestmark = pytest.mark.both_clients
+
 DEVICE = "015f0000592df24b952bc53fa97265c8"
 OBJECT = {"object": "device-echo", "device_id": DEVICE, "created_at": "2026-01-31T00:00:00Z", "resources": []}
 LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemoteProtocolError("closed")]

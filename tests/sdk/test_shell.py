@@ -36,8 +36,17 @@ def kept_seconds():
     return 7 * 86400.0
 
 
-@pytest.mark.parametrize("form", ["", "--json", "--csv"])
-@pytest.mark.parametrize("words", NOTHING)
+@pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        *((words, "") for words in NOTHING),
+        *(
+            (words, form)
+            for words in ("devices", "drift", "rules", "watch --timeout 0")
+            for form in ("--json", "--csv")
+        ),
+    ],
+)
 def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, words, form):
     if any(name in words for name in ("sensor-1", "empty")):
         bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5"}])

@@ -96,14 +96,17 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.both_clients
+@pytest.mark.parametrize(
+    ("scheme", "name"), [*(("http", name) for name in ANSWERS), ("https", "nothing"), ("https", "no HTTP")]
+)
 def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
     with HostileService(ANSWERS[name]) as service:
         url = service.url.replace("http", scheme)
         assert client_of(url, timeout=BRIEFLY).is_healthy() is False
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid", "a" * 64 + ".example", "[::1]:1", "0.0.0.0:1"])
 def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
     real = socket.getaddrinfo
@@ -117,6 +120,7 @@ def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
     assert client_of(f"http://{host}", timeout=BRIEFLY).is_healthy() is False
 
 
+@pytest.mark.both_clients
 def test_what_the_program_does_wrong_is_raised(client_of):
     client = client_of(transport=answering(200))
     client.close()
@@ -144,6 +148,7 @@ CALLS = {
 }
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("name", CALLS)
 def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
     client = client_of(transport=answering(200, PAGE, **{"Content-Type": "text/html; charset=utf-8"}))
@@ -199,6 +204,7 @@ def test_a_refresh_of_something_else_is_an_unexpected_answer(client_of, plain, i
         client.refresh(frame)
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
 def test_a_snapshot_that_breaks_off_is_a_failure_of_the_connection(client_of, form):
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {form}\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".encode()
@@ -304,6 +310,7 @@ def test_pages_to_the_end_are_read(client_of):
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("cursor", [3, 2, 0])
 def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, cursor):
     def answer(request):

@@ -68,6 +68,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_call_ends_in_its_time_whatever_comes(client_of, name):
     with HostileService(ANSWERS[name]) as service:
@@ -76,6 +77,7 @@ def test_a_call_ends_in_its_time_whatever_comes(client_of, name):
         assert taken >= BRIEFLY * 0.9
 
 
+@pytest.mark.both_clients
 def test_the_second_call_over_a_kept_connection_ends_too(client_of):
     """The connection was made when there was still time."""
     answered = itertools.count()
@@ -94,6 +96,7 @@ def test_the_second_call_over_a_kept_connection_ends_too(client_of):
         takes(lambda: client.get_presubscriptions(timeout=BRIEFLY))
 
 
+@pytest.mark.both_clients
 def test_a_request_that_nobody_reads_ends(client_of):
     rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -115,11 +118,13 @@ def full_listener():
         yield listener
 
 
+@pytest.mark.both_clients
 def test_a_connection_that_is_never_made_ends(client_of, full_listener):
     client = client_of(f"http://127.0.0.1:{full_listener.getsockname()[1]}")
     takes(lambda: client.get_device(DEVICE))
 
 
+@pytest.mark.both_clients
 def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
     is_over = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: is_over.wait(60) and [])
@@ -130,6 +135,7 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
         is_over.set()
 
 
+@pytest.mark.both_clients
 def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, full_listener, monkeypatch):
     port = full_listener.getsockname()[1]
     both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))] * 2
@@ -142,12 +148,14 @@ def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, full_li
     takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
 
 
+@pytest.mark.both_clients
 def test_an_encrypted_connection_that_is_never_made_ends(client_of):
     with HostileService(lambda _: []) as service:
         client = client_of(service.url.replace("http:", "https:"))
         takes(lambda: client.get_device(DEVICE))
 
 
+@pytest.mark.both_clients
 def test_attempts_and_pauses_count(client_of):
     with HostileService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=60, max_retries=100)
@@ -159,6 +167,7 @@ def test_attempts_and_pauses_count(client_of):
         assert 0 < sum(slept) <= 60
 
 
+@pytest.mark.both_clients
 def test_redirects_are_no_way_to_go_on(client_of):
     with HostileService(lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"]) as service:
         takes(lambda: client_of(service.url, timeout=60).get_device(DEVICE), UnexpectedAnswer, "302")
@@ -171,6 +180,7 @@ MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
 """One of 1000 bytes begins."""
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("name", ["snapshot", "snapshot_dataset", "history"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
@@ -183,6 +193,7 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.both_clients
 def test_an_answer_is_given_after_a_call_that_took_too_long(client_of):
     """What is left of the one is not taken for the other's."""
 
@@ -197,6 +208,7 @@ def test_an_answer_is_given_after_a_call_that_took_too_long(client_of):
         assert client.get_presubscriptions() == []
 
 
+@pytest.mark.both_clients
 def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkeypatch):
     asked = []
 
@@ -225,6 +237,7 @@ def refuse_name(*_, **__):
     raise socket.gaierror(-2, "Name or service not known")
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("is_encrypted", [True, False])
 def test_what_breaks_a_connection_is_a_failure_of_it(client_of, is_encrypted):
     with HostileService(lambda _: [b"\x00nonsense\r\n\r\n"]) as service:
@@ -232,6 +245,7 @@ def test_what_breaks_a_connection_is_a_failure_of_it(client_of, is_encrypted):
         takes(lambda: client_of(url, max_retries=0).get_device(DEVICE), ConnectionFailed, "no answer|took")
 
 
+@pytest.mark.both_clients
 def test_a_name_that_cannot_be_one_is_a_failure_of_the_connection(client_of):
     client = client_of(f"http://{'a' * 64}.example.com", max_retries=0)
     with pytest.raises(ConnectionFailed):
@@ -339,6 +353,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
         takes(call, match=r"timeout=(0\.3|2 )")
 
 
+@pytest.mark.both_clients
 def test_is_healthy_ends_in_the_time_it_is_given(client_of):
     with HostileService(ANSWERS["a body that trickles"]) as service:
         began = time.monotonic()
@@ -373,6 +388,7 @@ def test_pages_without_end_end(client_of):
         takes(lambda: client.state_frame(timeout=BRIEFLY))
 
 
+@pytest.mark.both_clients
 def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of):
     def answer(request):
         if b"/pull" not in request:

@@ -19,6 +19,8 @@ from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, Even
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
 from mirror_sdk.wire.entries import Unreadable
 
+pytestmark = pytest.mark.both_clients
+
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 

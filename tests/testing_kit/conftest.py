@@ -48,9 +48,7 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(site)]))
     for name in ["API_HOST", "API_KEY", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"]:
         monkeypatch.delenv(name, raising=False)
-    others = [
-        plugin for plugin in ("schemathesis", "nbval", "hypothesispytest", "anyio") for plugin in ("-p", f"no:{plugin}")
-    ]
+    others = [plugin for plugin in ("schemathesis", "hypothesispytest", "anyio") for plugin in ("-p", f"no:{plugin}")]
 
     def run(*arguments: str) -> pytest.RunResult:
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *others, *arguments, timeout=60)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,58 +182,44 @@ class SpoiltServer:
         yield exchange.body
 
 
-def judge(server: SpoiltServer, *tests: str) -> subprocess.CompletedProcess[str]:
+def judge(server: SpoiltServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *tests: str) -> Any:
     """What the conformance tests say of a server."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {
-        "PYTHONPATH": str(ROOT),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "API_HOST": server.url,
-        "API_KEY": server.key,
-    }
+    for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("API_HOST", server.url)
+    monkeypatch.setenv("API_KEY", server.key)
     plugin = ["-p", "mirror_sdk.testing.plugin", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rfs", "--tb=short", "--maxfail=20", *plugin, "--pyargs", *tests],
-        cwd=server.folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return pytester.runpytest_inprocess("-q", "-rfs", "--tb=short", "--maxfail=20", *plugin, "--pyargs", *tests)
 
 
-@pytest.fixture(scope="module")
-def judgements(tmp_path_factory: pytest.TempPathFactory) -> list[subprocess.CompletedProcess[str]]:
-    """What is said of each spoilt server, several of them judged at the same time."""
-    folder = tmp_path_factory.mktemp("spoilt")
-
-    def one(number: int) -> subprocess.CompletedProcess[str]:
-        spoil, module, _ = SPOILT[number]
-        server = SpoiltServer(folder / str(number), spoil)
-        try:
-            return judge(server, module)
-        finally:
-            server.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(one, range(len(SPOILT))))
-
-
-def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(tmp_path: Path) -> None:
+def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     server = SpoiltServer(tmp_path / "well", leave_all_as_it_is)
     try:
-        said = judge(server, "mirror_sdk.testing.conformance")
+        said = judge(server, pytester, monkeypatch, "mirror_sdk.testing.conformance")
     finally:
         server.close()
-    assert said.returncode == 0, said.stdout
-    assert "skipped" not in said.stdout
+    assert said.ret == 0, said.stdout.str()
+    assert "skipped" not in said.stdout.str()
 
 
 @pytest.mark.parametrize(
-    "number", range(len(SPOILT)), ids=[f"{number}-{test}" for number, (_, _, test) in enumerate(SPOILT)]
+    ("spoil", "module", "test"), SPOILT, ids=[f"{number}-{test}" for number, (_, _, test) in enumerate(SPOILT)]
 )
-def test_what_is_spoilt_is_found(judgements: list[subprocess.CompletedProcess[str]], number: int) -> None:
-    said, test = judgements[number], SPOILT[number][2]
-    assert said.returncode == pytest.ExitCode.TESTS_FAILED, said.stdout + said.stderr
-    assert f"::{test}" in said.stdout
+def test_what_is_spoilt_is_found(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    spoil: Callable[[Exchange], None],
+    module: str,
+    test: str,
+) -> None:
+    server = SpoiltServer(tmp_path / "spoilt", spoil)
+    try:
+        said = judge(server, pytester, monkeypatch, module)
+    finally:
+        server.close()
+    assert said.ret == pytest.ExitCode.TESTS_FAILED, said.stdout.str()
+    assert f"::{test}" in said.stdout.str()
