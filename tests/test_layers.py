@@ -68,7 +68,7 @@ def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
 
 
 def test_tests_without_a_browser_do_not_load_what_drives_one() -> None:
-    heavy = re.compile(r"^\s*(?:from|import) (?:playwright|nbformat|jupyter\w*)\b", re.MULTILINE)
+    heavy = re.compile(r"^\s*(?:from|import) (?:playwright|nbformat|nbval|jupyter\w*)\b", re.MULTILINE)
     tests = ROOT / "tests"
     loading = {file for file in tests.rglob("*.py") if heavy.search(file.read_text(encoding="utf-8"))}
     browser = tests / "system" / "browser"
