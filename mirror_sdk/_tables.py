@@ -57,21 +57,23 @@ def places(table: DeviceTable, path: str | None, argument: str) -> list[Place]:
 
 
 def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[Place, int]:
-    """Return the newest revision of the desired value that the rows name for each resource.
+    """Return the newest revision of the desired value that the rows name for each resource, 0 where they name none.
 
-    A resource without one is left out: the table has no column ``desired_revision`` or ``path``, or nothing in a row.
+    It is empty where the table has no column ``desired_revision``.
 
     Raises:
         ValueRefused: A revision is no whole number.
     """
     frame = _with_columns(table, (DEVICE, PATH, REVISION))
-    if not {PATH, REVISION} <= set(frame.columns):
+    if REVISION not in frame.columns:
         return {}
-    found: dict[Place, int] = {}
+    found = dict.fromkeys(places(frame, path, argument), 0)
+    if PATH not in frame.columns:
+        frame = frame.assign(**{PATH: path})
     rows = _columns(frame, (DEVICE, PATH, REVISION), argument).dropna()
     for device, each, revision in rows.astype(object).to_numpy().tolist():
         if path in {None, each}:
-            found[device, each] = max(found.get((device, each), 0), revision_in(revision, argument))
+            found[device, each] = max(found[device, each], revision_in(revision, argument))
     return found
 
 

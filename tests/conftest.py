@@ -24,8 +24,8 @@ TESTS = Path(__file__).parent
 BROWSER = TESTS / "system" / "browser"
 
 THREAD_END_SECONDS = 10
-LASTING_THREADS = ("IPythonHistorySavingThread", "tqdm_monitor")
-"""Threads that libraries start once and keep until the process ends."""
+LASTING_THREADS = ("IPythonHistorySavingThread", "download", "tqdm_monitor")
+"""Threads that are started once and kept until the process ends."""
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.
@@ -75,10 +75,14 @@ def uses_shared_fixture(item: Any) -> bool:
 
 def check_threads_ended(before: set[threading.Thread]) -> None:
     deadline = time.monotonic() + THREAD_END_SECONDS
-    started = [thread for thread in threading.enumerate() if thread not in before]
+    started = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not thread.name.startswith(LASTING_THREADS)
+    ]
     for thread in started:
         thread.join(max(0, deadline - time.monotonic()))
-    left = [thread.name for thread in started if thread.is_alive() and not thread.name.startswith(LASTING_THREADS)]
+    left = [thread.name for thread in started if thread.is_alive()]
     assert not left, f"threads that outlive their test: {left}"
 
 

@@ -104,7 +104,9 @@ def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     result.attrs = {"mirror": replacing.about(about)}
     if "units" in frame.attrs:
         names = dict(zip(map(str, frame.columns), map(str, result.columns), strict=True))
-        result.attrs["units"] = {names.get(name, name): unit for name, unit in frame.attrs["units"].items()}
+        # The name of a column that was dropped may be that of a device.
+        units = frame.attrs["units"].items()
+        result.attrs["units"] = {names[name]: unit for name, unit in units if name in names}
     return result
 
 

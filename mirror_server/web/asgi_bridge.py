@@ -277,6 +277,8 @@ class Bridge:
                 if deferred.takes and await is_gone(receive):
                     return None
             answer = parked.finished_answer()
+            # Before a download, which may take a slow reader minutes.
+            deferred.release()
             if isinstance(answer, Deferred):
                 return await self._wait(answer, unfinished, environ, receive, reader)
             if isinstance(answer, SharedAnswer):

@@ -94,11 +94,12 @@ def test_another_write_than_the_caller_saw_is_not_acknowledged(client, lights):
     [
         (None, lambda table: table),
         (LEVEL, lambda table: table),
+        (LEVEL, lambda table: table.drop(columns="path")),
         (None, lambda table: table.set_index(["device_id", "path"])),
         (None, lambda table: pl.from_pandas(table.drop(columns="age"))),
         (None, lambda table: table.astype({"desired_revision": "Float64"})),
     ],
-    ids=["pandas", "with path=", "index", "Polars", "floats"],
+    ids=["pandas", "with path=", "without path", "index", "Polars", "floats"],
 )
 def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, lights, path, in_form):
     seen = in_form(client.snapshot().mirror.drift().query("kind == 'failed'"))
@@ -115,6 +116,18 @@ def test_a_state_table_does_not_acknowledge_a_failure_that_came_after_it(client,
     with pytest.raises(Conflict):
         client.acknowledge_failed_write(seen, LEVEL)
     assert failed(client) == {lights[1]}
+
+
+def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(client, bench):
+    device = bench.add_device("light", RESOURCES)
+    client.read_value(device, LEVEL)
+    seen = client.snapshot()
+    bench.set_answer(device, "reject")
+    client.begin_write(device, LEVEL, 40).exception()
+    for table, path in ((seen, None), (seen.assign(path="/3/0/0"), LEVEL)):
+        with pytest.raises(Conflict, match="read the resource again"):
+            client.acknowledge_failed_write(table, path)
+    assert failed(client) == {device}
 
 
 def test_a_table_without_revisions_acknowledges_the_last_failure(client, lights):

@@ -444,3 +444,12 @@ def test_devices_that_became_columns_are_replaced():
     assert not any(secret in bytes_of(mirror(wide).pseudonymise(KEY)) for secret in (NAME.encode(), ID.encode()))
     plain = pa.table({ID: [1.0]})
     assert ID.encode() not in bytes_of(pseudonymise(plain, KEY))
+
+
+def test_the_unit_of_a_column_that_was_dropped_does_not_tell_its_name():
+    table = pd.DataFrame({"device_id": ["1" * 32], ANNA: [20.5], FIRMWARE: [1.0]})
+    table.attrs["units"] = {ANNA: "Cel", BERT: "Cel", FIRMWARE: "%"}
+    units = pseudonymise(table, KEY, also=[ANNA, BERT]).attrs["units"]
+    assert len(units) == 2
+    assert units[FIRMWARE] == "%"
+    assert not {ANNA, BERT} & set(units)

@@ -290,6 +290,23 @@ def test_a_stream_snapshot_or_history_that_nobody_takes_is_made_no_further(new_s
         asyncio.run(check())
 
 
+def test_a_filtered_snapshot_that_nobody_takes_leaves_the_turn_to_other_long_reads(server):
+    bridge, key = small_room(server)
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
+
+    async def check():
+        deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
+        await until(lambda: bool(deaf.sent))
+        other = Request(bridge, key, "/v3/devices", b"name__neq=x")
+        await until(other.task.done)
+        assert other.status == 200
+        assert not deaf.task.done()
+        deaf.takes.set()
+        await asyncio.wait_for(deaf.task, 60)
+
+    asyncio.run(check())
+
+
 def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
