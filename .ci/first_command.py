@@ -39,7 +39,7 @@ def main(command: str, folder: Path) -> None:
     """
     began_at = time.monotonic()
     output = folder / "output.txt"
-    # Nothing of it goes into the settings of whoever runs this.
+    # JupyterLab keeps its settings in this folder, not in the home of the user.
     for name in ("CONFIG", "DATA", "RUNTIME"):
         os.environ[f"JUPYTER_{name}_DIR"] = str(folder / name.lower())
     with output.open("wb") as written:
