@@ -156,9 +156,10 @@ def test_the_log_of_another_key_is_no_continuation(new_client, mirror, bench, fo
 
 def test_a_recorder_may_be_stopped_twice(client, folder):
     recorder = client.record(folder)
+    assert f"{folder} running," in repr(recorder)
     recorder.stop()
     recorder.stop()
-    assert "stopped" in repr(recorder)
+    assert f"{folder} stopped," in repr(recorder)
 
 
 def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):

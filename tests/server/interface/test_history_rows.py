@@ -123,6 +123,8 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
     ]
     assert [row.revision for row in found] == list(range(found[0].revision, found[0].revision + 4))
     assert server.resource(key, device)["reported"]["revision"] == found[-1].revision
+    # The device did not announce this one.
+    assert server.resource(key, device, "/3303/1/5700")["reported"]["revision"] == found[2].revision
     with server.services.database.read(with_revision=True) as session:
         assert revisions.last(session) == found[-1].revision
 

@@ -168,6 +168,12 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
     assert [[command.async_id for command in some] for some in waiting] == [["1"], ["4"]]
 
 
+def test_one_async_id_for_two_devices_at_once_is_refused(server):
+    asked = [Placement("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)]
+    with pytest.raises(Refusal, match="'1' stands for another request"):
+        at_once(server, place_all(server.services), asked)
+
+
 def test_as_many_wait_for_a_device_as_may_whether_they_come_at_once_or_not(server, key):
     services, app_id = server.services, key.split("_")[1]
     (device_id,) = add_devices(server, 1)
