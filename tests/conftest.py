@@ -24,8 +24,8 @@ TESTS = Path(__file__).parent
 BROWSER = TESTS / "process" / "browser"
 
 THREAD_END_SECONDS = 10
-LASTING_THREADS = ("IPythonHistorySavingThread", "tqdm_monitor")
-"""Threads that libraries start once and keep until the process ends."""
+LASTING_THREADS = ("IPythonHistorySavingThread", "download", "tqdm_monitor")
+"""Threads that libraries, and the server for its downloads, start once and keep until the process ends."""
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.
