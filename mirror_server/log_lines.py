@@ -78,6 +78,7 @@ class LineHandler(logging.Handler):
         self._queue: deque[str] = deque()
         self._queue_changed = threading.Condition()
         self._writer: threading.Thread | None = None
+        self._is_closed = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line of a record; under the lock of the handler, as logging does."""
@@ -106,7 +107,10 @@ class LineHandler(logging.Handler):
             self._queue_changed.wait_for(lambda: not self._queue, _FLUSH_SECONDS)
 
     def close(self) -> None:
-        """Let go of the pipe or socket."""
+        """Let go of the pipe or socket; the thread ends when it has written what is queued."""
+        with self._queue_changed:
+            self._is_closed = True
+            self._queue_changed.notify_all()
         if self._offered is not None:
             self._offered.close()
         super().close()
@@ -142,16 +146,19 @@ class LineHandler(logging.Handler):
                 return
             self._queue.append(line)
             self._queue_changed.notify_all()
-        if self._writer is None:
-            # A daemon: a pipe that is never read does not keep the process from ending.
-            self._writer = threading.Thread(target=self._write_queued, name="log", daemon=True)
-            self._writer.start()
+            if self._writer is None:
+                # A daemon: a pipe that is never read does not keep the process from ending.
+                self._writer = threading.Thread(target=self._write_queued, name="log", daemon=True)
+                self._writer.start()
 
     def _write_queued(self) -> None:
         """Write the queued lines, each as soon as it is taken; in a thread that nothing waits for."""
         while True:
             with self._queue_changed:
-                self._queue_changed.wait_for(lambda: self._queue)
+                self._queue_changed.wait_for(lambda: self._queue or self._is_closed)
+                if not self._queue:
+                    self._writer = None
+                    return
             # It stays in the queue meanwhile, so that no later line overtakes it.
             self._put_line(self._queue[0], reports_lost=len(self._queue) == 1)
             with self._queue_changed:

@@ -25,7 +25,7 @@ BROWSER = TESTS / "system" / "browser"
 
 THREAD_END_SECONDS = 10
 LASTING_THREADS = ("IPythonHistorySavingThread", "download", "tqdm_monitor")
-"""Threads that are started once and kept until the process ends."""
+"""Threads that libraries, and the server for its downloads, start once and keep until the process ends."""
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.

@@ -135,4 +135,3 @@ def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(
     assert "-x = 1" in said
     assert main([], copy) == 0
     assert changed.read_text(encoding="utf-8") == before
-    assert main(["--check"], copy) == 0

@@ -199,8 +199,7 @@ def test_folder_that_cannot_be_written_is_a_one_line_error(tmp_path: Path) -> No
     assert_one_line_error(finished, str(folder))
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "when it serves"])
+@pytest.mark.parametrize(("signal_number", "at_once"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_demo_prints_two_lines_that_work_and_removes_its_folder(
     signal_number: int, at_once: bool, tmp_path: Path
 ) -> None:

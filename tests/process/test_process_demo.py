@@ -77,9 +77,10 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
         assert Bench(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
 
 
-def test_what_happens_is_kept(start_demo: StartDemo) -> None:
+def test_a_clock_without_a_pace_stands_still_and_what_happens_is_kept(start_demo: StartDemo) -> None:
     exports = read_exports(start_demo())
     with client_of(exports) as client:
+        assert Bench(client).get_clock() == BEGINS_AT
         Bench(client).advance(timedelta(hours=1))
     headers = {"Authorization": f"Bearer {exports['API_KEY']}", "Accept": "application/x-ndjson"}
     answer = httpx.get(f"{exports['API_HOST']}/v3/device-echo/history", headers=headers, timeout=60, trust_env=False)
@@ -152,11 +153,6 @@ def test_a_paced_clock_passes_by_itself_and_can_be_advanced(start_demo: StartDem
         wait_until(lambda: bench.get_clock() > BEGINS_AT + timedelta(minutes=5), "minutes to pass")
         assert bench.get_clock() <= BEGINS_AT + 600 * timedelta(seconds=time.monotonic() - began)
         assert bench.advance(timedelta(hours=24)) > BEGINS_AT + timedelta(hours=24)
-
-
-def test_a_clock_without_a_pace_stands_still(start_demo: StartDemo) -> None:
-    with client_of(read_exports(start_demo())) as client:
-        assert Bench(client).get_clock() == BEGINS_AT
 
 
 def test_a_pace_without_a_manual_clock_is_told() -> None:

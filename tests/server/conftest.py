@@ -217,7 +217,7 @@ def refused() -> Callable[..., ErrorBody]:
     """Checks that an answer is an error of this code, in every detail the interface gives; gives its body."""
 
     def check(answer: Any, code: int, *fields: str) -> ErrorBody:
-        assert answer.status_code == code, (answer.request.method, answer.request.path, answer.get_data())
+        assert answer.status_code == code, (answer.request.method, answer.request.url, answer.get_data())
         assert answer.headers["Content-Type"] == "application/json"
         body = ErrorBody.model_validate(answer.json, extra="forbid", strict=True)
         assert body.code == code

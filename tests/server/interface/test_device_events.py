@@ -125,9 +125,8 @@ def test_filters(server, key, events):
     assert events(filter=f"device_id={a}&date_time__gte=2026-01-05T08:01:00Z") == [third]
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
+def test_a_query_that_is_none_is_refused_by_name(server, key, refused):
+    cases = [
         ({"colour": "red"}, "colour"),
         ({"state": "registered"}, "state"),
         ({"state_change": "perhaps"}, "state_change"),
@@ -137,16 +136,16 @@ def test_filters(server, key, events):
         ({"limit": "0"}, "limit"),
         ({"order": "up"}, "order"),
         ({"include": "all"}, "include"),
-    ],
-)
-@pytest.mark.parametrize("path", [EVENTS, "/v3/devicelog"])
-def test_a_query_that_is_none_is_refused_by_name(server, key, refused, query, field, path):
-    refused(server.call(key, "GET", path, query_string=query), 400, field)
+    ]
+    for query, field in cases:
+        for path in (EVENTS, "/v3/devicelog"):
+            refused(server.call(key, "GET", path, query_string=query), 400, field)
 
 
-@pytest.mark.parametrize("event_id", ["x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"])
-def test_an_event_that_is_not_kept_is_404(server, key, device, refused, event_id):
-    assert EVENTS in refused(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
+def test_an_event_that_is_not_kept_is_404(server, key, device, refused):
+    cases = ["x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"]
+    for event_id in cases:
+        assert EVENTS in refused(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
 
 
 def test_old_ones_go_after_a_month_and_the_device_stays(server, key, device, events):

@@ -72,9 +72,9 @@ def test_the_query_is_kept_as_it_came(save):
     assert save("nothing", "")["query"] == ""
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "told"),
-    [
+def test_what_is_no_query_is_refused_by_its_field(server, key, refused, save, unchanged_from):
+    saved = save(**LIGHTS)
+    cases = [
         ({"name": "a"}, "query", "missing"),
         ({"query": ""}, "name", "missing"),
         ({"name": "", "query": ""}, "name", "must not be empty"),
@@ -91,17 +91,15 @@ def test_the_query_is_kept_as_it_came(save):
         ({"name": "a", "query": "", "description": "x"}, "description", "leave it out"),
         ({"name": "a", "query": "", "owner": "x"}, "owner", "unknown field"),
         ({"name": "Lights", "query": ""}, "name", "already"),
-    ],
-)
-def test_what_is_no_query_is_refused_by_its_field(server, key, refused, save, unchanged_from, body, field, told):
-    saved = save(**LIGHTS)
-    with unchanged_from():
-        answers = [server.call(key, "POST", QUERIES, json=body)]
-        if field not in {"id"} and "missing" not in told and body["name"] != "Lights":
-            answers.append(server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=body))
-        for answer in answers:
-            found = refused(answer, 400, field)
-            assert told in found.message
+    ]
+    for body, field, told in cases:
+        with unchanged_from():
+            answers = [server.call(key, "POST", QUERIES, json=body)]
+            if field not in {"id"} and "missing" not in told and body["name"] != "Lights":
+                answers.append(server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=body))
+            for answer in answers:
+                found = refused(answer, 400, field)
+                assert told in found.message
 
 
 def test_a_name_is_taken_once_also_by_a_change(server, key, refused, save):

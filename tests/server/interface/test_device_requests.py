@@ -102,9 +102,8 @@ def test_without_an_expiry_a_command_waits_two_hours_or_for_queue_mode_three_day
     assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
 
 
-@pytest.mark.parametrize(
-    ("body", "query", "field"),
-    [
+def test_a_request_that_is_wrong_is_refused_by_field_and_changes_nothing(server, key, light):
+    cases = [
         (WRITE | {"expiry_seconds": 0}, "", "expiry_seconds"),
         (WRITE | {"expiry_seconds": 30 * DAY_SECONDS + 1}, "", "expiry_seconds"),
         (WRITE | {"expiry_seconds": "60"}, "", "expiry_seconds"),
@@ -126,14 +125,13 @@ def test_without_an_expiry_a_command_waits_two_hours_or_for_queue_mode_three_day
         (READ | {"payload-b64": "MQ=="}, "", "payload-b64"),
         (READ | {"payload_b64": "MQ=="}, "", "payload_b64"),
         (READ | {"more": 1}, "", "more"),
-    ],
-)
-def test_a_request_that_is_wrong_is_refused_by_field_and_changes_nothing(server, key, light, body, query, field):
-    answer = post(server, key, light, body, query)
-    assert answer.status_code == 400
-    assert [entry["name"] for entry in answer.json["fields"]] == [field]
-    assert server.resource(key, light, SWITCH)["desired"] == {}
-    assert server.responses(key) == {}
+    ]
+    for body, query, field in cases:
+        answer = post(server, key, light, body, query)
+        assert answer.status_code == 400
+        assert [entry["name"] for entry in answer.json["fields"]] == [field]
+        assert server.resource(key, light, SWITCH)["desired"] == {}
+        assert server.responses(key) == {}
 
 
 @pytest.mark.parametrize(

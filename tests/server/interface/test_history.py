@@ -222,13 +222,13 @@ def test_the_order_may_be_turned_round(server, key, device):
 
 @pytest.mark.parametrize("read", [lines_of, arrow_of])
 @pytest.mark.parametrize("query", ["order=ASC", "order=DESC", f"path={TEMPERATURE}"])
-@pytest.mark.parametrize("limit", [1, 2, 4, 6, 100])
-def test_pages_together_are_the_whole(server, key, device, query, limit, read):
+def test_pages_together_are_the_whole(server, key, device, query, read):
     whole, _ = read(server, key, query)
-    pages = list(pages_of(server, key, query, limit, read))
-    assert [row for page in pages for row in page] == whole
-    assert [len(page) for page in pages[:-1]] == [limit] * (len(pages) - 1)
-    assert 0 < len(pages[-1]) <= limit
+    for limit in (1, 2, 4, 6, 100):
+        pages = list(pages_of(server, key, query, limit, read))
+        assert [row for page in pages for row in page] == whole
+        assert [len(page) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+        assert 0 < len(pages[-1]) <= limit
 
 
 def test_a_page_that_ends_with_the_last_row_has_no_other_behind_it(server, key, device):
@@ -279,9 +279,8 @@ def test_a_cursor_outlives_a_restart_and_another_key_may_use_it(server, key, dev
         assert end_later.taken_at == end.taken_at
 
 
-@pytest.mark.parametrize(
-    ("query", "field", "word"),
-    [
+def test_what_cannot_be_is_refused_by_name(server, key, device, refused):
+    cases = [
         ("nonsense=1", "nonsense", "unknown"),
         ("changed_after=1", "changed_after", "unknown"),
         ("as_of=2026-01-05T08:00:00Z", "as_of", "unknown"),
@@ -304,14 +303,12 @@ def test_a_cursor_outlives_a_restart_and_another_key_may_use_it(server, key, dev
         ("after=%C3%A9", "after", "no cursor"),
         ("after=W10", "after", "no cursor"),
         ("after=" + "x" * 4000, "after", "no cursor"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(server, key, device, refused, query, field, word):
-    for accept in (NDJSON, ARROW):
-        body = refused(ask(server, key, query, accept), 400, field)
-        assert word in body.fields[0].message
-    for _ in range(20):
-        assert ask(server, key, query).status_code == 400
+    ]
+    for query, field, word in cases:
+        for accept in (NDJSON, ARROW):
+            body = refused(ask(server, key, query, accept), 400, field)
+            assert word in body.fields[0].message
+    # None of them has kept a place.
     assert ask(server, key).status_code == 200
 
 
@@ -334,9 +331,10 @@ def test_a_misspelt_parameter_is_refused_with_all_there_are(server, key, device,
     assert field.message.endswith(f"; what is no filter is {own}")
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_a_cursor_that_somebody_made_up_is_refused(server, key, device, refused):
+    _, end = lines_of(server, key, "limit=1")
+    content = json.loads(base64.urlsafe_b64decode(end.after + "=" * (-len(end.after) % 4)))
+    cases = [
         {1: 2**60},
         {1: "0"},
         {2: -1},
@@ -350,17 +348,14 @@ def test_a_misspelt_parameter_is_refused_with_all_there_are(server, key, device,
         {6: None},
         {6: 2**64},
         {6: float("nan")},
-    ],
-)
-def test_a_cursor_that_somebody_made_up_is_refused(server, key, device, refused, changed):
-    _, end = lines_of(server, key, "limit=1")
-    content = json.loads(base64.urlsafe_b64decode(end.after + "=" * (-len(end.after) % 4)))
-    flat = [content[0][0], *content[0][1:], *content[1]]
-    for place, value in changed.items():
-        flat[place] = value
-    text = json.dumps([flat[:3], flat[3:]]).encode()
-    forged = base64.urlsafe_b64encode(text).decode().rstrip("=")
-    refused(ask(server, key, f"after={forged}"), 400, "after")
+    ]
+    for changed in cases:
+        flat = [content[0][0], *content[0][1:], *content[1]]
+        for place, value in changed.items():
+            flat[place] = value
+        text = json.dumps([flat[:3], flat[3:]]).encode()
+        forged = base64.urlsafe_b64encode(text).decode().rstrip("=")
+        refused(ask(server, key, f"after={forged}"), 400, "after")
 
 
 @pytest.mark.parametrize(

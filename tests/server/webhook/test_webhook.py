@@ -127,12 +127,12 @@ def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, mo
 
 
 def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, endpoint, monkeypatch):
-    monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0.5)
+    monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0.1)
     endpoint.statuses = [500]
     for url in (CLOSED, endpoint.url, "http://169.254.169.254/"):
         began = time.monotonic()
         assert server.call(key, "PUT", CALLBACK, json={"url": url}).status_code == 400
-        assert time.monotonic() - began >= 0.5
+        assert time.monotonic() - began >= 0.1
     assert server.call(key, "PUT", CALLBACK, json={"url": endpoint.url}).status_code == 204
 
 
@@ -302,9 +302,8 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
     assert server.call(key, "GET", "/v2/notification/pull?hold=0&after=latest").status_code == 204
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+def test_a_registration_that_is_wrong_is_refused_by_field(server, key):
+    cases = [
         ({}, "url"),
         ({"url": "ftp://example.com"}, "url"),
         ({"url": "nothing"}, "url"),
@@ -319,12 +318,11 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
         ({"url": "http://a/", "serialization": {"type": "v3"}}, "serialization.type"),
         ({"url": "http://a/", "serialization": {"max_chunk_size": 0}}, "serialization.max_chunk_size"),
         ({"url": "http://a/", "more": 1}, "more"),
-    ],
-)
-def test_a_registration_that_is_wrong_is_refused_by_field(server, key, body, field):
-    answer = server.call(key, "PUT", CALLBACK, json=body)
-    assert answer.status_code == 400
-    assert [entry["name"] for entry in answer.json["fields"]] == [field]
+    ]
+    for body, field in cases:
+        answer = server.call(key, "PUT", CALLBACK, json=body)
+        assert answer.status_code == 400
+        assert [entry["name"] for entry in answer.json["fields"]] == [field]
 
 
 def test_this_machine_is_called_only_where_the_operator_lets_it(new_server, endpoint):
