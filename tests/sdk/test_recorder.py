@@ -5,7 +5,6 @@ import errno
 import json
 import shutil
 import threading
-import time
 import tracemalloc
 import warnings
 from datetime import datetime, timedelta
@@ -591,16 +590,18 @@ def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so
         transport = mirror.async_transport
         async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
             recorder = await client.record(folder)
-            begun = threading.Event()
+            begun, stopping = threading.Event(), threading.Event()
 
             def write(*_, **__):
                 begun.set()
-                time.sleep(0.2)
+                stopping.wait(30)
                 raise OSError(errno.ENOSPC, "no space left")
 
             monkeypatch.setattr(recorder._tape, "write", write)
             await asyncio.to_thread(bench.deregister, device_id)
             assert await asyncio.to_thread(begun.wait, 30)
+            # Once the recorder waits for the end of its writing.
+            asyncio.get_running_loop().call_soon(stopping.set)
             with pytest.raises(OSError, match="no space left"):
                 await recorder.stop()
 
