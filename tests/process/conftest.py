@@ -81,12 +81,6 @@ def open_silent() -> Iterator[Callable[..., Silent]]:
 
 
 @pytest.fixture
-def plain_folder(tmp_path: Path) -> Path:
-    """An empty folder."""
-    return tmp_path
-
-
-@pytest.fixture
 def demo_environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A demo server of the usual twelve devices on a clock that stands still; gives what leads to it."""
     demo = Child("demo", "--port=0", "--clock=manual", stderr_path=tmp_path / "demo-stderr.txt")

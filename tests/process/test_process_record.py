@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from process_server import PATIENCE_SECONDS, child_environment, wait_until
 from recording_readers import READERS
 
 from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.cli import main
 from mirror_sdk.recording import read_recording
 
 pytestmark = pytest.mark.process
@@ -152,19 +154,18 @@ def test_the_command_says_what_nothing_covers(server, key, client, folder):
 
 def test_the_command_records_for_a_while_and_audits(server, key, client, change, folder):
     def run(*arguments):
-        environment = child_environment(API_HOST=server.url, API_KEY=key)
-        command = [*COMMAND, str(folder), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        runner = CliRunner(env={"API_HOST": server.url, "API_KEY": key})
+        return runner.invoke(main, ["record", str(folder), *arguments], catch_exceptions=False)
 
     nothing_yet = run("--audit")
-    assert nothing_yet.returncode == 2
+    assert nothing_yet.exit_code == 2
     assert "is no recording" in nothing_yet.stderr
-    assert run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0").returncode == 0
+    assert run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0").exit_code == 0
     change(1)
     again = run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0")
     assert again.stdout.startswith("complete from ")
     assert observed(folder) == [1.0]
     assert run("--audit").stdout == again.stdout
     other = run("--seconds", "0")
-    assert other.returncode == 1
+    assert other.exit_code == 1
     assert "give another folder" in other.stderr

@@ -330,7 +330,8 @@ def test_a_light_follows_its_door_on_a_loop(scripts: Scripts, bench: Bench) -> N
 
 def test_a_program_is_tested_with_the_fixtures(tmp_path: Path) -> None:
     shutil.copy(TASKS / "tests_of_a_program.py", tmp_path / "test_program.py")
-    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    others = ["-p", "no:nbval", "-p", "no:schemathesis"]
+    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", *others]
     ended = subprocess.run(
         command, cwd=tmp_path, env=child_environment(), capture_output=True, text=True, timeout=60, check=False
     )

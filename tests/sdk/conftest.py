@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import threading
 import time
 import warnings
@@ -31,6 +32,9 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
+
+# plotly loads nbformat, and that jsonschema, which compiles the grammars of this package for seconds where it is there.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 URL = "http://mirror.localhost"
 LONGEST_END_SECONDS = 60

@@ -22,8 +22,6 @@ from mirror_sdk import (
 )
 from mirror_sdk.events import EventKind
 
-pytestmark = pytest.mark.both_clients
-
 URL = "http://mirror.localhost"
 TEMPERATURE = "/3303/0/5700"
 DEVICE = "d" * 32
@@ -60,6 +58,7 @@ HAPPENED = [
 ]
 
 
+@pytest.mark.both_clients
 def test_events_come_in_the_order_in_which_they_happened(client, backlog):
     events = list(client.events(after=backlog, timeout=0))
     assert kinds(events) == HAPPENED
@@ -70,6 +69,7 @@ def test_events_come_in_the_order_in_which_they_happened(client, backlog):
     assert len(set(times)) == 5
 
 
+@pytest.mark.both_clients
 def test_a_program_that_catches_up_ends_in_the_right_state(client, bench, backlog, device_id):
     """By kind, the deregistration would come behind the registration that followed it, or before the one before it."""
     bench.deregister(device_id)
@@ -105,6 +105,7 @@ def test_the_unit_is_the_declared_one(client, bench):
     assert (str(frame["endpoint_name"].dtype), str(frame["unit"].dtype)) == ("category", "category")
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("step", [1, 2, 4])
 def test_a_program_may_stop_after_any_event_and_go_on_behind_it(client, backlog, step):
     seen, position = [], backlog
@@ -116,6 +117,7 @@ def test_a_program_may_stop_after_any_event_and_go_on_behind_it(client, backlog,
     assert [event.seq for event in seen] == list(range(backlog + 1, backlog + 1 + len(HAPPENED)))
 
 
+@pytest.mark.both_clients
 def test_the_position_is_where_it_begins_before_the_first_event_and_the_end_behind_the_last(client, backlog):
     events = client.events(after=backlog, limit=2, timeout=0)
     assert events.position == backlog
@@ -127,6 +129,7 @@ def test_the_position_is_where_it_begins_before_the_first_event_and_the_end_behi
     assert whole.position == client.events(timeout=0).position == backlog + len(HAPPENED)
 
 
+@pytest.mark.both_clients
 def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, bench, backlog, device_id):
     other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     events = client.events(after=backlog, timeout=0, paths=["/3303/*"])
@@ -142,6 +145,7 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, b
     assert list(rest["event"]) == HAPPENED[7:]
 
 
+@pytest.mark.both_clients
 def test_what_no_filter_can_be_is_refused(client):
     with pytest.raises(TypeError, match=r"paths=\['/3303/\*'\]"):
         client.events(paths="/3303/*")
@@ -151,6 +155,7 @@ def test_what_no_filter_can_be_is_refused(client):
         client.watch(print, devices=["sensor-1"], device_ids=["sensor-1"])
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("after", ["5", 5.0, True, -1])
 def test_a_position_that_is_none_is_refused_at_the_call_with_the_cure(client, after):
     """Such as one that a program kept in a file, and reads as a text."""
@@ -158,6 +163,7 @@ def test_a_position_that_is_none_is_refused_at_the_call_with_the_cure(client, af
         client.events(after=after)
 
 
+@pytest.mark.both_clients
 def test_a_watch_takes_devices_by_either_name(client, device_id):
     with client.watch(print, devices=["sensor-1"]) as watch, client.watch(print, device_ids=["sensor-1"]) as older:
         assert watch.is_running
@@ -208,6 +214,7 @@ def test_numbers_that_cannot_be_are_an_unexpected_answer_and_nothing_is_taken(an
     assert events.position == 3
 
 
+@pytest.mark.both_clients
 def test_a_service_that_numbers_nothing_gives_them_by_kind_and_the_position_waits_for_the_last(answering):
     message = {"registrations": [TOLD, TOLD], "de-registrations": [DEVICE]}
     events = answering(message, 6).events(after=3, timeout=0)
@@ -266,6 +273,7 @@ def test_a_message_that_is_nested_too_deep_is_an_unexpected_answer():
         next(answered_with({"Mirror-Cursor": "4"}, b'{"x":' + b"[" * 100_000))
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("gap", ["1-2", "9-2", "4-200", "4-" + "9" * 5000])
 def test_a_loss_that_cannot_be_is_told_and_is_no_place_to_go_on_behind(answering_gap, gap):
     events = answering_gap(gap)
@@ -302,6 +310,7 @@ def test_what_no_table_takes_keeps_no_other_event_out_of_one(answering, what):
     assert frame["seq"].tolist() == [4, 5, 6]
 
 
+@pytest.mark.both_clients
 def test_a_program_that_only_looks_goes_on_in_a_log_that_began_anew(client, bench, device_id):
     """Else each look behind its position would tell of a loss, and none would bring anything any more."""
     client.subscribe(device_id, TEMPERATURE)
@@ -432,6 +441,7 @@ def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, benc
 # Webhooks
 
 
+@pytest.mark.both_clients
 def test_a_webhook_gives_the_numbers_and_the_order_of_the_log(client, bench, backlog):
     last = len(list(client.events(after=0, timeout=0)))
     # What was read already is not sent: only what comes now.

@@ -13,7 +13,7 @@ import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
@@ -580,6 +580,7 @@ def test_no_text_of_a_device_is_executed_by_a_spreadsheet(text, shown, tmp_path)
     assert sheet_of(frame, tmp_path) == [["text", "word", shown[: len(shown) - len(text) + 99]], [shown, shown, 1]]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=8) | st.text(alphabet="'={+-@\x00\x1b\ud800\ufffe\n1", max_size=6), min_size=1))
 def test_any_text_becomes_a_cell_that_is_a_text(texts):
     sheet = openpyxl.Workbook().active

@@ -168,7 +168,7 @@ def check_program(program: str, *arguments: str, folder: Path) -> None:
 
 
 IMPORTS = """
-import asyncio, sys, threading, httpx
+import asyncio, os, sys, threading, traceback, httpx
 from datetime import UTC, datetime
 from mirror_sdk import AsyncMirrorClient
 
@@ -186,22 +186,34 @@ def answer(request):
         return httpx.Response(204, headers={"Mirror-Cursor": "7"})
     return httpx.Response(200, json={"object": "list", "data": [], "has_more": False})
 
-async def main():
+async def main(call):
     async with AsyncMirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:
         try:
-            await eval(sys.argv[1])
+            await eval(call)
         except Exception as error:
             print(type(error).__name__)
     assert "pandas" in sys.modules
     assert not on_loop, on_loop
 
-asyncio.run(main())
+failed = []
+for call in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(main(call))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        failed.append(call)
+assert not failed, failed
 """
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path):
+    check_program(
+        IMPORTS,
         *(
             "client.state_frame(devices=[])",
             "client.snapshot()",
@@ -213,10 +225,8 @@ asyncio.run(main())
         ),
         *("client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.load_plan('none')"),
         *("client.requests_frame([])", "client.record('run.parquet', devices=[])"),
-    ],
-)
-def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
-    check_program(IMPORTS, call, folder=tmp_path)
+        folder=tmp_path,
+    )
 
 
 FIRST = """

@@ -253,10 +253,8 @@ def test_devices_that_are_away_are_written_to_on_request(client, bench, lights):
     bench.deregister(lights[0])
     plan = client.plan(all_to(lights[:2], 40))
     assert statuses(plan.apply()) == ["queued", "success"]
-    timer = threading.Timer(0.5, lambda: bench.register(lights[0]))
-    timer.start()
-    assert statuses(plan.apply(include_offline=True)) == ["success", "success"]
-    timer.join()
+    with once(lambda: "pending" in statuses(plan.result), lambda: bench.register(lights[0])):
+        assert statuses(plan.apply(include_offline=True)) == ["success", "success"]
 
 
 @pytest.mark.both_clients

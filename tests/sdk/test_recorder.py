@@ -5,7 +5,6 @@ import errno
 import json
 import shutil
 import threading
-import time
 import tracemalloc
 import warnings
 from datetime import datetime, timedelta
@@ -42,8 +41,6 @@ from mirror_sdk.recording.layout import (
 )
 from mirror_sdk.tables.state import ADDED_COLUMNS
 
-pytestmark = pytest.mark.both_clients
-
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 
@@ -52,6 +49,7 @@ def numbers(frame):
     return frame[frame["event"] == "observation"]["value_num"].tolist()
 
 
+@pytest.mark.both_clients
 def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder):
     observed(1.0)
     with client.record(folder) as recorder:
@@ -63,6 +61,7 @@ def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder
     assert recorder.failure is None
 
 
+@pytest.mark.both_clients
 def test_the_next_recorder_goes_on_where_the_last_one_stopped(client, observed, folder):
     with client.record(folder):
         observed(1.0)
@@ -87,6 +86,7 @@ def test_pandas_reads_the_folder_as_one_table(client, observed, folder):
     assert frame["value_num"].tolist() == [1.0, 2.0]
 
 
+@pytest.mark.both_clients
 def test_a_recording_that_still_runs_can_be_read(client, observed, folder):
     with client.record(folder) as recorder:
         observed(1.0)
@@ -114,6 +114,7 @@ def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, obse
     assert numbers(read_recording(folder)) == [1.0, 2.0]
 
 
+@pytest.mark.both_clients
 def test_only_the_devices_and_paths_asked_for_are_recorded(client, bench, observed, device_id, folder):
     other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "5", "observable": True}])
     client.subscribe(other, TEMPERATURE)
@@ -130,12 +131,14 @@ def test_only_the_devices_and_paths_asked_for_are_recorded(client, bench, observ
         client.record(folder)
 
 
+@pytest.mark.both_clients
 def test_a_folder_has_one_recorder_at_a_time(client, folder):
     with client.record(folder), pytest.raises(ValueRefused, match="another recorder at work"):
         client.record(folder)
     client.record(folder).stop()
 
 
+@pytest.mark.both_clients
 def test_a_recording_that_does_not_tell_its_key_is_gone_on_with(client, folder):
     client.record(folder).stop()
     about = about_path(folder)
@@ -146,6 +149,7 @@ def test_a_recording_that_does_not_tell_its_key_is_gone_on_with(client, folder):
     assert Recording(folder).audit().complete
 
 
+@pytest.mark.both_clients
 def test_the_log_of_another_key_is_no_continuation(new_client, mirror, bench, folder):
     with new_client() as first, first.record(folder) as recorder:
         pass
@@ -154,6 +158,7 @@ def test_the_log_of_another_key_is_no_continuation(new_client, mirror, bench, fo
     assert recorder.audit().complete
 
 
+@pytest.mark.both_clients
 def test_a_recorder_may_be_stopped_twice(client, folder):
     recorder = client.record(folder)
     assert f"{folder} running," in repr(recorder)
@@ -162,6 +167,7 @@ def test_a_recorder_may_be_stopped_twice(client, folder):
     assert f"{folder} stopped," in repr(recorder)
 
 
+@pytest.mark.both_clients
 def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
     with client.record(folder, rotate_bytes=1) as recorder:
         # Both could come with one poll, and in one file.
@@ -176,6 +182,7 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
     assert Recording(folder).audit().complete
 
 
+@pytest.mark.both_clients
 def test_a_file_may_become_as_old_as_it_will(client, observed, folder):
     with client.record(folder, rotate_seconds=float("inf")):
         observed(1.0, 2.0)
@@ -183,6 +190,7 @@ def test_a_file_may_become_as_old_as_it_will(client, observed, folder):
     assert numbers(read_recording(folder)) == [1.0, 2.0]
 
 
+@pytest.mark.both_clients
 @pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}, {"rotate_seconds": float("nan")}])
 def test_a_rotation_that_is_none_is_refused_by_name(client, folder, arguments):
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
@@ -190,6 +198,7 @@ def test_a_rotation_that_is_none_is_refused_by_name(client, folder, arguments):
     assert not folder.exists()
 
 
+@pytest.mark.both_clients
 def test_a_file_and_a_folder_of_other_things_are_left_alone(client, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueRefused, match="is a file"):
@@ -201,6 +210,7 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone(client, tmp_path):
         Recording(tmp_path)
 
 
+@pytest.mark.both_clients
 def test_an_unknown_device_is_not_recorded_and_the_folder_is_free_again(client, device_id, folder):
     with pytest.raises(NotFound):
         client.record(folder, devices=["0" * 32])
@@ -209,12 +219,14 @@ def test_an_unknown_device_is_not_recorded_and_the_folder_is_free_again(client, 
     assert recorder.audit().complete
 
 
+@pytest.mark.both_clients
 def test_a_pattern_that_is_none_leaves_the_folder_free_for_the_right_one(client, folder):
     with pytest.raises(ValueRefused, match="only at the end"):
         client.record(folder, paths=["*/5700"])
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
+@pytest.mark.both_clients
 def test_a_folder_that_was_cut_off_before_anything_was_written_can_be_used(client, folder):
     folder.mkdir()
     (folder / "_lock").touch()
@@ -223,11 +235,13 @@ def test_a_folder_that_was_cut_off_before_anything_was_written_can_be_used(clien
     assert Recording(folder).audit().complete
 
 
+@pytest.mark.both_clients
 def test_a_single_text_is_refused_with_the_cure(client, folder):
     with pytest.raises(TypeError, match=r"\['/3303/\*'\]"):
         client.record(folder, paths="/3303/*")
 
 
+@pytest.mark.both_clients
 def test_what_the_log_dropped_is_a_row_and_a_hole(client, bench, mirror, observed, device_id, folder):
     with client.record(folder):
         observed(1.0)
@@ -250,6 +264,7 @@ def test_what_the_log_dropped_is_a_row_and_a_hole(client, bench, mirror, observe
     assert len(state_numbers(folder)) == 3
 
 
+@pytest.mark.both_clients
 def test_a_cut_off_journal_gives_what_is_whole_and_the_rest_is_read_again(client, observed, folder):
     recorder = client.record(folder)
     observed(1.0, 2.0)
@@ -298,6 +313,7 @@ def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed,
         file.write_bytes(kept)
 
 
+@pytest.mark.both_clients
 def test_a_recorder_goes_on_with_no_damaged_recording_and_leaves_it_to_others(client, observed, folder):
     with client.record(folder):
         observed(1.0)
@@ -415,6 +431,7 @@ def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
     pd.testing.assert_frame_equal(Recording(folder).as_of(now), before)
 
 
+@pytest.mark.both_clients
 def test_a_device_that_came_later_is_in_the_state(client, bench, folder):
     with client.record(folder) as recorder:
         client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
@@ -456,6 +473,7 @@ def test_an_empty_recording_is_a_table_with_all_its_columns(client, folder):
     assert recorder.audit().events == 0
 
 
+@pytest.mark.both_clients
 def test_a_closed_client_has_stopped_its_recorders(new_client, folder):
     with new_client() as client:
         recorder = client.record(folder)
@@ -464,6 +482,7 @@ def test_a_closed_client_has_stopped_its_recorders(new_client, folder):
     assert journal_numbers(folder) == []
 
 
+@pytest.mark.both_clients
 def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, folder, monkeypatch, caplog):
     def no_space(*_, **__):
         raise OSError(errno.ENOSPC, "no space left")
@@ -486,6 +505,7 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
     assert Recording(folder).audit().complete
 
 
+@pytest.mark.both_clients
 def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(
     mirror, client_of, bench, device_id, folder
 ):
@@ -592,16 +612,18 @@ def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so
         transport = mirror.async_transport
         async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
             recorder = await client.record(folder)
-            begun = threading.Event()
+            begun, stopping = threading.Event(), threading.Event()
 
             def write(*_, **__):
                 begun.set()
-                time.sleep(0.2)
+                stopping.wait(30)
                 raise OSError(errno.ENOSPC, "no space left")
 
             monkeypatch.setattr(recorder._tape, "write", write)
             await asyncio.to_thread(bench.deregister, device_id)
             assert await asyncio.to_thread(begun.wait, 30)
+            # Once the recorder waits for the end of its writing.
+            asyncio.get_running_loop().call_soon(stopping.set)
             with pytest.raises(OSError, match="no space left"):
                 await recorder.stop()
 
@@ -619,11 +641,13 @@ def fail_to_write(recorder, observed, monkeypatch):
     until(lambda: not recorder.is_running)
 
 
+@pytest.mark.both_clients
 def test_a_recorder_that_ended_by_itself_raises_at_the_end_of_its_block(client, observed, folder, monkeypatch):
     with pytest.raises(OSError, match="no space left"), client.record(folder) as recorder:
         fail_to_write(recorder, observed, monkeypatch)
 
 
+@pytest.mark.both_clients
 def test_an_error_in_the_block_of_a_recorder_goes_before_its_own(client, observed, folder, monkeypatch):
     recorder = client.record(folder)
 
@@ -637,6 +661,7 @@ def test_an_error_in_the_block_of_a_recorder_goes_before_its_own(client, observe
     recorder.stop()
 
 
+@pytest.mark.both_clients
 def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(
     new_client, bench, device_id, folder, monkeypatch
 ):
@@ -650,6 +675,7 @@ def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(
         client.list_devices()
 
 
+@pytest.mark.both_clients
 def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, observed, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import cbor2
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_sdk.errors import ValueRefused
@@ -140,6 +140,7 @@ def check_result(raw, content_type, path):
 
 
 @pytest.mark.parametrize("content_type", EVERY)
+@settings(max_examples=40)
 @given(raw=payloads, path=st.sampled_from(PATHS) | st.text())
 def test_no_payload_raises(content_type, raw, path):
     check_result(raw, content_type, path)

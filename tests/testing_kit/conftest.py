@@ -54,3 +54,15 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> C
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *others, *arguments, timeout=60)
 
     return run
+
+
+@pytest.fixture
+def run_here(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Runs pytest in a fresh folder with the plugin, in this process, which spares its start."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name in ["API_HOST", "API_KEY", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"]:
+        monkeypatch.delenv(name, raising=False)
+    plugins = ["-p", "mirror_sdk.testing.plugin", "-p", "no:cacheprovider"]
+    # Its assertions are rewritten already, or not at all.
+    plugins += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    return lambda *arguments: pytester.runpytest_inprocess(*plugins, *arguments)

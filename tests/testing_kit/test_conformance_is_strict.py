@@ -218,7 +218,7 @@ def test_what_is_spoilt_is_found(
 ) -> None:
     server = SpoiltServer(tmp_path / "spoilt", spoil)
     try:
-        said = judge(server, pytester, monkeypatch, module)
+        said = judge(server, pytester, monkeypatch, f"{module}::{test}")
     finally:
         server.close()
     assert said.ret == pytest.ExitCode.TESTS_FAILED, said.stdout.str()

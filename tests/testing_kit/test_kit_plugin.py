@@ -146,15 +146,15 @@ def test_without_the_server_a_fixture_says_what_to_install(pytester: pytest.Pyte
     )
 
 
-def test_the_conformance_tests_say_when_no_server_is_named(run_project) -> None:
-    result = run_project("-q", "--pyargs", "mirror_sdk.testing.conformance")
+def test_the_conformance_tests_say_when_no_server_is_named(run_here) -> None:
+    result = run_here("-q", "--pyargs", "mirror_sdk.testing.conformance")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "API_HOST" in result.stdout.str() + result.stderr.str()
     assert "--mirror-url" in result.stdout.str() + result.stderr.str()
 
 
-def test_the_conformance_tests_say_when_nobody_answers(run_project) -> None:
-    result = run_project("-q", "--mirror-url=http://127.0.0.1:9", "--mirror-key=key")
+def test_the_conformance_tests_say_when_nobody_answers(run_here) -> None:
+    result = run_here("-q", "--mirror-url=http://127.0.0.1:9", "--mirror-key=key")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "http://127.0.0.1:9" in result.stdout.str() + result.stderr.str()
 
@@ -183,35 +183,35 @@ def served(mirror) -> Iterator[str]:
 
 
 def test_a_test_with_a_cassette_asks_the_service_once(
-    pytester: pytest.Pytester, run_project, mirror, served: str, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, run_here, mirror, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(RECORDED)
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
-    run_project("-q", "--mirror-cassettes=replay").assert_outcomes(errors=1)
+    run_here("-q", "--mirror-cassettes=replay").assert_outcomes(errors=1)
     monkeypatch.setenv("API_HOST", served)
     monkeypatch.setenv("API_KEY", mirror.new_key())
-    run_project("-q", "--mirror-cassettes=none").assert_outcomes(passed=1)
+    run_here("-q", "--mirror-cassettes=none").assert_outcomes(passed=1)
     assert not (pytester.path / "cassettes").exists()
-    run_project("-q").assert_outcomes(passed=1)
+    run_here("-q").assert_outcomes(passed=1)
     monkeypatch.setenv("API_HOST", "http://127.0.0.1:9")
     monkeypatch.delenv("API_KEY")
-    run_project("-q").assert_outcomes(passed=1)
-    run_project("-q", "--mirror-cassettes=replay").assert_outcomes(passed=1)
-    run_project("-q", "--mirror-cassettes=record").assert_outcomes(errors=1)
+    run_here("-q").assert_outcomes(passed=1)
+    run_here("-q", "--mirror-cassettes=replay").assert_outcomes(passed=1)
+    run_here("-q", "--mirror-cassettes=record").assert_outcomes(errors=1)
 
 
 def test_a_test_that_fails_records_nothing(
-    pytester: pytest.Pytester, run_project, mirror, served: str, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, run_here, mirror, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(RECORDED.replace("light-1", "light-2"))
     monkeypatch.setenv("API_HOST", served)
     monkeypatch.setenv("API_KEY", mirror.new_key())
-    run_project("-q").assert_outcomes(failed=1)
+    run_here("-q").assert_outcomes(failed=1)
     assert list((pytester.path).glob("**/fleet.zip")) == []
 
 
-def test_a_test_without_the_marker_is_told_to_have_one(pytester: pytest.Pytester, run_project) -> None:
+def test_a_test_without_the_marker_is_told_to_have_one(pytester: pytest.Pytester, run_here) -> None:
     pytester.makepyfile("def test_the_fleet(mirror_cassette):\n    pass")
-    result = run_project("-q")
+    result = run_here("-q")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*@pytest.mark.mirror_cassette*"])

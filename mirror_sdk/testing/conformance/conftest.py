@@ -24,15 +24,15 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     except ConfigError as exc:
         pytest.exit(f"{exc}, or use --mirror-url and --mirror-key", returncode=pytest.ExitCode.USAGE_ERROR)
     service = Service(settings.base_url, settings.api_key.get_secret_value())
-    try:
-        service.http.delete(CALLBACK)
-        answer = service.http.get(PULL, params={"hold": 0})
-    except httpx.TransportError as exc:
-        pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
-    if answer.status_code in {401, 403}:
-        pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
-    yield service
-    service.http.close()
+    with service.http:
+        try:
+            service.http.delete(CALLBACK)
+            answer = service.http.get(PULL, params={"hold": 0})
+        except httpx.TransportError as exc:
+            pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
+        if answer.status_code in {401, 403}:
+            pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from blocking import pause_in_no_time
 from changed_answers import Between
-from patience import until
+from patience import once, until
 
 from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
 from mirror_sdk.frames import REQUESTS_SCHEMA
@@ -680,10 +680,8 @@ def test_devices_that_are_not_registered_are_written_to_on_request(new_model, be
     model = previewed(new_model(lights[:1], limits=Limits(include_offline=True)))
     assert states(model) == [("light-0", Mark.TO_WRITE)]
     assert reasons(model)["light-0"] == "the device is not registered"
-    timer = threading.Timer(0.3, lambda: bench.register(lights[0]))
-    timer.start()
-    model.apply()
-    timer.join()
+    with once(lambda: states(model) == [("light-0", Mark.PENDING)], lambda: bench.register(lights[0])):
+        model.apply()
     assert states(model) == [("light-0", Mark.SUCCESS)]
 
 
