@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 BROWSER = TESTS / "system" / "browser"
 
 THREAD_END_SECONDS = 10
-LASTING_THREADS = ("IPythonHistorySavingThread", "download", "tqdm_monitor")
+LASTING_THREADS = ("Dask-Offload", "IPythonHistorySavingThread", "download", "tqdm_monitor")
 """Threads that libraries, and the server for its downloads, start once and keep until the process ends."""
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
