@@ -73,9 +73,10 @@ def test_an_auto_observation_tells_its_token(attribute):
     assert resource.introduced == IntroducedResource(TEMPERATURE, auto_observed=True)
 
 
-def test_a_small_token_has_two_bytes():
-    (resource,) = read_links(b"</3/0/9>;aobs=5").resources
-    assert resource.auto_token == b"\x00\x05"
+@pytest.mark.parametrize(("number", "token"), [(5, b"\x00\x05"), (65535, b"\xff\xff")])
+def test_a_token_has_two_bytes(number, token):
+    (resource,) = read_links(b"</3/0/9>;aobs=%d" % number).resources
+    assert resource.auto_token == token
 
 
 def test_a_value_is_published_with_the_registration():
