@@ -21,7 +21,8 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
-BROWSER = TESTS / "system" / "browser"
+SYSTEM = TESTS / "system"
+BROWSER = SYSTEM / "browser"
 
 THREAD_END_SECONDS = 10
 LASTING_THREADS = ("Dask-Offload", "IPythonHistorySavingThread", "download", "tqdm_monitor")
@@ -50,8 +51,14 @@ def _databases_of_a_test() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _nothing_outlives_its_module() -> Iterator[None]:
-    """Fails a module whose threads or processes, those of its shared servers included, are still there at its end."""
+def _nothing_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a module whose threads or processes, those of its shared servers included, are still there at its end.
+
+    Browsers, labs and clusters of tests/system last longer.
+    """
+    if SYSTEM in request.path.parents:
+        yield
+        return
     threads, processes = set(threading.enumerate()), child_processes()
     yield
     check_threads_ended(threads)
@@ -64,7 +71,7 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
     """Fails a test that leaves a thread behind; threads of a shared fixture may last as long as its module."""
     threads = set(threading.enumerate())
     yield
-    if not uses_shared_fixture(request.node):
+    if SYSTEM not in request.path.parents and not uses_shared_fixture(request.node):
         check_threads_ended(threads)
 
 

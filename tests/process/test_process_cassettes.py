@@ -46,7 +46,8 @@ def outputs(notebook: Path, environment: dict[str, str]) -> list[Any]:
     """What the cells of a notebook put out, run beside its files."""
     program = str(ROOT / "tests" / "process" / "notebook_runs.py")
     ended = subprocess.run(
-        [sys.executable, program, notebook.name],
+        [sys.executable, program],
+        input=json.dumps({"notebook": notebook.name, "environment": environment, "width": 80}) + "\n",
         env=environment,
         cwd=notebook.parent,
         capture_output=True,
@@ -54,7 +55,7 @@ def outputs(notebook: Path, environment: dict[str, str]) -> list[Any]:
         timeout=120,
         check=True,
     )
-    told: list[Any] = json.loads(ended.stdout.splitlines()[-1])["cells"]
+    told: list[Any] = json.loads(ended.stdout)
     return told
 
 
@@ -76,8 +77,8 @@ def test_a_notebook_runs_anywhere_with_its_cassette(server: ServerProcess, tmp_p
     assert {file.name for file in elsewhere.iterdir()} == {"house.ipynb", "house.zip"}
     for _ in range(2):
         assert outputs(elsewhere / "house.ipynb", without_a_service()) == recorded
-    assert "21.5" in recorded[1]["out"]
-    assert recorded[5]["out"].count(",40") >= 2
+    assert "21.5" in recorded[1]["stdout"]
+    assert recorded[5]["stdout"].count(",40") >= 2
 
 
 RECORDING = """

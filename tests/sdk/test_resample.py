@@ -298,8 +298,9 @@ def test_differences_and_thresholds_of_two_units_are_warned_of():
     with pytest.warns(UnitWarning):
         assert CHANGED.mirror.compare(at(10), at(30), "10s", how="count")["difference"].tolist() == [-1.0]
     partly = in_units((0, 20.0, None), (20, 22.0, "Cel"), (30, 24.0, "Cel"))
-    for begins, difference in (((at(0), at(20)), 2.0), ((at(20), at(0)), -2.0)):
-        assert partly.mirror.compare(*begins, "10s")["difference"].tolist() == [difference]
+    for begins in ((at(0), at(20)), (at(20), at(0))):
+        with pytest.warns(UnitWarning):
+            assert partly.mirror.compare(*begins, "10s")["difference"].tolist() == [pd.NA]
     with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):
         CHANGED.mirror.durations(TEMPERATURE, above=21)
     with pytest.warns(UnitWarning, match="a threshold is compared with all of them"):

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -117,9 +118,12 @@ def test_a_mistake_where_the_package_uses_an_extra_is_found(findings, module):
 def test_all_that_the_package_exports_has_a_type(tmp_path):
     """Of what needs no library without types: those are click's options and ipywidgets."""
     command = [sys.executable, "-m", "basedpyright", "--verifytypes", "mirror_sdk", "--ignoreexternal", "--outputjson"]
+    # It looks for the package where the first Python of the path has it.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(
-        [*command, "--pythonpath", sys.executable],
+        command,
         cwd=tmp_path,
+        env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
         timeout=300,
