@@ -24,7 +24,8 @@ TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
 BROWSER = SYSTEM / "browser"
 
-THREAD_END_SECONDS = 10
+THREAD_END_SECONDS = 60
+"""A watch that was stopped ends with its open poll, after half a minute at most."""
 LASTING_THREADS = ("Dask-Offload", "IPythonHistorySavingThread", "download", "tqdm_monitor")
 """Threads that libraries, and the server for its downloads, start once and keep until the process ends."""
 
