@@ -122,10 +122,11 @@ class Websockets:
 
     def look_again(self, app_id: str) -> None:
         """This channel may have been changed: end the connections that are not the one it has."""
+        # Before the query: a connection that begins after it is newer than the result, and must not end because of it.
         with self._lock:
-            is_open_here = app_id in self._open
-        if is_open_here:
-            self._apply(app_id, self._find(app_id))
+            begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
+        if begun:
+            _apply(begun, self._find(app_id))
 
     def expire(self, session: Session, unused_since: Instant) -> None:
         """Remove, in a transaction, the channels that have had no connection since an instant.
@@ -162,17 +163,6 @@ class Websockets:
         # may not be the newest any more.
         session.after_commit(partial(self.look_again, app_id))
         session.notify(f"{SOCKET} {app_id}")
-
-    def _apply(self, app_id: str, row: WebsocketRow | None) -> None:
-        with self._lock:
-            opened = list(self._open.get(app_id, ()))
-        for socket in opened:
-            if row is not None and row.connection == socket.token:
-                socket.take_over(row.registration)
-            elif socket.has_begun and row is None:
-                socket.end(Closing(GOING_AWAY, "the channel was deleted"))
-            elif socket.has_begun:
-                socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))
 
     def begin(self, socket: ChannelSocket) -> Future[_Begun]:
         """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""
@@ -325,3 +315,14 @@ class ChannelSocket:
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
+
+
+def _apply(begun: list[ChannelSocket], row: WebsocketRow | None) -> None:
+    """Apply the stored channel to the connections that had begun before it was read."""
+    for socket in begun:
+        if row is None:
+            socket.end(Closing(GOING_AWAY, "the channel was deleted"))
+        elif row.connection == socket.token:
+            socket.take_over(row.registration)
+        else:
+            socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))

@@ -69,3 +69,25 @@ def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
         begun.result(PATIENCE_SECONDS)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket, _ in opened] == [REPLACED, REPLACED, None]
+
+
+def test_connection_that_begins_while_the_channel_is_queried_stays(server, monkeypatch):
+    services = server.services
+    register(services)
+    old, begun = connect(services)
+    begun.result(PATIENCE_SECONDS)
+    assert services.database.settle(PATIENCE_SECONDS)
+    query, opened = services.database.look, [old]
+
+    def query_before_another_begins(statement):
+        monkeypatch.undo()
+        found = query(statement)
+        new, begun = connect(services)
+        begun.result(PATIENCE_SECONDS)
+        opened.append(new)
+        return found
+
+    monkeypatch.setattr(services.database, "look", query_before_another_begins)
+    services.websockets.look_again(APPLICATION)
+    assert services.database.settle(PATIENCE_SECONDS)
+    assert [closing(socket) for socket in opened] == [REPLACED, None]
