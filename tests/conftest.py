@@ -6,11 +6,13 @@ server to itself takes ``server``, ``mirror`` or ``start_server``, whose databas
 """
 
 import gc
+import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ import databases
 import pytest
 from hypothesis import settings
 from werkzeug.routing import Rule
+
+from mirror_server.log_lines import LineHandler
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
@@ -76,6 +80,18 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
         check_threads_ended(threads)
 
 
+@pytest.fixture(autouse=True)
+def _log_is_as_before() -> Iterator[None]:
+    """Commands that run in the process of a test set up the log of the whole process."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
+    for handler in list(logging.root.handlers):
+        if isinstance(handler, LineHandler):
+            logging.root.removeHandler(handler)
+            handler.close()
+
+
 def uses_shared_fixture(item: Any) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs
     return any(found[-1].scope == "module" for name, found in fixtures.items() if not name.startswith("_"))
@@ -96,8 +112,12 @@ def check_threads_ended(before: set[threading.Thread]) -> None:
 
 def child_processes() -> set[int]:
     """The ids of this process's children; empty on systems without Linux's /proc."""
-    files = Path("/proc/self/task").glob("*/children")
-    return {int(pid) for file in files for pid in file.read_text().split()}
+    found: set[int] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        # A thread may end meanwhile.
+        with suppress(OSError):
+            found.update(map(int, file.read_text().split()))
+    return found
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
