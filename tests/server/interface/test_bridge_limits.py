@@ -1,6 +1,7 @@
 """What the bridge bounds: the polls that are parked, and the time a body may take."""
 
 import asyncio
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -432,3 +433,20 @@ def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, k
         await asyncio.wait([large[1].task])
 
     asyncio.run(check())
+
+
+def test_requests_of_one_key_that_take_milliseconds_let_others_have_their_turn_in_between(server, key, monkeypatch):
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, 0.01).__next__))
+    bridge, answered = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST), []
+
+    def send(name, by):
+        request = Request(bridge, by, "/v3/devices")
+        request.task.add_done_callback(lambda _: answered.append(name))
+        return request.task
+
+    async def check():
+        other = server.key()
+        await asyncio.gather(send("first", key), send("second", key), send("third", key), send("other", other))
+
+    asyncio.run(check())
+    assert answered == ["first", "other", "second", "third"]
