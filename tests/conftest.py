@@ -39,10 +39,10 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Tests of the test kit run pytest themselves.
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "failures"]
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("mirror", deadline=None)
+settings.register_profile("mirror", deadline=None, print_blob=True)
 if settings.get_current_profile_name() == "default":
     settings.load_profile("mirror")
 
