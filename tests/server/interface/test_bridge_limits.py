@@ -2,11 +2,12 @@
 
 import asyncio
 import itertools
-import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from bridge_requests import BridgeRequest, until
 
 from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
@@ -25,64 +26,15 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST, body_timeout_seconds=0.05)
 
 
-class Request:
-    """A request on its way through the bridge; its client stays until it is told to leave."""
-
-    def __init__(self, bridge, key, path, query=b"", method="GET", body=b""):
-        headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
-        self.sent = []
-        self.gone = asyncio.Event()
-        self._bodies = [] if body is None else [{"type": "http.request", "body": body, "more_body": False}]
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query,
-            "http_version": "1.1",
-            "scheme": "http",
-            "headers": headers,
-        }
-        self.task = asyncio.ensure_future(bridge(scope, self._receive, self._send))
-
-    async def _receive(self):
-        if self._bodies:
-            return self._bodies.pop()
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message):
-        self.sent.append(message)
-
-    @property
-    def status(self):
-        return self.sent[0]["status"] if self.sent else None
-
-    async def begin(self):
-        """Let it come as far as it can."""
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return self
-
-    async def leave(self):
-        self.gone.set()
-        await self.task
-
-
 @pytest.mark.parametrize("kind", [POLL, STREAM])
-def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kind):
+def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
     async def check():
-        held = [
-            await Request(bridge, server.key(), *POLL).begin(),
-            await Request(bridge, server.key(), *STREAM).begin(),
-        ]
+        held = [await BridgeRequest(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
         assert [each.status for each in held] == [None, 200]
-        refused = await Request(bridge, server.key(), *kind).begin()
-        assert refused.status == 429
-        assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MANY_POLLS"
-        short = await Request(bridge, server.key(), "/v3/devices").begin()
-        assert short.status == 200
+        assert_refused(await BridgeRequest(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
         await held[0].leave()
-        again = await Request(bridge, server.key(), *kind).begin()
+        again = await BridgeRequest(bridge, server.key(), *kind).begin()
         assert again.status in {None, 200}
         for each in (held[1], again):
             await each.leave()
@@ -90,28 +42,26 @@ def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kin
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("kind", [POLL, STREAM])
-def test_one_application_holds_a_share_of_the_places_and_leaves_the_others(server, kind):
+def test_one_application_has_a_share_of_the_places(server):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
+    greedy, other = server.key(), server.key()
+
     async def check():
-        bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
-        greedy, other = server.key(), server.key()
-        held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
-        refused = await Request(bridge, greedy, *kind).begin()
-        assert refused.status == 429
-        assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MANY_POLLS"
-        assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
-        held.append(await Request(bridge, other, *kind).begin())
-        assert held[-1].status in {None, 200}
-        await held[0].leave()
-        held[0] = await Request(bridge, greedy, *kind).begin()
-        assert held[0].status in {None, 200}
+        held = [await BridgeRequest(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
+        for kind in (POLL, STREAM):
+            assert_refused(await BridgeRequest(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
+        assert (await BridgeRequest(bridge, greedy, "/v3/devices").begin()).status == 200
+        held.append(await BridgeRequest(bridge, other, *STREAM).begin())
+        await held.pop(0).leave()
+        held.append(await BridgeRequest(bridge, greedy, *STREAM).begin())
+        assert [each.status for each in held] == [200] * 3
         for each in held:
             await each.leave()
 
     asyncio.run(check())
 
 
-class Reader(Request):
+class Reader(BridgeRequest):
     """A client that takes nothing of an answer until it is told to."""
 
     def __init__(self, *args):
@@ -123,103 +73,97 @@ class Reader(Request):
             await self.takes.wait()
         self.sent.append(message)
 
-    @property
-    def body(self):
-        return b"".join(message.get("body", b"") for message in self.sent)
+
+def assert_refused(request, reason):
+    assert (request.status, request.json["reason"]) == (429, reason)
 
 
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
+def append(server, key, *bodies, kind="registrations"):
+    """Add entries to the log of an application in one transaction."""
+    app_id = key.split("_")[1]
+
+    def work(session):
+        for body in bodies:
+            server.services.log.append(session, app_id, kind, "d", body)
+
+    server.services.database.write(work)
 
 
 def small_room(server):
     """A bridge with room for little that is unread, and a key whose log is larger."""
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
     key = server.key()
-    app_id = key.split("_")[1]
     server.add_device(key, "d")
-    for number in range(30):
-        body = {"ep": f"{number}-" + "x" * 10_000}
-        server.services.database.write(
-            lambda session, body=body: server.services.log.append(session, app_id, "registrations", "d", body)
-        )
+    append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
     return bridge, key
 
 
 @pytest.mark.parametrize("query", [b"after=0&hold=0", b"hold=0"])
-def test_who_leaves_answers_unread_gets_no_more_of_them_until_they_are_taken(server, query):
+def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(server, query):
     bridge, key = small_room(server)
 
     async def check():
         deaf = Reader(bridge, key, "/v2/notification/pull", query)
         await until(lambda: bridge.unread_bytes > 100_000)
         for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
-            refused = await Request(bridge, key, *path).begin()
-            assert refused.status == 429
-            assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MUCH_UNREAD"
-            assert dict(refused.sent[0]["headers"])[b"retry-after"] == b"1"
-        assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
+            refused = await BridgeRequest(bridge, key, *path).begin()
+            assert_refused(refused, "TOO_MUCH_UNREAD")
+            assert refused.headers["retry-after"] == "1"
+        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
         deaf.takes.set()
-        await asyncio.wait_for(deaf.task, 60)
+        await deaf.end()
         assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
-        assert len(json.loads(deaf.body)["registrations"]) >= 30
+        assert len(deaf.json["registrations"]) >= 30
         assert bridge.unread_bytes == 0
-        assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
+        assert (await BridgeRequest(bridge, key, "/v3/devices").begin()).status == 200
 
     asyncio.run(check())
 
 
-def test_others_are_served_between_the_large_answers_of_one_key(server):
-    bridge, key = small_room(server)
+def test_others_are_served_between_the_large_responses_of_one_key(server):
+    _, key = small_room(server)
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
-    other = server.key()
+    order = []
 
     async def check():
-        order = []
-        large = [Request(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-        between = Request(bridge, other, "/v3/devices")
+        large = [BridgeRequest(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+        between = BridgeRequest(bridge, other, "/v3/devices")
         for each in (*large, between):
             each.task.add_done_callback(lambda _, each=each: order.append(each))
         await asyncio.gather(*(each.task for each in (*large, between)))
         assert {each.status for each in large} == {200}
         assert order.index(between) <= 1
 
+    other = server.key()
     asyncio.run(check())
 
 
-def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_when_there_is(server):
+def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_later(server):
     bridge, key = small_room(server)
-    app_id, body = key.split("_")[1], {"ep": "y" * 60_000}
+    body = {"ep": "y" * 60_000}
 
     async def check():
         held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
-        server.services.database.write(
-            lambda session: server.services.log.append(session, app_id, "registrations", "d", body)
-        )
+        append(server, key, body)
         await until(lambda: bridge.unread_bytes > 100_000)
         for _ in range(20):
             await asyncio.sleep(0)
         assert sum(each.status == 200 for each in held) == 2
         for each in held:
             each.takes.set()
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(each.task for each in held))
-        assert all(json.loads(each.body)["registrations"][0]["ep"] == body["ep"] for each in held)
+        assert [(await each.end()).json["registrations"][0]["ep"] for each in held] == [body["ep"]] * 5
 
     asyncio.run(check())
 
 
-def test_long_pages_that_nobody_takes_are_not_read(server, monkeypatch):
+def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
     monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
     bridge, key = small_room(server)
     read, pages = server.services.log.read, []
 
     def note(app_id, after, *most):
-        page = read(app_id, after, *most)
-        pages.append(page)
-        return page
+        pages.append(read(app_id, after, *most))
+        return pages[-1]
 
     monkeypatch.setattr(server.services.log, "read", note)
 
@@ -231,9 +175,7 @@ def test_long_pages_that_nobody_takes_are_not_read(server, monkeypatch):
         assert sum(len(page.entries) >= 30 for page in pages) <= 2
         for each in deaf:
             each.takes.set()
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(each.task for each in deaf))
-        assert all(len(json.loads(each.body)["registrations"]) >= 30 for each in deaf)
+        assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
 
     asyncio.run(check())
 
@@ -298,7 +240,7 @@ def test_a_filtered_snapshot_that_nobody_takes_leaves_the_turn_to_other_long_rea
     async def check():
         deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
         await until(lambda: bool(deaf.sent))
-        other = Request(bridge, key, "/v3/devices", b"name__neq=x")
+        other = BridgeRequest(bridge, key, "/v3/devices", b"name__neq=x")
         await until(other.task.done)
         assert other.status == 200
         assert not deaf.task.done()
@@ -312,7 +254,7 @@ def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkey
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
     async def check():
-        held = await Request(bridge, server.key(), *POLL).begin()
+        held = await BridgeRequest(bridge, server.key(), *POLL).begin()
         bridge.stop_waiting()
         # Before its own end.
         await asyncio.wait_for(held.task, 30)
@@ -321,100 +263,72 @@ def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkey
     asyncio.run(check())
 
 
-def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
-
-    async def check():
-        stream = await Request(bridge, server.key(), *STREAM).begin()
-        async with asyncio.timeout(60):
-            while [message.get("body") for message in stream.sent].count(HEARTBEAT) < 2:
-                await asyncio.sleep(0)
-        await stream.leave()
-
-    asyncio.run(check())
-
-
-def test_a_stream_whose_log_is_gone_ends(server, bridge, monkeypatch):
+def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
-    app_id = key.split("_")[1]
+    end_application = partial(maintenance.end_application, app_id=key.split("_")[1])
     server.add_device(key, "d")
 
     async def check():
-        stream = await Request(bridge, key, *STREAM).begin()
-        server.services.database.write(lambda session: maintenance.end_application(session, app_id))
-        await asyncio.wait_for(stream.task, 60)
+        stream = await BridgeRequest(bridge, key, *STREAM).begin()
+        await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
+        server.services.database.write(end_application)
+        await stream.end()
         assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
 
     asyncio.run(check())
 
 
-def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
+def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
     async def check():
-        slow = Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None)
-        await slow.task
-        assert slow.status == 408
-        assert dict(slow.sent[0]["headers"])[b"connection"] == b"close"
-        body = json.loads(slow.sent[1]["body"])
-        assert (body["code"], body["type"]) == (408, "request_timeout")
+        slow = await BridgeRequest(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
+        assert (slow.status, slow.json["type"]) == (408, "request_timeout")
+        assert slow.headers["connection"] == "close"
 
     asyncio.run(check())
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])
-def test_what_comes_at_the_moment_a_client_leaves_is_for_its_next_plain_poll(server, bridge, leaves_first):
-    services, key = server.services, server.key()
-    app_id, body = key.split("_")[1], {"ep": "device"}
+def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(server, bridge, key, leaves_first):
     poll = ("/v2/notification/pull", b"hold=20")
 
     async def check():
-        held = await Request(bridge, key, *poll).begin()
+        held = await BridgeRequest(bridge, key, *poll).begin()
         if leaves_first:
             held.gone.set()
-        services.database.write(lambda session: services.log.append(session, app_id, "registrations", "device", body))
+        append(server, key, {"ep": "device"})
         held.gone.set()
-        await asyncio.wait_for(held.task, 60)
+        await held.end()
         assert held.sent == []
-        after = Request(bridge, key, *poll)
-        await asyncio.wait_for(after.task, 60)
-        assert json.loads(after.sent[1]["body"]) == {"registrations": [body]}
+        assert (await BridgeRequest(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
 
     asyncio.run(check())
 
 
-def test_what_is_stored_together_wakes_a_poll_with_one_message(server, bridge):
-    services, key = server.services, server.key()
-    app_id, bodies = key.split("_")[1], [{"ep": "first"}, {"ep": "second"}]
-
-    def append(session):
-        for body in bodies:
-            services.log.append(session, app_id, "reg-updates", body["ep"], body)
+def test_entries_that_are_stored_together_wake_a_poll_with_one_message(server, bridge, key):
+    bodies = [{"ep": "first"}, {"ep": "second"}]
 
     async def check():
-        held = await Request(bridge, key, *POLL).begin()
-        services.database.write(append)
-        assert services.database.settle()
-        await asyncio.wait_for(held.task, 60)
-        assert [entry["ep"] for entry in json.loads(held.sent[1]["body"])["reg-updates"]] == ["first", "second"]
+        held = await BridgeRequest(bridge, key, *POLL).begin()
+        append(server, key, *bodies, kind="reg-updates")
+        await held.end()
+        assert [entry["ep"] for entry in held.json["reg-updates"]] == ["first", "second"]
 
     asyncio.run(check())
 
 
 def test_large_bodies_of_one_key_let_others_have_their_turn_in_between(server, key):
     bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
-    body, answered = b" " * 100_000, []
-
-    def send(name, by, body):
-        request = Request(bridge, by, "/v3/device-queries", method="POST", body=body)
-        request.task.add_done_callback(lambda _: answered.append(name))
-        return request.task
+    large, answered = b" " * 100_000, []
 
     async def check():
-        other = server.key()
-        await asyncio.gather(
-            send("first", key, body), send("second", key, body), send("third", key, body), send("other", other, b"")
-        )
+        sent = {"first": (key, large), "second": (key, large), "third": (key, large), "other": (other, b"")}
+        for name, (by, body) in sent.items():
+            request = BridgeRequest(bridge, by, "/v3/device-queries", method="POST", body=body)
+            request.task.add_done_callback(lambda _, name=name: answered.append(name))
+        await until(lambda: len(answered) == len(sent))
 
+    other = server.key()
     asyncio.run(check())
     assert answered == ["first", "other", "second", "third"]
 
@@ -425,8 +339,8 @@ def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, k
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
     async def check():
-        large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
-        other = Request(bridge, server.key(), "/v3/devices", b"name__neq=x")
+        large = [BridgeRequest(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
+        other = BridgeRequest(bridge, server.key(), "/v3/devices", b"name__neq=x")
         await until(other.task.done)
         assert (large[0].status, large[1].status, other.status) == (400, None, 200)
         large[1].task.cancel()

@@ -10,6 +10,7 @@ METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
 UNKNOWN_DEVICE = (
     ("GET", "/v3/devices/nobody", None),
     ("GET", "/v3/devices/nobody/echo", None),
+    ("PUT", "/v3/devices/nobody", {"name": "lamp"}),
     ("GET", "/v2/endpoints/nobody", None),
     ("GET", "/v2/endpoints/nobody/3303/0/5700", None),
     ("GET", "/v2/endpoints/nobody/3303/0/5700?cacheOnly=true", None),
@@ -57,23 +58,18 @@ def test_every_wrong_method_of_every_path_is_405_with_the_right_ones(server, key
             assert set(re.split(r",\s*", answer.headers["Allow"])) == allowed, path
 
 
-@pytest.mark.parametrize(("method", "path", "body"), UNKNOWN_DEVICE)
-def test_an_unknown_device_is_404_by_its_word(server, key, refused, method, path, body):
-    told = refused(server.call(key, method, path, json=body), 404)
-    assert told.reason == "DEVICE_NOT_FOUND"
-    assert "nobody" in told.message
-
-
-def test_unknown_device_is_named_as_the_client_wrote_it(server, key, refused):
+def test_unknown_device_is_404_with_its_name(server, key, refused):
+    for method, path, body in UNKNOWN_DEVICE:
+        told = refused(server.call(key, method, path, json=body), 404)
+        assert told.reason == "DEVICE_NOT_FOUND"
+        assert "nobody" in told.message
     assert "Gerät" in refused(server.call(key, "GET", "/v3/devices/Gerät/echo"), 404).message
 
 
-@pytest.mark.parametrize(
-    "path", ["/page", "/v9", "/v3", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"]
-)
-def test_an_unknown_path_is_404_whatever_the_method(server, key, refused, path):
-    for method in METHODS:
-        refused(server.call(key, method, path), 404)
+def test_unknown_path_is_404_for_every_method(server, key, refused):
+    for path in ("/page", "/v9", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"):
+        for method in METHODS:
+            refused(server.call(key, method, path), 404)
 
 
 def test_every_answer_has_a_request_id_of_its_own_and_a_given_one_comes_back(server, key):
@@ -88,11 +84,11 @@ def test_every_answer_has_a_request_id_of_its_own_and_a_given_one_comes_back(ser
     assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
 
 
-@pytest.mark.parametrize("given", ["", "short", "x" * 32, GIVEN_ID + "0", GIVEN_ID + "\u00e9"])
-def test_a_request_id_of_another_form_is_replaced(server, key, given):
-    identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
-    assert re.fullmatch("[0-9a-f]{32}", identity)
-    assert identity not in given or not given
+def test_request_id_of_another_form_is_replaced(server, key):
+    for given in ("", "short", "x" * 32, GIVEN_ID + "0", GIVEN_ID + "\u00e9"):
+        identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+        assert re.fullmatch("[0-9a-f]{32}", identity)
+        assert identity not in given or not given
 
 
 def test_the_request_id_stands_in_the_log_and_the_key_does_not(server, key, caplog):
@@ -104,22 +100,18 @@ def test_the_request_id_stands_in_the_log_and_the_key_does_not(server, key, capl
     assert "secret" not in str(vars(record))
 
 
-@pytest.mark.parametrize("path", ["/v3/devices/", "/v3//devices//", "/v2/subscriptions/", "/healthz/"])
-def test_slashes_may_be_doubled_and_stand_at_the_end(server, key, path):
-    answer = server.call(key, "GET", path)
-    plain = server.call(key, "GET", re.sub("/+", "/", path).rstrip("/"))
-    assert (answer.status_code, answer.json) == (200, plain.json)
-
-
-@pytest.mark.parametrize("path", ["/3303/0/5700", "//3303/0/5700", "/3303//0/5700/", "//3303//0//5700//"])
-def test_a_resource_path_is_the_same_with_doubled_slashes(server, key, path):
-    device = server.add_device(key, f"slashes-{path}")
-    server.subscribe(key, device, path)
-    assert server.call(key, "GET", f"/v2/subscriptions/{device}").get_data(as_text=True) == "/3303/0/5700"
-    assert server.call(key, "GET", f"/v2/subscriptions/{device}{path}").status_code == 200
-    url = f"/sim/v1/devices/{device}/resources{path}"
-    assert server.call(key, "PUT", url, json={"value": "9"}).status_code == 204
-    assert server.resource(key, device)["reported"]["value"] == "OQ=="
+def test_slashes_may_be_doubled_and_stand_at_the_end(server, key):
+    for path in ("/v3//devices//", "/v2/subscriptions/", "/healthz/"):
+        answer = server.call(key, "GET", path)
+        plain = server.call(key, "GET", re.sub("/+", "/", path).rstrip("/"))
+        assert (answer.status_code, answer.json) == (200, plain.json)
+    for path in ("//3303/0/5700", "/3303//0/5700/", "//3303//0//5700//"):
+        device = server.add_device(key, f"slashes-{path}")
+        server.subscribe(key, device, path)
+        assert server.call(key, "GET", f"/v2/subscriptions/{device}").get_data(as_text=True) == "/3303/0/5700"
+        assert server.call(key, "GET", f"/v2/subscriptions/{device}{path}").status_code == 200
+        server.set_value(key, device, "9", path)
+        assert server.resource(key, device)["reported"]["value"] == "OQ=="
 
 
 def test_a_get_or_delete_never_reads_a_body(server, key):
@@ -174,10 +166,7 @@ def test_every_operation_with_a_key_refuses_an_unknown_parameter(server, key, re
     assert server.call(key, "DELETE", f"{PULL}?misspelt=1").status_code == 204
 
 
-@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/openapi.json"])
-def test_what_needs_no_key_takes_an_unknown_parameter(server, path):
-    assert server.call(None, "GET", f"{path}?misspelt=1").status_code == 200
-
-
-def test_who_has_no_key_is_told_that_before_an_unknown_parameter(server, refused):
+def test_unknown_parameter_is_read_without_a_key_and_401_comes_before_it(server, refused):
+    for path in ("/", "/healthz", "/readyz", "/openapi.json"):
+        assert server.call(None, "GET", f"{path}?misspelt=1").status_code == 200
     refused(server.call(None, "GET", f"{PULL}?aftr=1"), 401)
