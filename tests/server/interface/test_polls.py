@@ -136,11 +136,12 @@ def test_a_bad_poll_is_refused_by_name_opens_no_channel_and_takes_nothing(server
     assert len(server.call(key, "GET", f"{PULL}?hold=0").json["registrations"]) == 1
 
 
-@pytest.mark.parametrize("beyond", [2, 10**17])
-def test_a_position_beyond_the_log_has_a_word_of_its_own(server, key, device, refused, beyond):
-    body = refused(server.call(key, "GET", f"{PULL}?after={beyond}&hold=0"), 400, "after")
-    assert body.reason == "CURSOR_BEYOND_LOG"
-    assert "latest" in body.message
+def test_a_position_beyond_the_log_has_a_word_of_its_own(server, key, device, refused):
+    for path in (PULL, "/v2/notification/events"):
+        for beyond in (2, 10**17):
+            body = refused(server.call(key, "GET", f"{path}?after={beyond}"), 400, "after")
+            assert body.reason == "CURSOR_BEYOND_LOG"
+            assert "latest" in body.message
 
 
 def test_a_second_plain_poll_is_409_while_one_is_open_and_readers_are_not(
