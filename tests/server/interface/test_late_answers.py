@@ -68,14 +68,6 @@ def test_a_write_that_was_taken_too_late_shows_at_the_next_read(server, key, slo
     assert server.responses(key) == {"w": (504, "TIMEOUT"), "r": (200, None)}
 
 
-def test_a_write_that_was_taken_too_late_shows_at_the_next_observation(server, key, device):
-    server.subscribe(key, device, LEVEL)
-    server.patch(key, device, latency_seconds=LATE_SECONDS)
-    server.place(key, device, "w", "PUT", LEVEL, value="40")
-    server.advance(key, LATE_SECONDS)
-    assert server.observed(key) == [(device, "10"), (device, "40")]
-
-
 def test_a_subscription_that_is_accepted_late_is_accepted(server, key, slow):
     server.subscribe(key, slow)
     server.advance(key, LATE_SECONDS)
@@ -107,15 +99,6 @@ def test_a_device_that_is_gone_for_good_is_not_made_again_by_its_late_answer(ser
     assert server.services.database.violations() == []
 
 
-def test_an_initial_event_carries_the_devices_time_of_the_value(server, key, device):
-    begin_at = server.now
-    server.advance(key, 60)
-    server.subscribe(key, device)
-    ((_, event),) = [entry for entry in server.log(key) if entry[0] == "notifications"]
-    assert event["timestamp"] == begin_at
-    assert server.resource(key, device)["reported"]["reported_at"] == "2026-01-05T08:01:00.000Z"
-
-
 def test_what_came_because_of_a_subscription_that_has_ended_is_no_auto_observation(server, key, device):
     server.subscribe(key, device)
     server.patch(key, device, latency_seconds=30)
@@ -126,14 +109,15 @@ def test_what_came_because_of_a_subscription_that_has_ended_is_no_auto_observati
 
 
 def test_the_origin_of_what_is_auto_observed_follows_the_subscription(server, key, device):
-    server.set_value(key, device, "1", DOOR)
-    assert origin(server, key, device, DOOR) == "auto_observation"
-    server.subscribe(key, device, DOOR)
-    server.set_value(key, device, "0", DOOR)
-    assert origin(server, key, device, DOOR) == "subscription"
-    server.subscribe(key, device, DOOR, method="DELETE")
-    server.set_value(key, device, "1", DOOR)
-    assert origin(server, key, device, DOOR) == "auto_observation"
+    for value, method, expected in (
+        ("1", None, "auto_observation"),
+        ("0", "PUT", "subscription"),
+        ("1", "DELETE", "auto_observation"),
+    ):
+        if method is not None:
+            server.subscribe(key, device, DOOR, method=method)
+        server.set_value(key, device, value, DOOR)
+        assert origin(server, key, device, DOOR) == expected
 
 
 def test_what_becomes_auto_observed_or_ceases_to_be_so_is_known_at_the_registration_update(server, key, device):

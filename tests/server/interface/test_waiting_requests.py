@@ -47,23 +47,14 @@ def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server
     assert listed(server, key)["data"] == []
 
 
-def test_what_the_device_has_in_hand_is_told(server, key, device):
+def test_the_state_and_the_failed_attempts_of_a_request_are_shown(server, key, device):
     server.patch(key, device, online=True, answer="silent")
-    server.place(key, device, "r", "GET", PATH, expiry_seconds=600)
-    assert [entry["state"] for entry in listed(server, key)["data"]] == ["with_device"]
-
-
-def test_a_failed_attempt_is_counted(server, key, device):
-    server.patch(key, device, online=True, answer="silent")
-    url = f"{LIST}/{device}?async-id=r&retry=3"
-    assert server.call(key, "POST", url, json={"method": "GET", "uri": PATH}).status_code == 202
-    server.advance(key, 121)
-    assert [entry["attempts"] for entry in listed(server, key)["data"]] == [1]
-
-
-def test_notification_rules_are_shown_as_they_were_given(server, key, device):
-    server.place(key, device, "rules", "PUT", f"{PATH}?pmin=5&pmax=120")
-    assert [entry["uri"] for entry in listed(server, key)["data"]] == [f"{PATH}?pmin=5&pmax=120"]
+    body = {"method": "PUT", "uri": f"{PATH}?pmin=5&pmax=120"}
+    assert server.call(key, "POST", f"{LIST}/{device}?async-id=r&retry=3", json=body).status_code == 202
+    for attempts in (0, 1):
+        (entry,) = listed(server, key)["data"]
+        assert (entry["state"], entry["attempts"], entry["uri"]) == ("with_device", attempts, body["uri"])
+        server.advance(key, 121)
 
 
 def test_those_of_one_device_are_listed_alone(server, key, device):

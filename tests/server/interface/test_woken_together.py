@@ -130,16 +130,6 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
     assert (page.gap, readers.names(page)) == ((1, 1), ["b"])
 
 
-def test_who_was_not_woken_reads_for_itself(readers):
-    (woken,) = readers.waiting(1)
-    readers.add("a", "b")
-    readers.log.read_more(APP, 0, woken)
-    (more,) = readers.waiting(1)
-    for count in (2, 3):
-        assert readers.names(readers.log.read_more(APP, 0, more)) == ["a", "b"]
-        assert readers.database.count == count
-
-
 def test_who_asks_for_few_gets_few(readers):
     waiting = readers.waiting(2)
     readers.add("a", "b", "c")
