@@ -1,9 +1,9 @@
-"""A server with a CoAP port inside the test."""
+"""A server with a CoAP port inside the test, and a CoAP endpoint with a device made of a plain socket."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,12 @@ from devices_on_loopback import DeviceSide
 from ports import free_port
 
 from mirror_server.config import ListenAddress
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests that are coroutines run on an event loop of asyncio, one for each test."""
+    return "asyncio"
 
 
 @pytest.fixture
@@ -24,3 +30,36 @@ def device_side() -> Iterator[DeviceSide]:
 def real(new_server: Any, device_side: DeviceSide) -> Any:
     """A server to which real devices come, on a clock that stands still."""
     return new_server(coap=ListenAddress("127.0.0.1", device_side.port))
+
+
+@pytest.fixture
+def registry() -> Any:
+    """The handler of the endpoint, which writes down what comes."""
+    from coap_device import Registry  # noqa: PLC0415 - needs an extra
+
+    return Registry()
+
+
+@pytest.fixture
+def host() -> str:
+    """The address that the endpoint listens at."""
+    return "127.0.0.1"
+
+
+@pytest.fixture
+async def endpoint(registry: Any, host: str) -> AsyncIterator[Any]:
+    """An endpoint on a port of its own."""
+    from coap_device import listening  # noqa: PLC0415 - needs an extra
+
+    async with listening(registry, host) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+async def device(endpoint: Any) -> AsyncIterator[Any]:
+    """A plain socket that knows the address of the endpoint."""
+    from coap_device import Device  # noqa: PLC0415 - needs an extra
+
+    device = Device(endpoint.coap_address)
+    yield device
+    device.close()
