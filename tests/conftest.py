@@ -80,6 +80,12 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
         check_threads_ended(threads)
 
 
+@pytest.fixture
+def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program has one version of the schema more than the databases of ``databases.new_database_url``."""
+    databases.add_version(tmp_path_factory.mktemp("next"), monkeypatch)
+
+
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 import databases
 import pytest
 
-from mirror_server.store import devices, settings
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import checkpoints
@@ -284,36 +284,6 @@ def test_what_was_submitted_before_closing_is_stored(url):
         assert stored(again, "49") == "x"
     finally:
         again.close()
-
-
-def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_held(tmp_path):
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0001")
-    assert "callbacks" not in databases.tables(url)
-    resource = (
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, desired_command_id,"
-        " desired_status) VALUES ('d', '{}', 1, '', '', 0, {}, 1)"
-    )
-    databases.execute(
-        url,
-        "INSERT INTO settings VALUES ('kept', 'x')",
-        "INSERT INTO devices VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 5, 0)",
-        resource.format("/1/0/0", 7),
-        resource.format("/1/0/1", 8),
-        "INSERT INTO commands (command_id, app_id, async_id, device_id, method, path, content_type, requested_at,"
-        " expires_at, retries)"
-        " VALUES (7, 'a', 'x', 'd', 'PUT', '/1/0/0', 'application/octet-stream', 0, 0, 0)",
-    )
-    newest = Database(url)
-    try:
-        assert stored(newest, "kept") == "x"
-        with newest.read() as session:
-            assert session.rows("SELECT * FROM callbacks") == []
-            written = dict(session.rows("SELECT path, desired_content_type FROM resources"))
-            assert [devices.silent_since(session, instant) for instant in (5, 6)] == [[], ["d"]]
-        assert written == {"/1/0/0": "application/octet-stream", "/1/0/1": "text/plain"}
-    finally:
-        newest.close()
 
 
 @pytest.mark.skipif(databases.ON_POSTGRESQL, reason="tells of the SQLite file")

@@ -85,17 +85,6 @@ def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url
     assert secret not in listed.output
 
 
-def test_a_database_of_the_version_before_takes_keys(tmp_path):
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0012")
-    for file in tmp_path.iterdir():
-        file.chmod(0o600)
-    secret = secret_of(devices(url, "add", NAME))
-    with closing(Database(url)) as database:
-        assert Identities(database).secret(NAME).hex() == secret
-        assert database.violations() == []
-
-
 def test_two_keys_differ_and_an_identity_may_be_another_than_the_name(url, database):
     one, other = devices(url, "add", "one", "--identity", "sim-1"), devices(url, "add", "other")
     assert secret_of(one) != secret_of(other)

@@ -486,26 +486,6 @@ def test_a_backup_holds_the_history_and_the_time_until_it_is_restored_is_a_gap(
         assert rows_in(restored) == rows
 
 
-def test_devices_of_an_older_version_have_their_numbers_after_the_upgrade(tmp_path: Path) -> None:
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0015")
-    for name in ("b", "a"):
-        databases.execute(
-            url,
-            "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-            " created_at, updated_at, last_contact_at, registration_expires_at)"
-            f" VALUES ('{name}', '{name}', 'D', 1, 0, 60, 1, 1, 1767600000000, 9000000000000)",
-        )
-    settings = Settings(database_url=url, simulate=0, manual_clock=True, keep_history_seconds=60)
-    with closing(Services(settings)) as services:
-        services.start()
-        tell(services, "b", "1")
-        tell(services, "a", "2")
-        tell(services, register(services, "c"), "3")
-        found = [(row.endpoint_name, row.value) for row in rows_in(services.database) if row.what == "reported"]
-    assert found == [("b", b"1"), ("a", b"2"), ("c", b"3")]
-
-
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
     @settings_options

@@ -24,7 +24,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection
 from mirror_server.services import Services
-from mirror_server.store import callbacks, logs, statistics
+from mirror_server.store import callbacks, logs, schema, statistics
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
 from mirror_server.store.device_events import DeviceEventRow
@@ -220,11 +220,22 @@ def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id,
     assert "1,234 things are wrong; restore a backup" in found.stderr
 
 
-def test_a_database_of_a_newer_version_is_refused_with_a_cure(url):
-    Database(url).close()
-    databases.execute(url, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(DatabaseError, match="newer version"):
-        Database(url)
+UNKNOWN_VERSIONS = {
+    "9999": "was written by a newer version (its schema is 9999, and the newest this one knows is"
+    f" {schema.versions()[-1]}); install that one",
+    "0007": "was written by a version before all that this one upgrades (its schema is 0007, and the oldest this one"
+    f" knows is {schema.versions()[0]}); open it with the version that wrote it, or name another database",
+}
+
+
+@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
+def test_a_database_of_a_version_that_is_not_known_is_refused_with_a_cure(tmp_path, url, version):
+    databases.execute(url, f"UPDATE alembic_version SET version_num = '{version}'")
+    for command in (["check"], ["keys", "list"], ["backup", tmp_path / "copy.db"]):
+        refused = mirror_server(*command, "--database", url)
+        assert refused.exit_code == 1
+        assert f"the database {shown(url).removeprefix('sqlite:///')} {UNKNOWN_VERSIONS[version]}" in refused.output
+        assert refused.output.count("\n") == 1
 
 
 def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
@@ -297,20 +308,25 @@ def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, argumen
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
-    backup = tmp_path / "old.db"
-    databases.upgrade_to(f"sqlite:///{backup}", "0002")
-    before = backup.read_bytes()
-    target = f"sqlite:///{tmp_path}/restored.db"
+@pytest.mark.sqlite
+def test_a_backup_of_an_older_version_is_of_that_version_and_is_upgraded_where_it_is_restored(
+    tmp_path, url, next_version
+):
+    backup, target = tmp_path / "copy.db", f"sqlite:///{tmp_path}/restored.db"
+    assert mirror_server("backup", backup, "--database", url).exit_code == 0
     assert mirror_server("restore", backup, "--database", target).exit_code == 0
-    assert backup.read_bytes() == before
     assert mirror_server("check", "--database", target).output == "all is well\n"
+    upgraded = {
+        name: "names" in databases.tables(one)
+        for name, one in {"copied": url, "backup": f"sqlite:///{backup}", "restored": target}.items()
+    }
+    assert upgraded == {"copied": False, "backup": False, "restored": True}
 
 
 def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restored(tmp_path):
     """Who asks what has changed since a number that is lost would not hear of the changes counted up to it anew."""
     backup, target = tmp_path / "copy.db", f"sqlite:///{tmp_path}/restored.db"
-    databases.upgrade_to(f"sqlite:///{backup}", "head")
+    Database(f"sqlite:///{backup}").close()
     databases.execute(
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
@@ -451,7 +467,7 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
 def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path):
     """A part would be in the way of the next restore, and a server would begin with an empty one."""
     backup, target = tmp_path / "copy.db", tmp_path / "mirror.db"
-    databases.upgrade_to(f"sqlite:///{backup}", "head")
+    Database(f"sqlite:///{backup}").close()
     databases.execute(f"sqlite:///{backup}", "INSERT INTO settings VALUES ('kept', 'x')")
     program = """
 import os, signal, sqlite3, sys
@@ -473,13 +489,14 @@ backend.copy(Path(sys.argv[1]), Path(sys.argv[2]))
     assert databases.query(f"sqlite:///{target}", "SELECT value FROM settings WHERE name = 'kept'") == [("x",)]
 
 
-def test_a_backup_of_a_newer_version_is_not_restored(tmp_path):
-    backup = tmp_path / "new.db"
+@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
+def test_a_backup_of_a_version_that_is_not_known_is_not_restored(tmp_path, version):
+    backup = tmp_path / "unknown.db"
     Database(f"sqlite:///{backup}").close()
-    databases.execute(f"sqlite:///{backup}", "UPDATE alembic_version SET version_num = '9999'")
+    databases.execute(f"sqlite:///{backup}", f"UPDATE alembic_version SET version_num = '{version}'")
     told = mirror_server("restore", backup, "--database", f"sqlite:///{tmp_path}/restored.db")
     assert told.exit_code == 1
-    assert "newer version" in told.output
+    assert UNKNOWN_VERSIONS[version] in told.output
     assert not (tmp_path / "restored.db").exists()
 
 
@@ -665,24 +682,13 @@ def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, 
 
 
 @pytest.mark.sqlite
-def test_a_backup_of_an_older_version_is_of_that_version(tmp_path):
-    url = f"sqlite:///{tmp_path}/mirror.db"
-    databases.upgrade_to(url, "0008")
-    assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
-    for name in ("mirror.db", "copy.db"):
-        assert databases.query(f"sqlite:///{tmp_path}/{name}", "SELECT version_num FROM alembic_version") == [("0008",)]
-
-
-@pytest.mark.sqlite
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
-def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, command):
-    url = f"sqlite:///{tmp_path}/mirror.db"
-    databases.upgrade_to(url, "0008")
+def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, url, command, next_version):
     with FileLock(tmp_path / "mirror.db.lock"):
         told = mirror_server(*command, "--database", url)
         assert told.exit_code == 1
         assert "of an older version, whose server runs; stop that one first" in told.output
-        assert databases.query(url, "SELECT version_num FROM alembic_version") == [("0008",)]
+        assert "names" not in databases.tables(url)
     assert mirror_server(*command, "--database", url).exit_code == 0
 
 
