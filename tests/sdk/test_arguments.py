@@ -13,7 +13,6 @@ import pytest
 from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk._arguments import instant
 
-TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 NO_SPANS = ["5", -1, math.nan, True]
 
