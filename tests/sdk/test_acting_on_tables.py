@@ -44,32 +44,24 @@ FORMS = {
     "polars": lambda frame: pl.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)),
     "names": lambda frame: frame.assign(device_id=frame["endpoint_name"]),
 }
-in_each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 
 
-@in_each_form
-def test_the_devices_of_a_table_are_asked_for(client, rooms, warm, form):
-    found = form(warm)
-    assert set(client.snapshot(found, paths=[LEVEL])["device_id"]) == set(rooms[2:])
-    assert client.state_frame(devices=found)["device_id"].nunique() == 2
-    assert client.snapshot(devices=found).attrs["mirror"]["devices"] == 2
-
-
-@in_each_form
-def test_the_resources_of_a_table_are_subscribed(client, rooms, warm, form):
-    client.subscribe(form(warm))
-    assert [client.list_subscriptions(room) for room in rooms] == [[], [], [TEMPERATURE], [TEMPERATURE]]
-    client.subscribe(form(warm), LEVEL)
-    assert client.list_subscriptions(rooms[3]) == [TEMPERATURE, LEVEL]
-    client.unsubscribe(form(warm))
-    assert client.list_subscriptions(rooms[3]) == [LEVEL]
-
-
-@in_each_form
-def test_a_value_is_written_to_what_a_table_names(client, rooms, warm, form):
-    plan = client.plan(form(warm), path=LEVEL, value=0)
-    assert plan.frame[["device_id", "path", "wanted_num"]].values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]]
-    assert plan.apply()["status"].tolist() == ["success"] * 2
+def test_each_form_of_a_table_names_devices_and_resources(client, rooms, warm):
+    for name, form in FORMS.items():
+        found = form(warm)
+        assert set(client.snapshot(found, paths=[LEVEL])["device_id"]) == set(rooms[2:]), name
+        assert client.state_frame(devices=found)["device_id"].nunique() == 2, name
+        client.subscribe(found)
+        subscriptions = [client.list_subscriptions(room) for room in rooms]
+        assert subscriptions == [[], [], [TEMPERATURE], [TEMPERATURE]], name
+        client.subscribe(found, LEVEL)
+        client.unsubscribe(found)
+        assert client.list_subscriptions(rooms[3]) == [LEVEL], name
+        client.unsubscribe(found, LEVEL)
+        wanted = client.plan(found, path=LEVEL, value=0).frame[["device_id", "path", "wanted_num"]]
+        assert wanted.values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]], name
+    assert client.plan(warm, path=LEVEL, value=0).apply()["status"].tolist() == ["success"] * 2
+    assert client.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
 
 
 def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
@@ -159,10 +151,6 @@ def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
     assert client.list_subscriptions(rooms[1]) == []
     with pytest.raises(UnknownResource):
         client.subscribe(warm, "/3303/7/5700")
-
-
-def test_a_column_alone_is_a_list_of_devices(client, rooms, warm):
-    assert client.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
 
 
 def test_widgets_take_the_devices_of_a_table(plain, mirror, bench, rooms):

@@ -31,11 +31,6 @@ def test_what_is_missing_is_a_column_of_the_kind(kind, length):
     assert pa.concat_arrays([column, column]).equals(pa.nulls(2 * length, kind))
 
 
-def test_what_is_missing_takes_memory_once():
-    places = {nulls(999, kind).buffers()[1].address for kind in KINDS}
-    assert len(places) == 1
-
-
 @pytest.mark.parametrize(
     ("indices", "words", "expected"),
     [

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 import httpcore
 import pytest
 import trustme
+from waits import PATIENCE_SECONDS
 
 from mirror_sdk import MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.errors import ClientClosed
 
-PATIENCE_SECONDS = 60
 LONGER_SECONDS = 10 * PATIENCE_SECONDS
 BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 

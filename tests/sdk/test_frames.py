@@ -3,14 +3,13 @@ from datetime import timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mirrored import TAKEN_AT, device, resource
 
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import (
-    DIRECTORY_SCHEMA,
     STATE_RAW_SCHEMA,
     state_frame,
     value_column,
@@ -18,7 +17,6 @@ from mirror_sdk.frames import (
 )
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.directory import Device
 
@@ -35,11 +33,6 @@ EVERY_KIND = device(
 
 def state(*devices, **options):
     return state_frame(devices, taken_at=TAKEN_AT, **options)
-
-
-def test_every_column_of_a_schema_is_filled_by_a_reader_of_its_own():
-    per_device = {"device_id", "endpoint_name"}
-    assert per_device | set(_RESOURCE_COLUMNS) == set(STATE_RAW_SCHEMA.names)
 
 
 def test_the_value_is_split_by_kind():
@@ -92,6 +85,7 @@ def test_raw_columns_hold_the_payloads_as_they_came():
     assert frame["desired_raw"].tolist() == [b"x", None]
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(
@@ -167,13 +161,6 @@ def test_a_device_object_makes_its_own_frame():
     pd.testing.assert_frame_equal(EVERY_KIND.to_frame(raw=True), state(EVERY_KIND, raw=True))
 
 
-def test_a_frame_can_be_written_to():
-    frame = state(EVERY_KIND)
-    frame.loc[0, "reported_num"] = 5.0
-    frame.loc[0, "reported_at"] = TAKEN_AT + timedelta(days=1)
-    assert (frame.loc[0, "reported_num"], frame.loc[0, "reported_at"]) == (5.0, TAKEN_AT + timedelta(days=1))
-
-
 def test_the_schema_has_the_types_of_the_frame():
     table = pa.Table.from_pandas(state(EVERY_KIND, raw=True), preserve_index=False)
     assert table.schema.names == STATE_RAW_SCHEMA.names
@@ -230,31 +217,19 @@ def test_wide_refuses_two_snapshots_in_one_table():
 
 
 def test_the_directory_tells_when_a_device_was_heard_of_last():
-    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
     heard = Device.model_validate(
         body | {"id": "a", "endpoint_name": "a", "last_contact_at": "2026-01-05T12:00:01.250Z"}
     )
     silent = Device.model_validate(body | {"id": "b", "endpoint_name": "b"})
-    assert DeviceList([silent, heard]).to_frame()["last_contact"].tolist() == [
-        pd.NaT,
-        pd.Timestamp("2026-01-05T12:00:01.250Z"),
+    frame = DeviceList([silent, heard]).to_frame()
+    assert frame["last_contact"].tolist() == [pd.NaT, pd.Timestamp("2026-01-05T12:00:01.250Z")]
+    assert frame[["device_id", "queue_mode", "created_at"]].values.tolist() == [
+        ["b", True, TAKEN_AT],
+        ["a", True, TAKEN_AT],
     ]
     assert "2026-01-05 12:00:01.250" in heard._repr_html_()
     assert "last contact" not in silent._repr_html_()
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_the_directory_is_a_table_too(count):
-    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
-    devices = DeviceList(
-        Device.model_validate(body | {"id": f"id-{n}", "endpoint_name": f"sensor-{n}"}) for n in range(count)
-    )
-    frame = devices.to_frame()
-    assert frame.columns.tolist() == DIRECTORY_SCHEMA.names
-    assert frame["device_id"].tolist() == devices.ids
-    assert frame["queue_mode"].tolist() == [True] * count
-    assert frame["created_at"].tolist() == [TAKEN_AT] * count
-    assert frame["last_contact"].isna().all()
 
 
 def _array(values, kind):

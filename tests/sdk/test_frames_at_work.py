@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import inspect
 import io
-import re
 from datetime import UTC, datetime, timedelta
 
 import matplotlib as mpl
@@ -19,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.frames import STALE_SCHEMA, events_frame, from_arrow, read_parquet, stale_devices, state_frame, to_arrow
+from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
 from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.directory import Device
@@ -70,17 +68,13 @@ def test_what_is_stale_is_older_than_a_span_and_was_reported_once():
     assert rows_of(state().mirror.stale("1h")) == old
     assert rows_of(state().mirror.stale("2h", now=at(60))) == old
     assert rows_of(state().mirror.stale(pd.Timedelta(hours=4))) == [f"Roof {LEVEL}"]
+    never_read = state().mirror.stale("4h", never_read=True)
+    assert rows_of(never_read) == [f"Hall {SWITCH}", f"Roof {LEVEL}", f"Cellar {LEVEL}"]
     for wrong in ("soon", "-1h"):
         with pytest.raises(ValueRefused, match="1h"):
             state().mirror.stale(wrong)
-
-
-def test_what_was_never_read_is_stale_when_it_is_asked_for():
-    assert rows_of(state().mirror.stale("4h", never_read=True)) == [
-        f"Hall {SWITCH}",
-        f"Roof {LEVEL}",
-        f"Cellar {LEVEL}",
-    ]
+    with pytest.raises(ValueRefused, match="by='room'"):
+        state().mirror.stale("1h", by="room")
 
 
 def read_from_csv(frame):
@@ -161,11 +155,6 @@ def test_nothing_drifts_where_nothing_was_desired_also_after_a_text_file():
     assert found.empty
 
 
-def test_a_wrong_grouping_is_refused_by_name():
-    with pytest.raises(ValueRefused, match="by='room'"):
-        state().mirror.stale("1h", by="room")
-
-
 def test_stale_devices_are_rows_the_longest_silent_first():
     found = state().mirror.stale("1h", by="device", never_read=True)
     assert found[["device_id", "endpoint_name", "stale", "resources"]].values.tolist() == [
@@ -189,21 +178,9 @@ def test_the_directory_tells_the_last_contact_of_stale_devices(as_table):
     )
     found = state().mirror.stale("1h", by="device", devices=devices.to_frame() if as_table else devices)
     assert found["last_contact"].tolist() == [pd.NaT, at(-10)]
-
-
-@pytest.mark.parametrize("age", ["1h", "100D"])
-def test_the_table_of_stale_devices_is_the_documented_one_also_when_it_is_empty(age):
-    found = state().mirror.stale(age, by="device")
-    documented = re.findall(r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(stale_devices), flags=re.MULTILINE)
-    assert [(name, str(dtype).partition("[python")[0]) for name, dtype in found.dtypes.items()] == documented[1:]
-    assert found.columns.tolist() == STALE_SCHEMA.names
-
-
-def test_stale_devices_have_times_in_the_zone_of_the_table_and_survive_parquet(tmp_path):
-    found = state(tz="Europe/Berlin").mirror.stale("1h", by="device")
-    assert str(found["oldest_at"].dt.tz) == "Europe/Berlin"
-    found.to_parquet(tmp_path / "stale.parquet")
-    assert_frame_equal(read_parquet(tmp_path / "stale.parquet"), found)
+    for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
+        with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
+            state().mirror.stale("1h", by="device", devices=other)
 
 
 # How it is drawn
@@ -233,6 +210,10 @@ def test_a_legend_names_devices_and_resources(tmp_path):
             observation("0198aaaa02", LEVEL, "50", "Hall"),
             observation("0198aaaa03", LEVEL, "60", "hall"),
             observation("nameless", LEVEL, "70"),
+            observation("d1", LEVEL, "70", "_hidden"),
+            observation("d2", LEVEL, "70", r"$\frac$"),
+            observation("d3", LEVEL, "70", "a\x1b[2J"),
+            observation("d4", LEVEL, "70", "n" * 300),
         ]
     )
     events["value_num"] = events["value_num"].fillna(22.0)
@@ -243,31 +224,12 @@ def test_a_legend_names_devices_and_resources(tmp_path):
         "Hall (0198aaaa02) Light Control · Dimmer",
         "hall (0198aaaa03) Light Control · Dimmer",
         "nameless Light Control · Dimmer",
+        # Matplotlib hides a label that begins with an underscore, and reads what stands between dollar signs.
+        " _hidden Light Control · Dimmer",
+        r"$\frac$ Light Control · Dimmer",
+        r"a\x1b[2J Light Control · Dimmer",
+        "n" * 40 + "… Light Control · Dimmer",
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("_hidden", " _hidden"),
-        (r"$\frac$", r"$\frac$"),
-        ("a\x1b[2J", r"a\x1b[2J"),
-        ("n" * 300, "n" * 40 + "…"),
-    ],
-)
-def test_a_name_in_a_legend_is_shown_and_does_nothing(tmp_path, name, shown):
-    (told,) = legend_of(events_frame([observation("d1", TEMPERATURE, "20", name)]), tmp_path)
-    assert told == f"{shown} Temperature · Sensor Value"
-
-
-@pytest.mark.parametrize(
-    ("units", "label"), [(["%", "%"], "value (%)"), (["%", "Cel"], "value"), (["%", None], "value"), ([None], "value")]
-)
-def test_the_axis_of_a_timeline_has_the_unit_that_all_lines_have(units, label):
-    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
-    axes = events.mirror.plot_timeline()
-    mpl.pyplot.close(axes.figure)
-    assert axes.get_ylabel() == label
 
 
 def test_each_row_of_any_table_has_a_label():
@@ -337,23 +299,6 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
         )
 
 
-@given(
-    dtype=st.sampled_from(["category", "string", object]),
-    ids=st.lists(st.sampled_from("abcd"), max_size=6),
-    rooms=st.dictionaries(st.sampled_from("abcde"), st.integers()),
-)
-def test_a_left_join_adds_a_column_and_changes_nothing_else(dtype, ids, rooms):
-    table = pd.DataFrame({"device_id": pd.Series(ids, dtype=object).astype("category"), "row": range(len(ids))})
-    table.attrs["mirror"] = {"taken_at": None, "devices": 4, "complete": True, "server": ""}
-    other = pd.DataFrame(
-        {"device_id": pd.Series(list(rooms), dtype=object), "room": pd.Series(rooms.values(), dtype=object)}
-    )
-    joined = table.mirror.join(other.astype({"device_id": dtype}))
-    assert_frame_equal(joined[["device_id", "row"]], table)
-    assert [None if pd.isna(room) else room for room in joined["room"]] == [rooms.get(one) for one in ids]
-    assert joined.attrs == table.attrs
-
-
 def test_what_is_missing_matches_nothing():
     events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("d1", LEVEL, "50")])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
@@ -390,44 +335,6 @@ def test_a_join_that_cannot_be_names_what_is_missing():
         state().mirror.join(ROOMS, how="cross")
 
 
-DROPPED = {
-    "merge": lambda table: table.merge(ROOMS, on="device_id", how="left"),
-    "join": lambda table: table.set_index("device_id").join(ROOMS.set_index("device_id")).reset_index(),
-    "concat": lambda table: pd.concat([table, ROOMS["room"]], axis=1),
-    "csv": lambda table: pd.read_csv(io.StringIO(table.to_csv(index=False)), parse_dates=["reported_at"]),
-}
-
-
-@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
-def test_what_pandas_dropped_is_brought_back(dropped):
-    table = state()
-    made = dropped(table)
-    assert "mirror" not in made.attrs
-    with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(original\)"):
-        made.mirror.stale("1h")
-    again = made.mirror.based_on(table)
-    assert again.attrs == table.attrs
-    assert "mirror" not in made.attrs
-    assert again.mirror.stale("1h")["path"].tolist() == table.mirror.stale("1h")["path"].tolist()
-    again.attrs["mirror"]["devices"] = 99
-    assert table.attrs["mirror"]["devices"] == 4
-
-
-KEPT = {
-    "query": lambda table: table.query("reported_num > 1"),
-    "assign": lambda table: table.assign(more=1),
-    "groupby": lambda table: table.groupby("device_id", observed=True).head(1),
-    "concat": lambda table: pd.concat([table, table]),
-    "sort": lambda table: table.sort_values("path").reset_index(drop=True),
-    "copy": lambda table: table.copy(),
-}
-
-
-@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
-def test_what_pandas_keeps_is_there(kept):
-    assert kept(state()).attrs == state().attrs
-
-
 def test_tables_put_one_behind_the_other_are_based_on_both():
     both = pd.concat([state(server="http://a"), older(complete=False)]).mirror.based_on(
         state(server="http://a"), older(complete=False)
@@ -444,6 +351,22 @@ def test_a_table_cannot_be_based_on_what_says_nothing_itself():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
         with pytest.raises(ValueRefused, match=r"client\.snapshot\(\)"):
             state().mirror.based_on(*originals)
+
+
+@pytest.mark.parametrize("kind", ["merge", "csv"])
+def test_what_pandas_dropped_is_brought_back(kind):
+    table = state()
+    text = io.StringIO(table.to_csv(index=False))
+    merged = table.merge(ROOMS, on="device_id", how="left")
+    made = merged if kind == "merge" else pd.read_csv(text, parse_dates=["reported_at"])
+    with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(original\)"):
+        made.mirror.stale("1h")
+    again = made.mirror.based_on(table)
+    assert again.attrs == table.attrs
+    assert "mirror" not in made.attrs
+    assert again.mirror.stale("1h")["path"].tolist() == table.mirror.stale("1h")["path"].tolist()
+    again.attrs["mirror"]["devices"] = 99
+    assert table.attrs["mirror"]["devices"] == 4
 
 
 # Tables handed on
@@ -468,7 +391,6 @@ ALL_TABLES = {
     "stale": lambda: state().mirror.stale("1h", by="device"),
     "directory": lambda: DeviceList([]).to_frame(),
     "wide": lambda: state().mirror.wide(columns="label"),
-    "wide events": events_frame([observation("d1", LEVEL, "50")]).mirror.wide,
     "no columns": pd.DataFrame,
 }
 
@@ -554,12 +476,6 @@ def test_a_column_that_is_there_twice_joins_nothing():
             one.mirror.join(other, on="device_id")
 
 
-@pytest.mark.parametrize("devices", [["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL])
-def test_what_is_no_directory_tells_no_last_contact(devices):
-    with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
-        state().mirror.stale("1h", by="device", devices=devices)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -607,15 +523,13 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
     assert_frame_equal(from_arrow(to_arrow(frame)), frame)
 
 
-def test_a_timeline_of_some_paths_has_a_line_for_each_of_them():
-    events = events_frame([observation("d1", f"/3311/{n}/5851", "20") for n in range(3)])
+@pytest.mark.parametrize(("units", "label"), [(["%", "%", "%"], "value (%)"), (["%", "%", None], "value")])
+def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, label):
+    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
+    for frame in (events, as_arrow(events)):
+        axes = frame.mirror.plot_timeline()
+        mpl.pyplot.close(axes.figure)
+        assert (len(axes.get_lines()), axes.get_ylabel()) == (3, label)
     axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
     mpl.pyplot.close(axes.figure)
     assert len(axes.get_lines()) == 2
-
-
-def test_a_timeline_of_arrow_types_has_lines_of_what_occurs_alone():
-    events = events_frame([observation(f"d{n}", f"/3311/{n}/5851", "20") for n in range(3)])
-    axes = as_arrow(events).mirror.plot_timeline()
-    mpl.pyplot.close(axes.figure)
-    assert len(axes.get_lines()) == 3
