@@ -68,15 +68,6 @@ def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
         subscription.close()
 
 
-def test_a_client_that_was_closed_is_told(client, seconds):
-    feed = EventFeed(client, seconds)
-    client.close()
-    subscription = feed.subscribe()
-    until(lambda: feed.problem)
-    assert "closed" in str(feed.problem)
-    subscription.close()
-
-
 def test_a_feed_does_not_keep_its_client_alive():
     client = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(lambda _: None))
     feed_of(client)

@@ -102,16 +102,6 @@ def test_a_recording_stands_in_its_place(client, bench, folder):
     assert told(read_past(client, Recording(folder), every_event, 100).recorded) == []
 
 
-@pytest.mark.usefixtures("earlier")
-def test_what_was_cleared_does_not_come_again(client):
-    model = WatcherModel(client, paths=[TEMPERATURE])
-    model.load()
-    assert model.total == 3
-    model.clear()
-    model.load_past()
-    assert model.total == 0
-
-
 def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.get_presubscriptions()
@@ -141,27 +131,11 @@ def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, ben
     assert frame["unit"].tolist() == ["K", "K"]
 
 
-def test_unit_that_the_device_reports_later_is_shown(bench, client):
-    unit = TEMPERATURE.replace("5700", "5701")
-    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
-    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K", "observable": True}])
-    client.subscribe(device_id, TEMPERATURE)
-    await_event(client, TEMPERATURE)
-    model = WatcherModel(client)
-    model.load()
-    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == [""]
-    client.subscribe(device_id, unit)
-    await_event(client, unit)
-    model.take(client.events(after=0, timeout=0))
-    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == ["K"]
-
-
 @pytest.mark.usefixtures("earlier")
-@pytest.mark.parametrize("live", [True, False])
-def test_watcher_prints_no_progress_bar(client, capfd, live):
+def test_watcher_prints_no_progress_bar(client, capfd):
     show_progress(True)
     try:
-        with EventWatcher(client, live=live) as watcher:
+        with EventWatcher(client) as watcher:
             watcher._live.wait_until_idle(60)
             watcher.refresh()
             assert watcher.model.before

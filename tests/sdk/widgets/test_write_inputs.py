@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk import ValueRefused
-from mirror_sdk.object_table import ResourceType
 from mirror_sdk.values import decode, encode
-from mirror_sdk.widgets.models.write_inputs import _KINDS, InputKind, entry_of, form_of, read_entry
+from mirror_sdk.widgets.models.write_inputs import InputKind, entry_of, form_of, read_entry
 
 LEVEL, SWITCH, SET_POINT, TIME, PACKAGE = "/3311/0/5851", "/3311/0/5850", "/3308/0/5900", "/3/0/13", "/5/0/0"
 LINK, DEBOUNCE, NAME, UNKNOWN = "/3/0/22", "/3200/0/5503", "/3311/0/5750", "/10250/0/1"
@@ -34,23 +33,10 @@ def test_the_input_fits_the_declared_type(path, kind):
     assert form_of(path).kind is kind
 
 
-def test_every_declared_type_has_an_input():
-    unnamed = {one for one in ResourceType if one not in _KINDS}
-    assert unnamed <= {ResourceType.STRING, ResourceType.NONE, "corelink"}
-
-
 def test_a_slider_has_the_declared_range_and_the_unit():
     form = form_of(LEVEL)
     assert (form.range, form.unit, form.initial) == ((0, 100), "%", "")
     assert form.hint == "a whole number from 0 to 100"
-
-
-def test_a_range_is_told_where_there_is_no_slider():
-    form = form_of("/3203/0/5650")
-    assert (form.kind, form.hint) == (InputKind.FLOAT, "a number from 0 to 1")
-
-
-def test_the_unit_of_the_device_goes_before_the_declared_one():
     assert form_of(SET_POINT, "Cel").unit == "Cel"
 
 

@@ -317,18 +317,18 @@ def test_entries_that_are_stored_together_wake_a_poll_with_one_message(server, b
     asyncio.run(check())
 
 
-def test_large_bodies_of_one_key_let_others_have_their_turn_in_between(server, key):
-    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
-    large, answered = b" " * 100_000, []
+@pytest.mark.parametrize(("body", "seconds"), [(b" " * 100_000, 0), (b"", 0.01)])
+def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_turn(server, key, monkeypatch, body, seconds):
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, seconds).__next__))
+    bridge, other = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), server.key()
+    sent, answered = {"first": key, "second": key, "third": key, "other": other}, []
 
     async def check():
-        sent = {"first": (key, large), "second": (key, large), "third": (key, large), "other": (other, b"")}
-        for name, (by, body) in sent.items():
+        for name, by in sent.items():
             request = BridgeRequest(bridge, by, "/v3/device-queries", method="POST", body=body)
             request.task.add_done_callback(lambda _, name=name: answered.append(name))
         await until(lambda: len(answered) == len(sent))
 
-    other = server.key()
     asyncio.run(check())
     assert answered == ["first", "other", "second", "third"]
 
@@ -347,20 +347,3 @@ def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, k
         await asyncio.wait([large[1].task])
 
     asyncio.run(check())
-
-
-def test_requests_of_one_key_that_take_milliseconds_let_others_have_their_turn_in_between(server, key, monkeypatch):
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, 0.01).__next__))
-    bridge, answered = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST), []
-
-    def send(name, by):
-        request = Request(bridge, by, "/v3/devices")
-        request.task.add_done_callback(lambda _: answered.append(name))
-        return request.task
-
-    async def check():
-        other = server.key()
-        await asyncio.gather(send("first", key), send("second", key), send("third", key), send("other", other))
-
-    asyncio.run(check())
-    assert answered == ["first", "other", "second", "third"]
