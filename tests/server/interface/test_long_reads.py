@@ -7,7 +7,8 @@ import threading
 from functools import partial
 
 import pytest
-from test_bridge_limits import Request, until
+from bridge_requests import BridgeRequest as Request
+from bridge_requests import until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal

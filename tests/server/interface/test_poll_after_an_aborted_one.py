@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from test_bridge_limits import Request, until
+from bridge_requests import BridgeRequest as Request
+from bridge_requests import until
 from test_connections import run
 
 from mirror_server.views import notifications
