@@ -31,12 +31,9 @@ def all_subscribed(server: Any, key: str, fleet: list[str]) -> list[list[str]]:
     return [server.subscribed(key, device) for device in fleet]
 
 
-@pytest.mark.parametrize(("read_at_once", "stored_at_once"), [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)])
 def test_rules_of_two_applications_are_applied_in_small_transactions(
-    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
+    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
-    monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
     sizes: list[int] = []
     add = subscriptions.add_presubscribed_later
 
@@ -45,11 +42,15 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
         add(session, app_id, matched)
 
     monkeypatch.setattr(subscriptions, "add_presubscribed_later", noted)
-    server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
-    server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
-    assert all_subscribed(server, key, fleet) == [PATHS] * 5
-    assert server.observed(other) == [(fleet[3], "1")] * 5
-    assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+    for read_at_once, stored_at_once in [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)]:
+        monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
+        monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
+        sizes.clear()
+        server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
+        server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
+        assert all_subscribed(server, key, fleet) == [PATHS] * 5
+        assert server.observed(other) == [(fleet[3], "1")] * 5
+        assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
 
 
 def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
@@ -129,17 +130,14 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
     assert all_subscribed(server, key, fleet) == [[], [], PATHS[2:], PATHS, PATHS]
 
 
-@pytest.mark.parametrize("change", [("PUT", [{}]), ("PUT", []), ("DELETE", None)])
-def test_other_rules_end_the_application_of_those_before(
-    server: Any, key: str, fleet: list[str], change: tuple[str, Any]
-) -> None:
-    server.services.subscriptions.stop()
-    server.put_rules(key, {}, query=NOW)
-    method, body = change
-    server.call(key, method, "/v2/subscriptions", json=body)
-    server.restart()
-    server.put_rules(server.key(), query=NOW)
-    assert all_subscribed(server, key, fleet) == [[]] * 5
+def test_other_rules_end_the_application_of_those_before(server: Any, key: str, fleet: list[str]) -> None:
+    for method, body in (("PUT", [{}]), ("PUT", []), ("DELETE", None)):
+        server.services.subscriptions.stop()
+        server.put_rules(key, {}, query=NOW)
+        server.call(key, method, "/v2/subscriptions", json=body)
+        server.restart()
+        server.put_rules(server.key(), query=NOW)
+        assert all_subscribed(server, key, fleet) == [[]] * 5
 
 
 @pytest.mark.parametrize(

@@ -23,30 +23,22 @@ def answered(server, key, after):
     return [entry["id"] for kind, entry in server.log(key, after) if kind == "async-responses"]
 
 
-def test_within_a_day_it_is_taken_for_its_application_and_a_day_after_the_answer_it_is_free(server, key, other, device):
+def test_id_is_used_within_a_day_of_its_application_and_free_a_day_after_the_response(server, key, other, device):
     # Between two looks of the housekeeping, which come by the hour.
     server.advance(key, 1800)
-    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    for async_id in ("id", "same"):
+        assert server.place(key, device, async_id, "GET", TEMPERATURE).status_code == 202
     server.advance(key, DAY_SECONDS - 1)
+    position = end_of_log(server, key)
     assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
-    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    for async_id in ("id", "same"):
+        assert server.place(key, device, async_id, "GET", TEMPERATURE).status_code == 202
     assert server.place(other, device, "id", "GET", HUMIDITY).status_code == 202
-    server.advance(key, 1)
-    position = end_of_log(server, key)
-    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
-    assert answered(server, key, position) == ["id"]
-
-
-def test_the_same_request_is_then_made_anew(server, key, device):
-    server.advance(key, 1800)
-    server.place(key, device, "id", "GET", TEMPERATURE)
-    server.advance(key, DAY_SECONDS - 1)
-    position = end_of_log(server, key)
-    server.place(key, device, "id", "GET", TEMPERATURE)
     assert answered(server, key, position) == []
     server.advance(key, 1)
-    server.place(key, device, "id", "GET", TEMPERATURE)
-    assert answered(server, key, position) == ["id"]
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
+    assert server.place(key, device, "same", "GET", TEMPERATURE).status_code == 202
+    assert answered(server, key, position) == ["id", "same"]
 
 
 def test_the_day_begins_with_the_answer_and_not_with_the_request(server, key, device):
