@@ -69,12 +69,9 @@ def read(payload, content_type, path):
     return {found: value.python for found, value in values.items()}
 
 
-def test_the_device_object_in_tlv():
+def test_device_object_in_tlv():
     assert len(DEVICE_TLV) == 121
     assert read(DEVICE_TLV, LWM2M_TLV, "/3/0") == DEVICE
-
-
-def test_the_device_object_of_one_instance_in_tlv():
     # LwM2M core 1.0, 6.4.3.2 A: the answer to GET /3.
     assert read(bytes.fromhex("08 00 79") + DEVICE_TLV, LWM2M_TLV, "/3") == DEVICE
 
