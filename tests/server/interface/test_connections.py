@@ -447,23 +447,3 @@ def test_a_header_whose_name_has_an_underscore_is_none(server):
         assert b"a" * 32 not in answer
 
     run(server, check)
-
-
-def test_requests_on_many_connections_that_came_meanwhile_are_looked_up_for_together(server, monkeypatch):
-    database, asked = server.services.database, []
-    version = database.version
-    monkeypatch.setattr(database, "version", lambda: asked.append(1) or version())
-    request = f"GET /v3/devices?limit=2 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\n\r\n".encode()
-
-    async def check(served):
-        clients = [await served.connect() for _ in range(20)]
-        asked.clear()
-        for _, writer in clients:
-            # Sent at once, and before this loop looks what came.
-            writer.write(request)
-        for reader, writer in clients:
-            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-            writer.close()
-
-    run(server, check)
-    assert 1 <= len(asked) < 20

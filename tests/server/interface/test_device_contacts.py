@@ -132,9 +132,3 @@ def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key,
 def test_no_more_than_fifty_are_told(server, key, observed):
     report(server, key, observed, times=55)
     assert minutes(server, key, observed) == list(range(6, 56))
-
-
-def test_who_may_not_read_and_what_is_not_there_is_refused(server, key, observed):
-    assert server.call(server.key(Scope.SUBSCRIBE), "GET", f"/v3/devices/{observed}/contacts").status_code == 403
-    assert server.call(key, "GET", f"/v3/devices/{'0' * 32}/contacts").status_code == 404
-    assert server.call(key, "GET", f"/v3/devices/{observed}/contacts?after=1").status_code == 400
