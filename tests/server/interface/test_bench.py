@@ -195,17 +195,6 @@ def test_without_simulation_every_route_of_the_bench_is_404_that_says_how_to_get
             assert "--simulate" in refused(plain.call(key, method, path, json=body), 404).message
 
 
-def test_a_restart_keeps_the_devices_their_behaviour_and_the_clock(server, key, device, states):
-    server.advance(key, 90)
-    server.set_value(key, device, "7", TEMPERATURE, auto_observable=True)
-    server.patch(key, device, online=False, answer="reject", latency_seconds=3)
-    before = states()
-    clock = server.call(key, "GET", CLOCK).json
-    server.restart()
-    assert states() == before
-    assert server.call(key, "GET", CLOCK).json == clock
-
-
 @pytest.mark.parametrize("held", ["before", "after"])
 def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
     database, simulator = server.services.database, server.services.bench.simulator

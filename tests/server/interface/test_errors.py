@@ -103,24 +103,6 @@ def test_the_request_id_stands_in_the_log_and_the_key_does_not(server, key, capl
     assert "secret" not in str(vars(record))
 
 
-def test_a_get_or_delete_never_reads_a_body(server, key):
-    headers = {"Content-Type": "application/json"}
-
-    def status(method, url, **options):
-        # A stream or a snapshot that is not read to its end holds a place until it is closed.
-        with server.call(key, method, url, **options) as answer:
-            return answer.status_code
-
-    for path, methods in methods_by_path(server.app).items():
-        # A plain poll moves the position, so the second would be another one.
-        url = f"{path}?after=0&hold=0" if path.endswith("/pull") else path
-        for method in methods & {"GET", "DELETE"}:
-            plain = status(method, url)
-            typed = status(method, url, headers=headers)
-            broken = status(method, url, headers=headers, data=b"{")
-            assert plain == typed == broken, (method, path)
-
-
 def test_a_failure_inside_is_a_500_in_the_same_shape(server, key, refused, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("what is inside")
