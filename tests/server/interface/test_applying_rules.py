@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -31,12 +32,9 @@ def all_subscribed(server: Any, key: str, fleet: list[str]) -> list[list[str]]:
     return [server.subscribed(key, device) for device in fleet]
 
 
-@pytest.mark.parametrize(("read_at_once", "stored_at_once"), [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)])
 def test_rules_of_two_applications_are_applied_in_small_transactions(
-    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
+    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
-    monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
     sizes: list[int] = []
     add = subscriptions.add_presubscribed_later
 
@@ -45,11 +43,15 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
         add(session, app_id, matched)
 
     monkeypatch.setattr(subscriptions, "add_presubscribed_later", noted)
-    server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
-    server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
-    assert all_subscribed(server, key, fleet) == [PATHS] * 5
-    assert server.observed(other) == [(fleet[3], "1")] * 5
-    assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+    for read_at_once, stored_at_once in [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)]:
+        monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
+        monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
+        sizes.clear()
+        server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
+        server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
+        assert all_subscribed(server, key, fleet) == [PATHS] * 5
+        assert server.observed(other) == [(fleet[3], "1")] * 5
+        assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
 
 
 def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
@@ -100,18 +102,6 @@ def test_rules_put_while_the_thread_that_applies_rules_ends_are_waited_for(serve
     assert looks_until_applied == [3]
 
 
-def test_rules_that_were_not_applied_when_the_server_ended_are_applied_at_the_next_start(
-    server: Any, key: str, fleet: list[str]
-) -> None:
-    server.services.subscriptions.stop()
-    server.put_rules(key, {}, query=NOW)
-    assert all_subscribed(server, key, fleet) == [[]] * 5
-    server.restart()
-    # Applied before this is: rules of applications take turns.
-    server.put_rules(server.key(), query=NOW)
-    assert all_subscribed(server, key, fleet) == [PATHS] * 5
-
-
 def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fleet: list[str]) -> None:
     server.services.subscriptions.stop()
     server.put_rules(key, {}, query=NOW)
@@ -129,38 +119,37 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
     assert all_subscribed(server, key, fleet) == [[], [], PATHS[2:], PATHS, PATHS]
 
 
-@pytest.mark.parametrize("change", [("PUT", [{}]), ("PUT", []), ("DELETE", None)])
-def test_other_rules_end_the_application_of_those_before(
-    server: Any, key: str, fleet: list[str], change: tuple[str, Any]
-) -> None:
-    server.services.subscriptions.stop()
-    server.put_rules(key, {}, query=NOW)
-    method, body = change
-    server.call(key, method, "/v2/subscriptions", json=body)
-    server.restart()
-    server.put_rules(server.key(), query=NOW)
-    assert all_subscribed(server, key, fleet) == [[]] * 5
+def test_other_rules_end_the_application_of_those_before(server: Any, key: str, fleet: list[str]) -> None:
+    for method, body in (("PUT", [{}]), ("PUT", []), ("DELETE", None)):
+        server.services.subscriptions.stop()
+        server.put_rules(key, {}, query=NOW)
+        server.call(key, method, "/v2/subscriptions", json=body)
+        server.restart()
+        server.put_rules(server.key(), query=NOW)
+        assert all_subscribed(server, key, fleet) == [[]] * 5
 
 
-@pytest.mark.parametrize(
-    "meanwhile",
-    [
-        "UPDATE devices SET registered = 0",
-        "UPDATE devices SET endpoint_type = 'another'",
-        "UPDATE devices SET endpoint_name = 'another'",
-        "UPDATE resources SET present = 0",
-        "UPDATE resources SET observable = 0",
-    ],
-)
 def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(
-    server: Any, key: str, device: str, meanwhile: str
+    server: Any, key: str, device: str
 ) -> None:
-    def work(session: Any) -> list[str]:
+    changes = [
+        ("devices", "registered = 0"),
+        ("devices", "endpoint_type = 'another'"),
+        ("devices", "endpoint_name = 'another'"),
+        ("resources", "present = 0"),
+        ("resources", "observable = 0"),
+    ]
+
+    def work(session: Any, table: str, change: str) -> list[str]:
         row = stored_devices.find(session, device)
         assert isinstance(row, DeviceRow)
         matched = [Matched(0, device, "/3303/0/5700", row.endpoint_name, row.endpoint_type)]
-        session.run(meanwhile)
+        session.run(f"UPDATE {table} SET {change}")
         subscriptions.add_presubscribed_later(session, "app", matched)
-        return subscriptions.paths(session, "app", device)
+        found = subscriptions.paths(session, "app", device)
+        session.run("UPDATE devices SET registered = 1")
+        session.run("UPDATE resources SET present = 1")
+        return found
 
-    assert server.services.database.write(work) == []
+    for table, change in changes:
+        assert server.services.database.write(partial(work, table=table, change=change)) == [], change

@@ -15,7 +15,6 @@ from mirror_sdk.wire.history import BeforeHistory
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON, SnapshotEnd
 from mirror_server.arrow import past, stream
 from mirror_server.devices.link import Content, Observation
-from mirror_server.service import snapshots
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
 
@@ -229,7 +228,7 @@ def test_invalid_parameter_is_400_with_its_name(server, key, device, refused):
     assert ask(server, key, now).status_code == 200
 
 
-def test_an_instant_that_has_not_been_has_a_reason_of_its_own(server, key, device, refused):
+def test_instant_in_the_future_is_400_yet_to_come(server, key, device, refused):
     body = refused(ask(server, key, f"as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
     # A client does not take it for the answer of a version that knows no such parameter.
@@ -237,7 +236,6 @@ def test_an_instant_that_has_not_been_has_a_reason_of_its_own(server, key, devic
     older = refused(ask(server, key, "asof=2026-01-05T08:00:00Z"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
     assert isinstance(of_older_service(BadRequest(400, renamed)), NoHistory)
-    assert ask(server, key, f"as_of={instant(server.now)}").status_code == 200
 
 
 def test_before_what_is_kept_the_oldest_instant_is_named(server, key, device):
@@ -247,19 +245,6 @@ def test_before_what_is_kept_the_oldest_instant_is_named(server, key, device):
     oldest_at = body.to_wire()["oldest_at"]
     assert oldest_at in body.message
     assert ask(server, key, f"as_of={oldest_at}").status_code == 200
-
-
-def test_concurrent_responses_are_limited_together_with_snapshots(server, key, device):
-    most = snapshots._MOST_AT_ONCE // 2
-    now = f"as_of={instant(server.now)}"
-    held = [ask(server, key, now, buffered=False) for _ in range(most)]
-    for query in ("", now):
-        assert ask(server, key, query).json["reason"] == "TOO_MANY_SNAPSHOTS"
-    for one in held:
-        one.close()
-    for _ in range(2 * most):
-        assert ask(server, key, "as_of=2020-01-01T00:00:00Z").status_code == 400
-        assert ask(server, key, now).status_code == 200
 
 
 def test_batches_are_bounded_and_hold_whole_devices(server, key, past_of_a_fleet, monkeypatch):

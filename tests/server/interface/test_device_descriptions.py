@@ -3,7 +3,6 @@
 import pytest
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device
-from mirror_server.service.keys import Scope
 
 DEVICES = "/v3/devices"
 LAMP = {"name": "Lamp", "description": "by the window\nflickers", "custom_attributes": {"room": "B12", "Flügel": "ö"}}
@@ -56,16 +55,20 @@ def test_description_is_shown_and_members_that_are_not_given_stay(server, key, d
         assert say(device, name=nothing, description=nothing, custom_attributes={}) == before
 
 
-def test_the_tag_tells_of_the_change_and_the_device_has_not_registered(server, key, device, say):
+def test_description_of_any_application_changes_the_etag_alone_and_lasts(server, key, other, device, say):
     before = server.call(key, "GET", f"{DEVICES}/{device}").json
     server.advance(key, 60)
-    after = say(device, name="Lamp")
+    after = say(device, **LAMP, by=other)
     assert (after["updated_at"], after["created_at"]) == (before["updated_at"], before["created_at"])
     assert after["etag"] > before["etag"]
     server.advance(key, 60)
-    assert say(device, name="Lamp") == after
-    server.registration(key, device, "PUT")
-    assert server.call(key, "GET", f"{DEVICES}/{device}").json["etag"] > after["etag"]
+    assert say(device, **LAMP) == after, "nothing changed"
+    server.restart()
+    for method in ("PUT", "POST", "DELETE"):
+        server.registration(key, device, method)
+    lasting = server.call(key, "GET", f"{DEVICES}/{device}").json
+    assert lasting.items() >= {**LAMP, "created_at": before["created_at"]}.items()
+    assert lasting["etag"] > after["etag"]
 
 
 def test_a_whole_device_comes_back_as_programs_send_it(server, key, device, say):
@@ -125,24 +128,6 @@ def test_devices_come_by_registering(server, key, device, refused):
     assert "erases" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
 
 
-def test_all_applications_share_what_is_said(server, key, other, device, say):
-    say(device, **LAMP)
-    assert say(device, name="Lantern", by=other).items() >= (LAMP | {"name": "Lantern"}).items()
-    reader = server.key(Scope.READ)
-    assert server.call(reader, "GET", f"{DEVICES}/{device}").json["name"] == "Lantern"
-
-
-def test_it_stays_through_restarts_and_registrations(server, key, device, say):
-    said = say(device, **LAMP)
-    server.restart()
-    server.registration(key, device, "POST")
-    server.registration(key, device, "DELETE")
-    assert (
-        server.call(key, "GET", f"{DEVICES}/{device}").json.items()
-        >= {**LAMP, "created_at": said["created_at"]}.items()
-    )
-
-
 def test_devices_are_found_by_their_description(server, key, say, names):
     a, b, c = (server.add_device(key, name) for name in "abc")
     say(a, name="Lamp", description="old", custom_attributes={"room": "B12", "a__b": "x"})
@@ -150,18 +135,13 @@ def test_devices_are_found_by_their_description(server, key, say, names):
     cases = [
         ("name", {"": "", "Lamp": "a", "a": "", "c": "c", "lamp": ""}),
         ("name__neq", {"Lamp": "bc"}),
-        ("name__in", {"Lamp,Lock,x": "ab"}),
         ("name__nin", {"Lamp,Lock": "c"}),
         ("description", {"old": "a", "": "bc"}),
-        ("description__neq", {"old": "bc"}),
         ("custom_attributes__room", {"B12": "a", "": "c", "b12": ""}),
         ("custom_attributes__room__neq", {"B12": "bc"}),
-        ("custom_attributes__room__in", {"B12,B13": "ab"}),
         ("custom_attributes__a__b", {"x": "a"}),
-        ("custom_attributes__a__b__eq", {"x": "a"}),
         ("custom_attributes__' OR 1=1 --", {"x": ""}),
         ("device_class", {"embedded": ""}),
-        ("device_class__neq", {"embedded": "abc"}),
         ("manifest_timestamp__lte", {"2026-01-05T08:00:00Z": ""}),
         ("state", {"registered": "abc", "bootstrapped": ""}),
         ("created_at__gte", {"20260105T080000Z": "abc", "20260105T080001Z": ""}),
@@ -176,27 +156,18 @@ def test_devices_are_found_by_their_description(server, key, say, names):
     assert names(etag__lt="2026-01-05T08:01:00Z", include="total_count") == "ab"
 
 
-def test_a_filter_that_names_no_attribute_is_unknown(server, key, refused):
-    cases = ["custom_attributes", "custom_attributes__", "custom_attributes__eq", "custom_attribute__a", "id__room"]
-    for name in cases:
-        assert (
-            "custom_attributes__NAME"
-            in refused(server.call(key, "GET", DEVICES, query_string={name: "x"}), 400, name).message
-        )
+def test_filter_that_names_no_attribute_is_400(server, key, refused):
+    for name in ("custom_attributes", "custom_attributes__", "custom_attributes__eq", "id__room"):
+        answer = server.call(key, "GET", DEVICES, query_string={name: "x"})
+        assert "custom_attributes__NAME" in refused(answer, 400, name).message
 
 
-def test_a_snapshot_is_selected_by_it_and_sees_it_change(server, key, say):
-    device_id, _ = server.add_device(key, "a"), server.add_device(key, "b")
-    query = {"custom_attributes__room": "B12"}
-
-    def total():
-        return server.call(key, "GET", "/v3/device-echo", query_string=query).headers["Mirror-Total"]
-
-    assert total() == "0"
-    say(device_id, custom_attributes={"room": "B12"})
-    assert total() == "1"
-    say(device_id, custom_attributes={})
-    assert total() == "0"
+def test_snapshot_is_selected_by_it_and_sees_it_change(server, key, device, say):
+    server.add_device(key, "other")
+    for room, count in (("B13", "0"), ("B12", "1"), ("B13", "0")):
+        say(device, custom_attributes={"room": room})
+        answer = server.call(key, "GET", "/v3/device-echo?custom_attributes__room=B12")
+        assert answer.headers["Mirror-Total"] == count
 
 
 def test_if_match_is_400(refused_as):

@@ -89,15 +89,11 @@ def test_filters(server, key, events):
     cases = {
         ("device_id", a): [first, third],
         ("device_id__neq", a): [second, fourth],
-        ("device_id__in", f"{a},x"): [first, third],
         ("event_type", "reg_update"): [third],
         ("event_type__nin", "reg_update,expired"): [first, second, fourth],
-        ("event_type", "update.device.device-created"): [],
         ("description", "Device deregistered"): [fourth],
-        ("description", "reg_update"): [],
         ("state_change", "True"): [first, second, fourth],
         ("state_change__eq", "false"): [third],
-        ("id", second["id"]): [second],
         ("id__in", f"{second['id']},x,{fourth['id']}"): [second, fourth],
         ("date_time__gte", "2026-01-05T08:01:00Z"): [third, fourth],
         ("date_time__lte", "20260105T080059Z"): [first, second],
@@ -115,8 +111,6 @@ def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, refu
         ("after", "x"),
         ("after", "f" * 32),
         ("limit", "0"),
-        ("order", "up"),
-        ("include", "all"),
     ]
     for path in (EVENTS, "/v3/devicelog"):
         for field, value in cases:

@@ -3,7 +3,6 @@
 import pytest
 
 from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQuery, DeviceQueryPage
-from mirror_server.service.keys import Scope
 from mirror_server.store import device_queries
 from mirror_server.store.device_queries import DeviceQueryRow
 
@@ -87,11 +86,14 @@ def test_invalid_query_is_400_with_its_field(server, key, refused, save, unchang
             assert told in refused(answer, 400, field).message
 
 
-def test_a_name_is_taken_once_also_by_a_change(server, key, refused, save):
-    save("Lights")
-    other = save("Locks")
-    refused(server.call(key, "PUT", f"{QUERIES}/{other['id']}", json={"name": "Lights"}), 400, "name")
-    assert server.call(key, "PUT", f"{QUERIES}/{other['id']}", json={"name": "Locks"}).status_code == 200
+def test_name_is_used_once_among_the_queries_of_all_applications(server, key, other, refused, save, page):
+    lights, locks = save("Lights", by=other), save("Locks")
+    place = f"{QUERIES}/{locks['id']}"
+    refused(server.call(key, "PUT", place, json={"name": "Lights"}), 400, "name")
+    assert server.call(key, "PUT", place, json={"name": "Locks"}).status_code == 200
+    assert page()["data"] == [lights, locks]
+    assert server.call(key, "DELETE", f"{QUERIES}/{lights['id']}").status_code == 204
+    assert server.call(other, "GET", QUERIES).json["data"] == [locks]
 
 
 def test_members_of_the_service_and_a_condition_are_400(server, key, refused, save, page):
@@ -107,14 +109,6 @@ def test_members_of_the_service_and_a_condition_are_400(server, key, refused, sa
         answer = server.call(key, method, place, json={"name": "b"}, headers={"If-Match": saved["etag"]})
         assert "`etag`" in refused(answer, 400, "If-Match").message
     assert page()["data"] == [saved]
-
-
-def test_all_applications_share_them(server, key, other, save, page):
-    saved = save(by=other)
-    assert page()["data"] == [saved]
-    assert server.call(key, "DELETE", f"{QUERIES}/{saved['id']}").status_code == 204
-    reader = server.key(Scope.READ)
-    assert server.call(reader, "GET", QUERIES).json["data"] == []
 
 
 def test_pages_and_filters(server, key, save, page, refused):

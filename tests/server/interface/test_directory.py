@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage, EndpointResource
+from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
 
 DEVICES = "/v3/devices"
 FIRST, SECOND, THIRD = "2026-01-05T08:00:00Z", "2026-01-05T08:01:00Z", "2026-01-05T08:02:00Z"
@@ -186,20 +186,3 @@ def test_one_device_is_what_the_list_shows_of_it(server, key, ids):
     # An update of the registration keeps the time of the first one.
     updated = server.call(key, "GET", f"{DEVICES}/{ids['a']}").json
     assert (updated["created_at"], updated["updated_at"]) == ("2026-01-05T08:00:00.000Z", "2026-01-05T08:02:00.000Z")
-
-
-def test_the_endpoints_list_what_the_device_has_now(server, key, refused):
-    resources = [{"path": "/3/0/0", "value": "x"}, {"path": "/3303/0/5700", "observable": True}]
-    device = server.add_device(key, "z", *resources)
-    server.set_value(key, device, "1", "/3311/0/5850", observable=True)
-    server.call(key, "DELETE", f"/sim/v1/devices/{device}/resources/3/0/0")
-    listed = server.call(key, "GET", f"/v2/endpoints/{device}").json
-    assert {entry["uri"]: entry["obs"] for entry in listed} == {"/3/0/0": False, "/3303/0/5700": True}
-    server.registration(key, device, "PUT")
-    listed = server.call(key, "GET", f"/v2/endpoints/{device}/").json
-    for entry in listed:
-        EndpointResource.model_validate(entry, extra="forbid", strict=True)
-    assert sorted(listed, key=lambda entry: entry["uri"]) == [
-        {"uri": uri, "obs": True, "rt": "", "type": "text/plain"} for uri in ("/3303/0/5700", "/3311/0/5850")
-    ]
-    refused(server.call(key, "GET", "/v2/endpoints/nobody"), 404)
