@@ -15,7 +15,7 @@ from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.web.asgi_bridge import Bridge
 
-LIST = "/v3/devices"
+LIST, PULL = "/v3/devices", "/v2/notification/pull"
 LOOKED_UP = [b"name__neq=x", b"description=by the door", b"etag__gte=2026-01-05T08:00:00Z"]
 
 
@@ -95,36 +95,46 @@ def large(server, key):
     return server.add_device(key, "large", *resources)
 
 
+@pytest.fixture
+def long_log(server, key):
+    """More notifications than are read on the loop; gives how many."""
+    app_id, count = key.split("_")[1], notifications._QUICK_ENTRIES + 1
+
+    def append(session):
+        for number in range(count):
+            server.services.log.append(session, app_id, "reg-updates", "d", {"ep": f"d{number}"})
+
+    server.services.database.write(append)
+    return count
+
+
 @pytest.mark.parametrize(
-    ("path", "of_small"),
+    ("path", "query"),
     [
-        ("/v3/devices/{}/echo", 200),
-        ("/v2/endpoints/{}", 200),
-        ("/sim/v1/devices", None),
-        ("/metrics", None),
+        ("/v3/devices/{}/echo", b""),
+        ("/v2/endpoints/{}", b""),
+        ("/sim/v1/devices", b""),
+        ("/metrics", b""),
+        ("/v3/device-events", b"event_type=expired"),
+        ("/v2/limits", b""),
+        (PULL, b"after=0&hold=0"),
+        (PULL, b"hold=55"),
     ],
 )
-def test_the_loop_answers_others_while_a_long_response_is_made(server, bridge, key, device, large, path, of_small):
+def test_the_loop_answers_others_while_a_long_response_is_made(server, bridge, key, device, long_log, path, query):
+    resources = [{"path": f"/3303/{number}/5700", "value": "1", "writable": True} for number in range(400)]
+    large = server.add_device(key, "large", *resources)
+
     async def check():
         with Busy(server):
-            asked = await Request(bridge, key, path.format(large)).begin()
-            small = await Request(bridge, key, path.format(device)).begin()
-            assert (asked.status, small.status) == (None, of_small)
+            asked = await Request(bridge, key, path.format(large), query).begin()
+            small = await Request(bridge, key, (path if "{}" in path else LIST).format(device)).begin()
+            assert (asked.status, small.status) == (None, 200)
         await until(asked.task.done)
         assert asked.status == 200
+        if path == PULL:
+            assert len(json.loads(body_of(asked))["reg-updates"]) == long_log
         await until(lambda: is_idle(server))
-
-    asyncio.run(check())
-
-
-def test_a_large_device_object_is_not_read_again_while_it_is_unchanged(server, bridge, key, large):
-    path = f"/v3/devices/{large}/echo"
-    first = server.call(key, "GET", path)
-
-    async def check():
-        with Busy(server):
-            again = await Request(bridge, key, path).begin()
-            assert (again.status, len(body_of(again))) == (200, len(first.get_data()))
 
     asyncio.run(check())
 
@@ -245,45 +255,6 @@ def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     assert take(reads, reads.begin("one", lambda: "read")) == "read"
 
 
-PULL = "/v2/notification/pull"
-
-
-@pytest.fixture
-def long_log(server, key):
-    """More notifications than are read on the loop; gives how many."""
-    app_id, count = key.split("_")[1], notifications._QUICK_ENTRIES + 1
-
-    def append(session):
-        for number in range(count):
-            server.services.log.append(session, app_id, "reg-updates", "d", {"ep": f"d{number}"})
-
-    server.services.database.write(append)
-    return count
-
-
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("/v3/device-events", b"event_type=expired"),
-        ("/v2/limits", b""),
-        (PULL, b"after=0&hold=0"),
-        (PULL, b"hold=55"),
-    ],
-)
-def test_what_may_take_long_leaves_the_loop_to_others(server, bridge, key, long_log, path, query):
-    async def check():
-        with Busy(server):
-            asked = await Request(bridge, key, path, query).begin()
-            assert asked.status is None
-            assert (await Request(bridge, server.key(), LIST).begin()).status == 200
-        await until(asked.task.done)
-        assert asked.status == 200
-        if path == PULL:
-            assert len(json.loads(body_of(asked))["reg-updates"]) == long_log
-
-    asyncio.run(check())
-
-
 def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):
     async def check():
         with Busy(server):
@@ -304,14 +275,10 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
     [
         ([], 10_000, {"returned": 50, "counts": True}, False),
         ([], 10_000, {"returned": 1000}, True),
-        ([], 10, {"returned": 1000}, False),
         ([], 1_000_000, {"counts": True}, True),
-        ([condition()], 10_000, {"returned": 50}, False),
         ([condition()], 100_000, {"returned": 50}, True),
         ([condition()] * 98, 10_000, {}, True),
-        ([condition()] * 98, 100, {}, True),
         ([condition()] * 20, 100, {"returned": 50}, False),
-        ([condition(values=990)], 100, {}, True),
         ([condition("endpoint_name", "IN")], 1_000_000, {"returned": 50, "counts": True}, False),
         ([condition("device_id", "IN", 990)], 10_000, {"returned": 1000}, True),
         ([condition(descriptions.NAME)], 1, {}, True),
