@@ -130,16 +130,6 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
     assert (page.gap, readers.names(page)) == ((1, 1), ["b"])
 
 
-def test_who_asks_for_few_gets_few(readers):
-    waiting = readers.waiting(2)
-    readers.add("a", "b", "c")
-    few = readers.log.read_more(APP, 0, waiting[0], 2)
-    assert (readers.names(few), few.is_last) == (["a", "b"], False)
-    rest = readers.log.read_more(APP, few.cursor, waiting[0], 2)
-    assert (readers.names(rest), rest.is_last) == (["c"], True)
-    assert len(readers.log.read_more(APP, 0, waiting[1]).entries) == 3
-
-
 def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):
     readers.add("a")
     waiting = readers.waiting(2)
@@ -180,17 +170,3 @@ def test_what_another_process_adds_wakes_those_that_share_what_was_read_before(a
     readers.add_from_elsewhere("third")
     readers.log.wake(APP)
     assert again.done()
-
-
-def test_a_page_is_written_once_for_all(readers):
-    (more,) = readers.waiting(1)
-    readers.add("a")
-    page = readers.log.read_more(APP, 0, more)
-    made = []
-
-    def write(given):
-        made.append(given)
-        return b"written"
-
-    assert [page.once(write), page.once(write)] == [b"written", b"written"]
-    assert made == [page]
