@@ -38,14 +38,6 @@ def entries(server, key):
     return [entry for kind, entry in server.log(key) if kind == "async-responses"]
 
 
-def test_a_read_is_answered_through_the_channel_each_as_a_request_of_its_own(server, key, light):
-    ids = [accepted(ask(server, key, "GET", light, TEMPERATURE)) for _ in range(3)]
-    assert server.responses(key) == dict.fromkeys(ids, (200, None))
-    (entry,) = [each for each in entries(server, key) if each["id"] == ids[0]]
-    assert (base64.b64decode(entry["payload"]), entry["ct"]) == (b"21.5", "text/plain")
-    assert server.resource(key, light)["reported"]["value"] == entry["payload"]
-
-
 def written(server, key, light, payload, content_type=None):
     """Write a label; return its value and content type, and how the device responded."""
     headers = None if content_type is None else {"Content-Type": content_type}
@@ -81,12 +73,6 @@ def test_another_body_declared_as_json_keeps_that_type_only_where_it_is_json(ser
         assert written(server, key, light, sent, "application/json") == (sent, "application/json", 415)
     for sent in (b"100:200:100", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000):
         assert written(server, key, light, sent, "application/json")[:2] == (sent, "text/plain")
-
-
-def test_an_execution_takes_its_body_as_the_argument(server, key, light):
-    for data in (None, b"0='1'"):
-        async_id = accepted(ask(server, key, "POST", light, REBOOT, data=data))
-        assert server.responses(key)[async_id] == (200, None)
 
 
 def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, key, light):
@@ -188,21 +174,9 @@ def test_what_is_no_content_type_or_no_resource_of_the_device_is_refused(server,
     assert "deleted" in refused(ask(server, key, "DELETE", light, SWITCH), 400).message
 
 
-def cached(server, key, device, query="?cacheOnly=true"):
-    answer = ask(server, key, "GET", device, TEMPERATURE, query)
+def cached(server, key, device):
+    answer = ask(server, key, "GET", device, TEMPERATURE, "?cacheOnly=True&noResp=False")
     return answer.status_code, answer.headers.get("Content-Type"), answer.get_data()
-
-
-def test_the_cache_is_the_mirror_and_the_device_is_not_asked(server, key, light):
-    assert cached(server, key, light) == (205, None, b"")
-    server.patch(key, light, answer="silent")
-    assert cached(server, key, light) == (205, None, b"")
-    server.patch(key, light, answer="normal")
-    ask(server, key, "GET", light, TEMPERATURE)
-    server.set_value(key, light, "30")
-    assert cached(server, key, light) == (200, "text/plain", b"21.5")
-    assert cached(server, key, light, query="?cacheOnly=True&noResp=False") == (200, "text/plain", b"21.5")
-    assert len(server.responses(key)) == 1
 
 
 def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):

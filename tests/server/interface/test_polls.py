@@ -206,17 +206,6 @@ def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(serve
     assert server.kinds(key) == ["registrations", "async-responses", *kinds]
 
 
-def test_a_registration_event_tells_what_the_device_is_and_has(server, key):
-    switch, name = {"path": "/3311/0/5850", "observable": True}, {"path": "/3/0/0"}
-    device = server.add_device(key, "light-1", switch, name, endpoint_type="Light", queue_mode=True)
-    ((_, event),) = server.log(key)
-    assert (event["ep"], event["original-ep"], event["ept"], event["q"]) == (device, "light-1", "Light", True)
-    assert {(resource["path"], resource["obs"]) for resource in event["resources"]} == {
-        ("/3311/0/5850", True),
-        ("/3/0/0", False),
-    }
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, count):
     server.subscribe(key, device)

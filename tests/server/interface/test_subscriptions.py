@@ -33,19 +33,6 @@ def listed(server, key, device_id):
     return answer.get_data(as_text=True).split("\n") if answer.status_code == 200 else answer.status_code
 
 
-def test_rules_come_back_as_they_were_put(server, key):
-    assert server.call(key, "GET", RULES).json == []
-    for rules in [
-        [{}],
-        [{"endpoint-name": "a*", "endpoint-type": "Light", "resource-path": ["/3303/*"]}, {}],
-        [{"resource-path": ["/3303/*", "/3303/*"]}, {"resource-path": ["/3303/*"]}],
-        [{"endpoint-name": f"n{number}"} for number in range(1024)],
-        [],
-    ]:
-        server.put_rules(key, *rules)
-        assert server.call(key, "GET", RULES).json == rules
-
-
 def test_cleared_rules_apply_no_more(server, key, device):
     for method, body, status in (("DELETE", None, 204), ("PUT", [], 202)):
         server.put_rules(key, {})
@@ -59,14 +46,9 @@ def test_a_limit_that_is_passed_is_named_and_nothing_changes(server, key, refuse
     server.put_rules(key, {"endpoint-type": "Before"})
     cases = [
         ([{}] * 1025, "body", "1024"),
-        ([{"resource-path": ["/3303/*"] * 257}], "0.resource-path", "256"),
-        ([{"resource-path": ["/" + "1" * 128]}], "0.resource-path.0", "128"),
         ([{}, {"endpoint-name": "x" * 65}], "1.endpoint-name", "64"),
         ([{"resource-path": ["/*/0"]}], "0.resource-path.0", "'*' may stand only at the end"),
-        ([{"endpoint_name": "x"}], "0.endpoint_name", "unknown"),
-        ([{"endpoint-name": 5}], "0.endpoint-name", "a text"),
         ([5], "0", ""),
-        ({"endpoint-name": "a"}, "body", "list"),
     ]
     for rules, field, told in cases:
         body = refused(server.call(key, "PUT", RULES, json=rules), 400)
@@ -188,25 +170,21 @@ def test_rules_subscribe_registered_devices_at_their_update_or_with_apply_at_onc
     assert listed(server, key, left) == 404
 
 
-def test_a_single_subscription_from_put_to_delete(server, key, other, device, refused):
+def test_a_single_subscription_is_that_of_its_application_alone_until_it_is_deleted(
+    server, key, other, device, refused
+):
     url = f"{RULES}/{device}"
     for path in ["", TEMPERATURE]:
         assert refused(server.call(key, "GET", url + path), 404).reason == "NOT_SUBSCRIBED"
     for path in [HUMIDITY, TEMPERATURE, TEMPERATURE]:
         server.subscribe(key, device, path)
-    answer = server.call(key, "GET", url)
-    assert (answer.mimetype, answer.get_data()) == ("text/uri-list", b"/3303/0/5700\n/3304/0/5700")
-    assert server.call(key, "GET", url + TEMPERATURE).status_code == 200
+    assert listed(server, key, device) == BOTH
     assert listed(server, other, device) == 404
-    assert server.call(other, "DELETE", url).status_code == 204
+    for path in ["", TEMPERATURE]:
+        assert server.call(other, "DELETE", url + path).status_code == 204
     for _ in range(2):
         server.subscribe(key, device, method="DELETE")
-        refused(server.call(key, "GET", url + TEMPERATURE), 404)
-    assert listed(server, key, device) == [HUMIDITY]
-    for _ in range(2):
-        assert server.call(key, "DELETE", url).status_code == 204
-        refused(server.call(key, "GET", url), 404)
-    assert server.subscribed(key, device) == []
+        assert listed(server, key, device) == [HUMIDITY]
 
 
 def test_what_cannot_be_observed_cannot_be_subscribed(server, key, device, refused):
@@ -332,7 +310,10 @@ def test_auto_observable_resource_sends_an_initial_event_to_each_subscriber(serv
     begin(server, other, device, begun_by)
     assert server.observed(other) == server.observed(key) == [(device, "2.5")]
     server.set_value(key, device, "3.5")
-    assert server.observed(other) == server.observed(key) == [(device, "2.5"), (device, "3.5")]
+    server.subscribe(key, device, method="DELETE")
+    server.set_value(key, device, "4.5")
+    assert server.observed(key) == [(device, "2.5"), (device, "3.5")]
+    assert server.observed(other) == [*server.observed(key), (device, "4.5")]
 
 
 def test_auto_observable_resource_sends_an_initial_event_after_a_full_registration(server, key):
@@ -340,33 +321,3 @@ def test_auto_observable_resource_sends_an_initial_event_after_a_full_registrati
     device = server.add_device(key, "aobs-1", {"path": TEMPERATURE, "value": "2.5", "auto_observable": True})
     server.registration(key, device, "POST")
     assert server.observed(key) == [(device, "2.5"), (device, "2.5")]
-
-
-def test_an_auto_observation_is_stored_and_told_to_a_subscriber_alone(server, key, other):
-    door = server.add_device(key, "door-1", {"path": TEMPERATURE, "value": "0", "auto_observable": True})
-    before = server.log(key)
-    server.advance(key, 60)
-    server.set_value(key, door, "1")
-    reported = server.resource(key, door)["reported"]
-    assert (reported["value"], reported["reported_at"]) == ("MQ==", "2026-01-05T08:01:00.000Z")
-    assert server.subscribed(key, door) == []
-    assert server.log(key) == before
-    server.subscribe(key, door)
-    server.set_value(key, door, "0")
-    server.subscribe(key, door, method="DELETE")
-    server.set_value(key, door, "1")
-    assert server.observed(key) == [(door, "1"), (door, "0")]
-    assert server.observed(other) == []
-    assert server.resource(key, door)["reported"]["value"] == "MQ=="
-
-
-def test_an_observation_tells_the_subscriber_alone_what_changed_and_when(server, key, other, device):
-    before = server.log(other)
-    server.subscribe(key, device)
-    server.advance(key, 90)
-    server.set_value(key, device, "22")
-    assert server.resource(key, device)["reported"]["reported_at"] == "2026-01-05T08:01:30.000Z"
-    assert server.log(other) == before
-    ((_, event),) = server.log(key, after=2)
-    expected = {"ep": device, "path": TEMPERATURE, "payload": "MjI=", "timestamp": server.now, "seq": 3}
-    assert expected.items() <= event.items()
