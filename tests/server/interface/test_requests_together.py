@@ -14,7 +14,6 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, waiting
 from mirror_server.store.maintenance import violations
 from mirror_server.store.process_messages import TOLD, WAITING
-from mirror_server.store.session import Session
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
 APPS = ("a", "b")
@@ -158,80 +157,38 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
         assert len(commands.waiting(session, device_id)) == 20
 
 
-def test_what_waits_for_devices_that_are_woken_together_is_asked_once(server, key, monkeypatch):
+FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
+    "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
+    "it cannot be sent to": (lambda dispatcher: dispatcher._link, "send", lambda one, device_id, *_: device_id == one),
+    "its answer cannot be stored": (lambda dispatcher: dispatcher, "_finish", lambda one, job, _: job.device_id == one),
+}
+
+
+@pytest.mark.parametrize("failing", FAILURES)
+def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
     app_id, dispatcher = key.split("_")[1], server.services._dispatcher
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
-    asked: list[list[str]] = []
-    of_devices = waiting.of_devices
+    of, name, is_of = FAILURES[failing]
+    call = getattr(of(dispatcher), name)
 
-    def noted(session: Session, device_ids: Sequence[str], now: int) -> Any:
-        asked.append(list(device_ids))
-        return of_devices(session, device_ids, now)
+    def fail(*arguments: Any) -> Any:
+        if is_of(ids[1], *arguments):
+            raise ValueError(failing)
+        return call(*arguments)
 
     # As another process does, whose messages come here.
     request = CommandRequest("GET", "/3303/0/5700")
     requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
     server.services.database.write(lambda session: server.services.commands._place(session, requests))
-    monkeypatch.setattr(waiting, "of_devices", noted)
-    told = [f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)]
-    server.services.receive(*told, f"{WAITING} {ids[0]}", f"{WAITING} nobody")
-    assert server.services.database.settle(60)
-    assert asked[0] == ids
-    # Their answers are stored in a transaction or two, behind each of which the devices are asked for once more.
-    assert sorted(device_id for some in asked[1:] for device_id in some) == sorted(ids)
-    assert server.responses(key) == dict.fromkeys(ids, (200, None))
-    asked.clear()
-    dispatcher.wake_all()
-    assert asked == []
-
-
-@pytest.mark.parametrize(
-    "failing",
-    ["its rows cannot be read", "it cannot be sent to", "its answer cannot be stored"],
-)
-def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
-    app_id, dispatcher = key.split("_")[1], server.services._dispatcher
-    ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
-    of_devices, link, finish = waiting.of_devices, dispatcher._link, dispatcher._finish
-    send = link.send
-    late: list[Callable[[Answer | None], None]] = []
-
-    def found(session: Session, device_ids: Sequence[str], now: int) -> Any:
-        if failing == "its rows cannot be read" and ids[1] in device_ids:
-            raise ValueError(failing)
-        return of_devices(session, device_ids, now)
-
-    def sent(device_id: str, ask: Any, answered: Callable[[Answer | None], None]) -> None:
-        if failing == "it cannot be sent to" and device_id == ids[1]:
-            raise ValueError(failing)
-        if failing == "its answer cannot be stored" and device_id == ids[1]:
-            late.append(answered)
-            return
-        send(device_id, ask, answered)
-
-    def finished(job: Any, told: Answer | None) -> Any:
-        if failing == "its answer cannot be stored" and job.device_id == ids[1]:
-            raise ValueError(failing)
-        return finish(job, told)
-
-    request = CommandRequest("GET", "/3303/0/5700")
-    requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
-    server.services.database.write(lambda session: server.services.commands._place(session, requests))
-    monkeypatch.setattr(waiting, "of_devices", found)
-    monkeypatch.setattr(link, "send", sent)
-    monkeypatch.setattr(dispatcher, "_finish", finished)
+    monkeypatch.setattr(of(dispatcher), name, fail)
     server.services.receive(*[f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)])
     for _ in range(4):
-        while late:
-            late.pop()(answer(Outcome.DONE))
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}
     failures = [record for record in caplog.records if record.exc_info and ids[1] in record.getMessage()]
     # Once, though it was tried each second.
     assert [str(record.exc_info[1]) for record in failures] == [failing]
     monkeypatch.undo()
-    while late:
-        late.pop()(answer(Outcome.DONE))
     server.advance(key, 1)
     assert server.responses(key) == dict.fromkeys(ids, (200, None))
     # What was begun and failed has no time-out that could end the next one.
