@@ -128,18 +128,6 @@ def test_a_log_that_no_terminal_shows_does_not_wait_for_structlog():
     assert "ZeroDivisionError: division by zero" in ended.stderr
 
 
-@FORMATS
-def test_lines_are_in_the_file_at_once_and_in_order(log_to, log_format, log_file):
-    log_to(log_format, log_file)
-    for number in range(3):
-        tell_request({**DETAILS, "status": 200 + number})
-        logging.getLogger("mirror_server").warning("number %d", number)
-        lines = Path(log_file.name).read_text().splitlines()
-        assert len(lines) == 2 * (number + 1)
-        assert str(200 + number) in lines[-2]
-        assert f"number {number}" in lines[-1]
-
-
 def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypatch, caplog):
     stream = StringIO()
     log_to("json", stream)
@@ -240,13 +228,3 @@ def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_ag
     lines += [] if "number" in lines[-1] else lines_of(reader, b"number")
     assert [line["lost_lines"] for line in lines if "lost_lines" in line] == [7]
     assert [line["number"] for line in lines if "number" in line] == list(range(count - 7))
-
-
-def test_the_end_of_a_process_waits_for_an_unread_log_only_for_a_moment(log_to, unread, monkeypatch):
-    monkeypatch.setattr(log_lines, "_FLUSH_SECONDS", 0.01)
-    _, stream = unread
-    log_to("json", stream)
-    for number in range(5000):
-        tell_request({"number": number})
-    logging.getLogger().handlers[0].flush()
-    assert lost_lines() == 0

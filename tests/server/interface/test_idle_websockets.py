@@ -13,36 +13,15 @@ from mirror_server.web.websocket_serving import CONNECTION, serve
 MOST_TAKEN = 100
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """Its time passes where nothing else is left to do: however slow the machine is, no look comes too soon."""
-
-    def __init__(self):
-        super().__init__()
-        self.seconds = 0.0
-        select = self._selector.select
-
-        def pass_time(timeout=None):
-            if not timeout:
-                return select(timeout)
-            # A little more, for what is lost when it is rounded.
-            self.seconds += timeout + 1e-6
-            return select(0)
-
-        self._selector.select = pass_time
-
-    def time(self):
-        return self.seconds
-
-
 class Log:
-    """A socket of a log to which entries are added, each one a message; it is closed when it was looked at so often."""
+    """A socket of a log to which entries are added, each one a message, until its channel is deleted."""
 
-    def __init__(self, *added, there=1, looks=1):
+    def __init__(self, *added, there=1, looks=0):
         self.there, self.read = there, 0
         self.added = list(added)
         self.looks = looks
-        self.waiting = []
-        self.taken = []
+        self.waiting, self.taken = [], []
+        self.is_deleted = False
 
     def begin(self, wake):
         self.wake = wake
@@ -55,12 +34,16 @@ class Log:
         return self.waiting[-1]
 
     def grow(self):
-        number = self.added.pop(0) if self.added else 0
-        self.there += number
-        if number:
+        if not self.added:
+            self.is_deleted = True
+            self.wake()
+        elif number := self.added.pop(0):
+            self.there += number
             self.waiting[-1].set_result(None)
 
     def take(self, more):
+        if self.is_deleted and self.read == self.there:
+            raise Closing(1001, "deleted")
         self.taken.append(self.read)
         assert len(self.taken) < MOST_TAKEN, "it reads without end"
         if self.read == self.there:
@@ -81,12 +64,12 @@ class Log:
 
 
 class Client:
-    """A connection that does something while it is sent to, or as soon as the server waits afterwards."""
+    """A connection whose log grows while it is sent to, or as soon as the server waits afterwards."""
 
     is_over = False
 
-    def __init__(self, act=None, *, is_later=False):
-        self.act = act
+    def __init__(self, log, *, is_later=False):
+        self.log = log
         self.is_later = is_later
         self.sent = []
 
@@ -95,61 +78,44 @@ class Client:
 
     async def drain(self):
         if self.is_later:
-            asyncio.get_running_loop().call_soon(self.act)
+            asyncio.get_running_loop().call_soon(self.log.grow)
         else:
-            self.act()
+            self.log.grow()
 
 
-def serve_to_the_end(log, client, look_seconds=0.01):
+def serve_to_the_end(log, client, look_seconds):
     """Serve a websocket until it is closed; return why."""
     ended = []
 
     async def send(message):
-        ended.append((message["code"], message["reason"]))
+        ended.append(message["reason"])
 
     async def check():
         reader = Unread(1000).reader("app", send)
         calls, is_stopping = Calls(asyncio.get_running_loop()), asyncio.Event()
         scope = {CONNECTION: client}
-        async with asyncio.timeout(look_seconds * MOST_TAKEN):
+        async with asyncio.timeout(60):
             await serve(scope, log, reader, send, look_seconds=look_seconds, is_stopping=is_stopping, calls=calls)
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(check())
+    asyncio.run(check())
     assert log.is_closed
     assert all(more.done() for more in log.waiting)
-    ((code, reason),) = ended
-    assert code == 1001
-    return reason
+    return ended
 
 
 @pytest.mark.parametrize("looks", [1, 5])
 def test_idle_websocket_reads_once_for_each_look(looks):
     log = Log(there=0, looks=looks)
-    assert serve_to_the_end(log, Client()) == "looked at"
+    assert serve_to_the_end(log, Client(log), look_seconds=0.01) == ["looked at"]
     assert len(log.taken) == looks
 
 
-@pytest.mark.parametrize("added", [(), (1,), (1, 1, 1), (3,), (2, 0, 2)])
+@pytest.mark.parametrize("added", [(), (1,), (1, 1, 1), (3,), (2, 1, 2)])
 @pytest.mark.parametrize("is_later", [False, True])
 def test_entries_that_come_while_a_message_is_sent_or_later_are_sent_and_nothing_more_is_read(added, is_later):
     log = Log(*added)
-    client = Client(log.grow, is_later=is_later)
-    serve_to_the_end(log, client)
-    assert client.sent == list(range(1, log.there + 1))
-    assert log.added == []
-    if is_later:
-        assert log.taken == list(range(log.there))
-
-
-def test_one_that_is_to_end_while_a_message_is_sent_ends_before_the_next_look():
-    log = Log()
-
-    def take_from_a_deleted_channel(_):
-        raise Closing(1001, "deleted")
-
-    def delete_the_channel():
-        log.take = take_from_a_deleted_channel
-        log.wake()
-
-    assert serve_to_the_end(log, Client(delete_the_channel), look_seconds=60) == "deleted"
+    client = Client(log, is_later=is_later)
+    # A websocket whose channel is deleted does not wait for the next look either.
+    assert serve_to_the_end(log, client, look_seconds=600) == ["deleted"]
+    assert client.sent == list(range(1, 2 + sum(added)))
+    assert log.taken == list(range(log.there))

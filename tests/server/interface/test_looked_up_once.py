@@ -11,7 +11,7 @@ from databases import ON_POSTGRESQL, new_database_url
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import commands, device_objects, devices, waiting
+from mirror_server.store import commands, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
@@ -78,36 +78,14 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
     assert read(server, key, device).status_code == 401
 
 
-@pytest.mark.parametrize("resources", [0, 1, 20])
-def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, resources):
-    database, paths = server.services.database, [f"/3303/{number}/5700" for number in range(resources)]
-    announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
-    other = [AnnouncedResource("/3303/0/5700", "", "text/plain", observable=True)]
-
-    def work(session):
-        for device_id, listed in (("one", announced), ("other", other)):
-            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[server.now] * 4))
-            stored_resources.announce(session, device_id, listed)
-
-    database.write(work)
-    with database.read() as session:
-        for device_id in ("one", "other", "unknown"):
-            by_two = device_objects.find(session, device_id)
-            assert device_objects.find_at_once(session, device_id) == by_two
-            if by_two is not None:
-                device, _ = by_two
-                assert device_objects.find_at_once(session, device_id, device.revision) == (device, [])
-                assert device_objects.find_at_once(session, device_id, device.revision - 1) == by_two
-        found = device_objects.find(session, "one")
-    assert found is not None
-    assert {row.path for row in found[1]} == set(paths)
-
-
 def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     database, now = server.services.database, server.now
     # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
     observed = {"/1/0/0": ("wanted", 7, 0), "/2/0/0": ("wanted", 3, 0), "/3/0/0": ("active", 5, 0)}
     observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("refused", 1, 1), "/6/0/0": ("ended", 2, 1)}
+    subscribed = (
+        "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) VALUES (?, ?, 'a', 0, ?, ?)"
+    )
 
     def work(session):
         for device_id in ("one", "other", "idle"):
@@ -115,33 +93,22 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
         for device_id in ("one", "other"):
             announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in observed]
             stored_resources.announce(session, device_id, announced)
-            for path, (state, position, observing) in observed.items():
-                session.run_many(
-                    "INSERT INTO subscriptions (device_id, path, app_id, single, state, position)"
-                    " VALUES (?, ?, ?, 0, ?, ?)",
-                    [(device_id, path, app_id, state, position) for app_id in ("a", "b")],
-                )
-                session.run_many(
-                    "UPDATE resources SET observing = ? WHERE device_id = ? AND path = ?",
-                    [(observing, device_id, path)],
-                )
+            session.run_many(subscribed, [(device_id, path, *rest[:2]) for path, rest in observed.items()])
+            observing = [(device_id, path) for path, (*_, is_observing) in observed.items() if is_observing]
+            session.run_many("UPDATE resources SET observing = 1 WHERE device_id = ? AND path = ?", observing)
+            request = CommandRequest("GET", "/1/0/0")
             for number, expires_at in enumerate((now, now + 1, now + 1)):
-                request = CommandRequest("PUT", "/1/0/0", payload=b"%d" % number, content_type="text/plain")
-                name = f"{device_id} r{number}"
-                commands.insert(session, [Command(0, "a", name, device_id, request, now, expires_at, 0, 0)])
+                command = Command(0, "a", f"{device_id} r{number}", device_id, request, now, expires_at, 0, 0)
+                commands.insert(session, [command])
 
     database.write(work)
     device_ids = ("one", "other", "idle", "unknown")
-    together = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
-    apart = [database.look(partial(waiting.of_devices, device_ids=[device_id], now=now)) for device_id in device_ids]
-    assert together == {device_id: found[device_id] for device_id, found in zip(device_ids, apart, strict=True)}
+    found = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
-        found = together[device_id]
-        assert (found.wanted, found.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
-        assert found.command.async_id == f"{device_id} r1"
-        assert bytes(found.command.request.payload) == b"1"
-    for device_id in ("idle", "unknown"):
-        assert together[device_id] == Waiting([], [], None)
+        each = found[device_id]
+        assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        assert each.command.async_id == f"{device_id} r1"
+    assert found["idle"] == found["unknown"] == Waiting([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

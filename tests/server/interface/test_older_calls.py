@@ -1,45 +1,21 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
-from mirror_sdk.wire import routes
 from mirror_sdk.wire.older_calls import Endpoint, Limits
 
 ENDPOINTS = "/v2/endpoints"
 TEMPERATURE = "/3303/0/5700"
-RULES = [{"endpoint-type": "Light"}]
 
 
-def listed(server, key, query=""):
-    answer = server.call(key, "GET", f"{ENDPOINTS}{query}")
-    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
-    found = answer.json
-    answer.close()
-    for entry in found:
-        Endpoint.model_validate(entry, extra="forbid", strict=True)
-    return found
-
-
-def test_registered_devices_are_listed_as_the_public_api_lists_them(server, key):
-    assert listed(server, key) == []
-    lamp = server.add_device(key, "lamp", endpoint_type="Light")
-    sleeper = server.add_device(key, "sleeper", endpoint_type="Lock", queue_mode=True)
-    assert sorted(listed(server, key), key=lambda entry: entry["type"]) == [
-        {"name": lamp, "type": "Light", "status": "ACTIVE", "q": False},
-        {"name": sleeper, "type": "Lock", "status": "ACTIVE", "q": True},
-    ]
-    assert [entry["name"] for entry in listed(server, key, "/?type=Lock")] == [sleeper]
-    assert listed(server, key, "?type=lock") == []
-    assert listed(server, key, "?type=") == []
-
-
-def test_endpoints_come_page_by_page_and_a_device_that_left_is_none_until_it_is_back(server, key, monkeypatch):
+def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monkeypatch):
     monkeypatch.setattr("mirror_server.service.snapshots._DEVICES_AT_A_TIME", 2)
     first, *others = sorted(server.add_device(key, f"d{number}") for number in range(5))
     server.registration(key, first, "DELETE")
     # A list that was sent leaves room for the next.
     for _ in range(20):
-        assert [entry["name"] for entry in listed(server, key)] == others
-    server.registration(key, first, "POST")
-    assert [entry["name"] for entry in listed(server, key)] == [first, *others]
+        with server.call(key, "GET", ENDPOINTS) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            assert [Endpoint.model_validate(entry, extra="forbid").name for entry in answer.json] == others
+    assert server.call(key, "GET", f"{ENDPOINTS}?type=").json == []
 
 
 def test_what_endpoints_cannot_be_asked_for_is_refused_by_name(server, key, refused):
@@ -70,13 +46,6 @@ def test_limits_count_what_the_key_was_told_and_the_devices_that_are_registered(
     assert limits(server, key)["transaction-count"] == 1
 
 
-def test_the_versions_are_those_in_front_of_the_paths(server, key):
-    answer = server.call(key, "GET", "/rest-versions")
-    assert (answer.status_code, answer.json) == (200, ["v2", "v3"])
-    paths = {value.split("/")[1] for value in vars(routes).values() if str(value).startswith("/v")}
-    assert sorted(paths) == answer.json
-
-
 def test_a_path_without_a_version_is_the_same_path(server, key, device):
     subscription = f"/subscriptions/{device}{TEMPERATURE}"
     assert server.call(key, "PUT", subscription).status_code == 200
@@ -88,13 +57,6 @@ def test_a_path_without_a_version_is_the_same_path(server, key, device):
     assert server.call(key, "GET", "/notification/channel").json == {"delivery_mechanism": "LONG_POLLING"}
     assert server.call(key, "DELETE", "/notification/pull").status_code == 204
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
-
-
-def test_rules_put_without_a_version_are_answered_as_older_programs_expect(server, key):
-    answer = server.call(key, "PUT", "/subscriptions", json=RULES)
-    assert (answer.status_code, answer.get_data()) == (204, b"")
-    assert server.call(key, "GET", "/subscriptions").json == server.call(key, "GET", "/v2/subscriptions").json == RULES
-    assert server.call(key, "PUT", "/v2/subscriptions", json=[]).status_code == 202
 
 
 def test_a_path_without_a_version_wants_the_same_key_and_what_only_looks_like_one_is_none(server, key, refused):

@@ -49,11 +49,6 @@ def log_lines():
         yield read
 
 
-def add_failing_webhook(session, app_id):
-    callbacks.put(session, app_id, "{}", at=0)
-    callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
-
-
 @pytest.fixture
 def metric(server):
     """Reads a metric by its name and labels."""
@@ -72,18 +67,24 @@ def metric(server):
     return read
 
 
-def test_a_server_that_cannot_store_is_alive_but_not_ready(server, monkeypatch):
+def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds_for_all(server, monkeypatch):
     monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
-    stored = threading.Event()
-    server.services.database.submit(lambda session: stored.wait(60))
-    try:
-        assert server.call(None, "GET", "/healthz").status_code == 200
-        answer = server.call(None, "GET", "/readyz")
-    finally:
-        stored.set()
-    assert answer.status_code == 503
+    held, go_on = threading.Event(), threading.Event()
+    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
+    assert held.wait(60)
+    before = server.services.database.count_waiting()
+    parked = []
+    for _ in range(50):
+        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
+    assert server.call(None, "GET", "/healthz").status_code == 200
+    answer = server.call(None, "GET", "/readyz")
+    assert server.services.database.count_waiting() == before + 1
+    go_on.set()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert ErrorBody.model_validate(answer.json, extra="forbid").type == "unavailable"
-    assert answer.headers["Retry-After"] == "5"
+    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
+    answer = server.call(None, "GET", "/readyz")
+    assert (answer.status_code, answer.json) == (200, {"status": "ready"})
 
 
 def test_requests_are_counted_by_their_rule_and_status(server, key, device, metric):
@@ -118,18 +119,18 @@ def test_devices_queues_and_logs_are_counted(server, key, device, metric):
     assert metric("mirror_notification_log_entries") == before[1] + 3
 
 
-def test_open_polls_are_counted_while_they_are_held(server, metric):
-    polls = server.services.polls
+def test_open_polls_and_failing_webhooks_are_counted(server, key, metric):
+    polls, app_id = server.services.polls, key.split("_")[1]
     more = polls.open("somebody")
     assert metric("mirror_open_polls") == 1
     polls.close("somebody", more)
-    assert metric("mirror_open_polls") == 0
+    assert metric("mirror_open_polls") == metric("mirror_webhooks") == 0
 
+    def fail(session):
+        callbacks.put(session, app_id, "{}", at=0)
+        callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
 
-def test_a_failing_webhook_is_counted(server, key, metric):
-    assert metric("mirror_webhooks") == 0
-    app_id = key.split("_")[1]
-    server.services.database.write(lambda session: add_failing_webhook(session, app_id))
+    server.services.database.write(fail)
     names = ("mirror_webhooks", "mirror_failing_webhooks", "mirror_webhook_failures")
     assert [metric(name) for name in names] == [1, 1, 4]
     server.add_device(key, "d")
@@ -185,21 +186,6 @@ def test_without_the_line_of_each_request_failures_are_still_logged(server, key,
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 500
     (line,) = map(json.loads, stream.getvalue().splitlines())
     assert line["event"] == "request failed"
-
-
-def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
-    held, go_on = threading.Event(), threading.Event()
-    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
-    assert held.wait(60)
-    before = server.services.database.count_waiting()
-    parked = []
-    for _ in range(50):
-        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
-    assert server.services.database.count_waiting() == before + 1
-    go_on.set()
-    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
-    answer = server.call(None, "GET", "/readyz")
-    assert (answer.status_code, answer.json) == (200, {"status": "ready"})
 
 
 def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):

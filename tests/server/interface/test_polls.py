@@ -27,40 +27,25 @@ def place(server, key, device):
 def plain_poll(server, key):
     """The async-ids of a plain poll that is not held, ``None`` when it was empty."""
 
-    def poll(by=key):
-        answer = server.call(by, "GET", f"{PULL}?hold=0")
-        if answer.status_code == 204:
-            assert (answer.get_data(), answer.headers.get("Mirror-Cursor")) == (b"", None)
-            return None
-        assert answer.status_code == 200
-        return [entry["id"] for entry in answer.json.get("async-responses", [])]
+    def poll():
+        answer = server.call(key, "GET", f"{PULL}?hold=0")
+        assert "Mirror-Cursor" not in answer.headers
+        return [entry["id"] for entry in answer.json.get("async-responses", [])] if answer.status_code == 200 else None
 
     return poll
 
 
 @pytest.fixture
 def read_after(server, key):
-    """The async-ids behind a position, the cursor and the gap."""
+    """The async-ids behind a position, and the cursor."""
 
     def read(after):
         answer = server.call(key, "GET", PULL, query_string={"after": after, "hold": 0})
-        assert answer.status_code in {200, 204}
+        assert "Mirror-Gap" not in answer.headers
         entries = answer.json.get("async-responses", []) if answer.status_code == 200 else []
-        return (
-            [entry["id"] for entry in entries],
-            int(answer.headers["Mirror-Cursor"]),
-            answer.headers.get("Mirror-Gap"),
-        )
+        return [entry["id"] for entry in entries], int(answer.headers["Mirror-Cursor"])
 
     return read
-
-
-def test_a_plain_poll_gives_everything_once_and_moves_its_position(place, plain_poll):
-    place("a", "b")
-    assert plain_poll() == ["a", "b"]
-    assert plain_poll() is None
-    place("c")
-    assert plain_poll() == ["c"]
 
 
 def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
@@ -84,11 +69,12 @@ def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
 def test_any_number_of_readers_take_nothing_from_each_other_or_from_a_plain_poll(place, plain_poll, read_after):
     place("a", "b")
     for _ in range(2):
-        assert read_after(0) == read_after(1) == (["a", "b"], 3, None)
-    assert read_after(2) == (["b"], 3, None)
-    assert read_after(3) == read_after("latest") == ([], 3, None)
+        assert read_after(0) == read_after(1) == (["a", "b"], 3)
+    assert read_after(2) == (["b"], 3)
+    assert read_after(3) == read_after("latest") == ([], 3)
     assert plain_poll() == ["a", "b"]
-    assert read_after(0) == (["a", "b"], 3, None)
+    assert plain_poll() is None
+    assert read_after(0) == (["a", "b"], 3)
     place("c")
     assert read_after("latest")[1] == 4
     assert plain_poll() == ["c"]
@@ -205,7 +191,7 @@ def test_a_response_of_a_server_error_is_alone_in_its_message(server, key, devic
     assert [status for status, _ in server.responses(key).values()] == [200, 200, 504, 503, 200]
     after = 0
     for ids in [["a", "b"], ["late"], ["lost"], ["c"]]:
-        found, after, _ = read_after(after)
+        found, after = read_after(after)
         assert found == plain_poll() == ids
 
 
@@ -220,33 +206,16 @@ def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(serve
     assert server.kinds(key) == ["registrations", "async-responses", *kinds]
 
 
-def test_a_registration_event_tells_what_the_device_is_and_has(server, key):
-    server.advance(key, 30)
-    device = server.add_device(
-        key, "light-1", {"path": "/3311/0/5850", "observable": True}, {"path": "/3/0/0"},
-        endpoint_type="Light", queue_mode=True,
-    )  # fmt: skip
-    ((kind, event),) = server.log(key)
-    assert kind == "registrations"
-    expected = {"ep": device, "original-ep": "light-1", "ept": "Light", "q": True, "timestamp": server.now, "seq": 1}
-    assert expected.items() <= event.items()
-    assert {resource["path"]: resource["obs"] for resource in event["resources"]} == {
-        "/3/0/0": False,
-        "/3311/0/5850": True,
-    }
-
-
-@pytest.mark.parametrize(("value", "count"), [("21.5", 1), ("21.5", 3), ("x" * 65_536, 60)])
-def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, value, count):
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, count):
     server.subscribe(key, device)
     after = server.services.log.last_seq(key.split("_")[1])
     answer = held_poll(key, f"after={after}&hold=25")
-    observation = Observation(device, TEMPERATURE, Content(value.encode()), server.services.clock.now())
+    observation = Observation(device, TEMPERATURE, Content(b"22"), server.services.clock.now())
     server.services.devices.observed([observation] * count).result(60)
     told, read = answer.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
     assert told.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]
     assert told.get_data() == read.get_data()
-    assert len(told.get_data()) < 4.5 * 1024 * 1024
 
 
 def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server, key, device, monkeypatch):
@@ -317,7 +286,6 @@ def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server,
     assert after == 61
     assert len(sizes) == 2
     assert max(sizes) < 4.5 * 1024 * 1024
-    assert len(server.responses(key)) == 60
 
 
 def test_a_poll_that_does_not_wait_is_answered_at_once(server, key):

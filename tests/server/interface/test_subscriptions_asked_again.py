@@ -74,10 +74,11 @@ def test_what_is_to_be_asked_again_while_it_is_asked_is_asked_once_that_is_over(
     assert told(server, key, device) == ("active", True)
 
 
-def test_an_update_that_names_another_structure_asks_for_what_is_there_alone(server, key, device):
+def test_what_was_refused_is_asked_again_after_a_restart_once_the_device_has_it(server, key, device):
     server.patch(key, device, answer="reject")
     server.subscribe(key, device)
     server.patch(key, device, answer="normal")
+    server.restart()
     assert server.call(key, "DELETE", f"/sim/v1/devices/{device}/resources{TEMPERATURE}").status_code == 204
     update(server, key, device)
     assert told(server, key, device) == ("refused", False)
@@ -85,15 +86,6 @@ def test_an_update_that_names_another_structure_asks_for_what_is_there_alone(ser
     update(server, key, device)
     assert told(server, key, device) == ("active", True)
     assert server.observed(key) == [(device, "19")]
-
-
-def test_the_rules_of_one_application_ask_nothing_again_for_another(server, key, other, device):
-    server.patch(key, device, answer="reject")
-    server.subscribe(key, device)
-    server.patch(key, device, answer="normal")
-    server.put_rules(other, {"resource-path": [HUMIDITY]}, query="?apply=now")
-    assert told(server, key, device) == ("refused", False)
-    assert told(server, other, device, HUMIDITY) == ("active", True)
 
 
 def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(server, key, other, device):
@@ -109,38 +101,20 @@ def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(
     assert server.observed(key)[2:] == [(device, "23")]
 
 
-def test_who_comes_second_gets_events_of_what_the_device_observes_already(server, key, other, device):
+def test_who_comes_second_and_was_refused_gets_events_only_while_the_first_does(server, key, other, device):
     server.subscribe(key, device)
     server.patch(key, device, answer="reject")
     server.subscribe(other, device)
     assert told(server, other, device) == ("active", True)
     server.set_value(key, device, "22")
-    assert server.observed(key)[1:] == server.observed(other) == [(device, "22")]
-
-
-def test_who_was_refused_keeps_no_observation_up_alone(server, key, other, device):
-    server.subscribe(key, device)
-    server.patch(key, device, answer="reject")
-    server.subscribe(other, device)
     server.patch(key, device, answer="normal")
     server.subscribe(key, device, method="DELETE")
     assert told(server, other, device) == ("refused", False)
-    server.set_value(key, device, "22")
-    assert server.observed(other) == []
-    assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
+    server.set_value(key, device, "23")
+    assert server.observed(key)[1:] == server.observed(other) == [(device, "22")]
+    assert server.resource(key, device)["reported"]["value"] == "MjI="
     update(server, key, device)
-    assert server.observed(other) == [(device, "22")]
-
-
-def test_what_was_refused_stays_so_over_a_restart_and_is_asked_at_the_next_update(server, key, device):
-    server.patch(key, device, answer="reject")
-    server.put_rules(key, RULE, query="?apply=now")
-    server.patch(key, device, answer="normal")
-    server.restart()
-    assert told(server, key, device) == ("refused", False)
-    update(server, key, device)
-    assert told(server, key, device) == ("active", True)
-    assert server.observed(key) == [(device, "21.5")]
+    assert server.observed(other) == [(device, "22"), (device, "23")]
 
 
 def test_another_process_has_the_device_asked_again(server, key, device):

@@ -45,9 +45,6 @@ CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
     "another one subscribes": lambda server, _, other, device: server.subscribe(other, device),
     "the only one subscribes no more": lambda server, key, _, device: server.subscribe(key, device, method="DELETE"),
     "the device leaves": lambda server, key, _, device: server.registration(key, device, "DELETE"),
-    "the device is renamed": lambda server, _key, _other, device: server.services.database.write(
-        lambda session: devices.rename(session, device, "renamed")
-    ),
     "the device is deleted": lambda server, _key, _other, device: server.services.database.write(
         lambda session: devices.delete(session, device)
     ),
