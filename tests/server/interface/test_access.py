@@ -118,6 +118,7 @@ def check_unauthorized(server, refused, authorization, route):
     answer = server.call(None, *split(route), headers=headers)
     refused(answer, 401)
     assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.headers.getlist("Cache-Control") == ["no-store"]
 
 
 @pytest.mark.parametrize("held", [*([scope] for scope in Scope), list(access_keys.DEFAULT_SCOPES)], ids=" ".join)

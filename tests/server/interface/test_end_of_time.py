@@ -9,7 +9,6 @@ import pytest
 from mirror_server.service.bench import CLOCK_ENDS_AT, CLOCK_SETTING
 from mirror_server.service.pacing import Pacing
 from mirror_server.store import devices, settings
-from mirror_server.views import serialize
 
 DAY_SECONDS = 24 * 3600
 LAST = "9998-12-31T23:59:59.999Z"
@@ -61,12 +60,6 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
         assert late.call(key, "GET", path).status_code == 200
     for accept in ("application/vnd.apache.arrow.stream", "application/x-ndjson"):
         assert late.call(key, "GET", "/v3/device-echo", headers={"Accept": accept}).get_data()
-
-
-def test_no_instant_is_written_after_the_last_one():
-    last = "9999-12-31T23:59:59.999Z"
-    written = {253_402_300_799_998: last[:-2] + "8Z", 253_402_300_799_999: last, 253_402_300_800_000: last, 2**62: last}
-    assert {instant: serialize.timestamp(instant) for instant in written} == written
 
 
 def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):

@@ -75,15 +75,20 @@ def test_unknown_path_is_404_for_every_method(server, key, refused):
             refused(server.call(key, method, path), 404)
 
 
-def test_every_answer_has_a_request_id_of_its_own_and_a_given_one_comes_back(server, key):
-    ids = set()
-    for path, method in itertools.product(methods_by_path(server.app), METHODS):
-        ids.add(server.call(key, method, f"{path}?hold=0").headers["X-Request-ID"])
-        answer = server.call(key, method, f"{path}?hold=0", headers={"X-Request-ID": GIVEN_ID})
-        assert answer.headers["X-Request-ID"] == GIVEN_ID, (method, path)
-        if answer.status_code >= 400:
-            assert answer.json["request_id"] == GIVEN_ID
-    assert len(ids) == len(METHODS) * len(methods_by_path(server.app))
+def test_every_response_has_a_request_id_and_is_neither_cached_nor_sniffed(server, key):
+    ids = []
+    for path, method in itertools.product([*methods_by_path(server.app), "/nothing"], METHODS):
+        plain = server.call(key, method, f"{path}?hold=0")
+        ids.append(plain.headers["X-Request-ID"])
+        with_id = server.call(key, method, f"{path}?hold=0", headers={"X-Request-ID": GIVEN_ID})
+        if with_id.status_code >= 400:
+            assert with_id.json["request_id"] == GIVEN_ID
+        assert with_id.headers.getlist("X-Request-ID") == [GIVEN_ID], (method, path)
+        for answer in (plain, with_id):
+            is_page = answer.status_code == 200 and path in {"/", "/reference"}
+            assert answer.headers.getlist("Cache-Control") == ["no-cache" if is_page else "no-store"], (method, path)
+            assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"], (method, path)
+    assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
 
 

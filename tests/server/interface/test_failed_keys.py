@@ -67,7 +67,6 @@ def test_valid_keys_are_not_shut_out_by_failures(strict):
 @pytest.mark.parametrize(
     ("peer", "forwarded", "sender"),
     [
-        (CLIENT, None, CLIENT),
         (CLIENT, FORGED, CLIENT),
         (PROXY, None, PROXY),
         (PROXY, CLIENT, CLIENT),
@@ -75,20 +74,16 @@ def test_valid_keys_are_not_shut_out_by_failures(strict):
         (PROXY, f"{FORGED}, {CLIENT}, {OTHER_PROXY}", CLIENT),
         (PROXY, f"{FORGED},{CLIENT} ,fd00::7,{OTHER_PROXY}", CLIENT),
         (PROXY, OTHER_PROXY, OTHER_PROXY),
-        (PROXY, "nobody", PROXY),
         (PROXY, f"{FORGED}, nobody", PROXY),
-        (PROXY, f"{FORGED}, ", PROXY),
         (PROXY, f"nobody, {CLIENT}", CLIENT),
         (PROXY, f"{CLIENT}:4711", CLIENT),
         (PROXY, "2001:db8:1:2::9", SITE),
-        (PROXY, "[2001:db8:1:2::9]", SITE),
         (PROXY, "[2001:db8:1:2::9]:4711", SITE),
         (PROXY, f"::ffff:{CLIENT}", CLIENT),
         (f"::ffff:{PROXY}", CLIENT, CLIENT),
         ("2001:db8:1:2:3:4:5:6", None, SITE),
         ("2001:db8:1:3::1", FORGED, OTHER_SITE),
         ("fe80::1%eth0", None, "fe80::/64"),
-        ("", CLIENT, UNIX),
         ("localhost", CLIENT, UNIX),
     ],
 )
