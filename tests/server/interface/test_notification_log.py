@@ -42,22 +42,11 @@ def test_notifications_are_kept_from_the_first_request_of_a_key_on(server, key):
     assert list(server.responses(first)) == ["mine"]
 
 
-def test_an_entry_is_kept_a_day_and_its_loss_is_told(server, key):
-    device = server.add_device(key, "sensor-1", queue_mode=True)
-    server.patch(key, device, online=False)
-    assert position(server, key) == (1, None, 1)
-    server.advance(key, DAY - 1)
-    assert position(server, key) == (1, None, 1)
-    server.advance(key, 3600 + 1)
-    cursor, gap, count = position(server, key)
-    assert gap == "1-1"
-    assert (cursor, count) == (2, 1)  # the registration that expired meanwhile
-    assert position(server, key, after=1) == (2, None, 1)
-
-
-def test_a_log_that_was_emptied_tells_its_gap_and_where_it_ends(server, key, device):
+def test_an_entry_is_kept_a_day_and_its_loss_is_told_also_of_a_log_that_was_emptied(server, key, device):
     server.registration(key, device, "DELETE")
-    server.advance(key, DAY + 3600)
+    server.advance(key, DAY - 1)
+    assert position(server, key) == (2, None, 2)
+    server.advance(key, 3600 + 1)
     answer = server.call(key, "GET", PULL, query_string={"after": 0, "hold": 25})
     assert (answer.status_code, answer.headers["Mirror-Cursor"], answer.headers["Mirror-Gap"]) == (204, "2", "1-2")
     assert position(server, key, after=1) == (2, "2-2", 0)
@@ -98,33 +87,22 @@ def test_one_entry_larger_than_the_limit_does_not_stop_the_log(new_server):
 def test_each_entry_tells_its_number_and_its_time_and_its_device(server, key, device):
     began_at = server.now
     server.subscribe(key, device)
+    server.place(key, device, "a", "GET", TEMPERATURE)
     for method in ["DELETE", "POST", "PUT"]:
         server.advance(key, 10)
         server.registration(key, device, method)
     server.patch(key, device, online=False)
     server.advance(key, 24 * 3600)
-    listed = [(kind, entry) for kind, entries in read(server, key).json.items() for entry in entries]
-    told = sorted((entry["seq"], kind, entry["timestamp"] - began_at) for kind, entry in listed)
-    assert [(seq, kind) for seq, kind, _ in told] == [
-        (1, "registrations"),
-        (2, "notifications"),
-        (3, "de-registrations"),
-        (4, "registrations"),
-        (5, "reg-updates"),
-        (6, "registrations-expired"),
+    log = server.log(key)
+    assert [entry["seq"] for _, entry in log] == list(range(1, 8))
+    assert [kind for kind, _ in log] == [
+        *("registrations", "notifications", "async-responses", "de-registrations", "registrations", "reg-updates"),
+        "registrations-expired",
     ]
-    assert [milliseconds for _, _, milliseconds in told][:5] == [0, 0, 10_000, 20_000, 30_000]
-    assert {(entry["ep"], entry["original-ep"]) for _, entry in listed} == {(device, "sensor-1")}
-    assert len({entry["uid"] for _, entry in listed}) == 6
-
-
-def test_an_async_response_names_its_device_and_path_to_who_keeps_a_position(server, key, device):
-    server.place(key, device, "a", "GET", TEMPERATURE)
-    (entry,) = read(server, key).json["async-responses"]
-    assert (entry["ep"], entry["original-ep"], entry["path"]) == (device, "sensor-1", TEMPERATURE)
-    (plain,) = server.call(key, "GET", f"{PULL}?hold=0").json["async-responses"]
-    assert plain.items() < entry.items()
-    assert not {"ep", "original-ep", "path", "seq"} & set(plain)
+    assert [entry["timestamp"] - began_at for _, entry in log][:6] == [0, 0, 0, 10_000, 20_000, 30_000]
+    assert {(entry["ep"], entry["original-ep"]) for _, entry in log} == {(device, "sensor-1")}
+    assert len({entry["uid"] for _, entry in log}) == 7
+    assert log[2][1]["path"] == TEMPERATURE
 
 
 def test_the_event_stream_tells_the_same_of_each_entry(server, key, device):

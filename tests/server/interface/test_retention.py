@@ -49,7 +49,9 @@ def exists(server, key):
     return ask
 
 
-def test_a_device_object_is_kept_for_six_calendar_months_and_then_deleted(server, key, device, exists, pass_months):
+def test_a_device_object_is_kept_for_six_calendar_months_and_then_deleted_and_begins_empty(
+    server, key, device, exists, pass_months
+):
     server.patch(key, device, online=False)
     pass_months(SIX_MONTHS - 1)
     assert exists(device)
@@ -60,6 +62,10 @@ def test_a_device_object_is_kept_for_six_calendar_months_and_then_deleted(server
     assert exists(device)
     server.advance(key, HOUR)
     assert not exists(device)
+    server.patch(key, device, online=True)
+    resource = server.resource(key, device)
+    assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
+    assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
 
 
 def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, monkeypatch, pass_months):
@@ -96,16 +102,6 @@ def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_
     assert exists(device)
     server.advance(key, HOUR + 1)
     assert not exists(device)
-
-
-def test_a_deleted_device_that_comes_back_begins_with_empty_values(server, key, device, exists, pass_months):
-    server.patch(key, device, online=False)
-    pass_months(SIX_MONTHS + HOUR)
-    assert not exists(device)
-    server.patch(key, device, online=True)
-    resource = server.resource(key, device)
-    assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
 
 
 def test_a_registration_that_is_not_updated_expires_and_every_application_is_told(server, key, device, other):

@@ -30,7 +30,6 @@ def connect(server):
     def begin(key):
         socket = server.services.websockets.connect(key.split("_")[1], lambda: True)
         socket.begin(lambda: None).result(60)
-        assert server.services.database.settle(60)
         return socket
 
     return begin
