@@ -1,7 +1,7 @@
 """Links of registrations and of answers to Discover: what stacks send, and what nobody should."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_server.devices.link import Content, IntroducedResource
@@ -158,6 +158,7 @@ fragments = st.sampled_from(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(fragments | st.text(max_size=3), max_size=40).map("".join).map(str.encode) | st.binary())
 def test_nothing_but_the_one_error_is_raised(payload):
     try:
