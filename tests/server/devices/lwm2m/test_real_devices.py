@@ -384,7 +384,8 @@ def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desire
     assert (device.value(SWITCH), device.value(LEVEL)) == (True, 55)
     assert (base64.b64decode(desired()["value"]), desired()["status"]) == (b"55", 1)
     assert real.place(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
-    assert ask(mine, "PUT", "/3311/0", **tlv("e116db0d")) == (400, "BAD_VALUE")
+    assert ask(mine, "PUT", "/3311/0", **tlv("e116da00e116db0d")) == (400, "BAD_VALUE")
+    assert device.value(SWITCH) is True, "13 is not accepted, so that neither is written"
     assert (desired()["status"], desired()["category"]) == (2, "BAD_VALUE")
     body = {"method": "PUT", "uri": "/3311/0", **tlv("e116db0d")}
     answer = real.call(key, "POST", f"/v2/device-requests/{mine}", {"If-Match": "*"}, json=body)
