@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from devices_on_loopback import DeviceSide
+from devices_on_loopback import DeviceSide, listed, until
 from ports import free_port
 
 from mirror_server.config import ListenAddress
@@ -30,6 +31,37 @@ def device_side() -> Iterator[DeviceSide]:
 def real(new_server: Any, device_side: DeviceSide) -> Any:
     """A server to which real devices come, on a clock that stands still."""
     return new_server(coap=ListenAddress("127.0.0.1", device_side.port))
+
+
+@pytest.fixture
+def key(real: Any) -> str:
+    """The key of an application, whose log begins now."""
+    return real.key()
+
+
+@pytest.fixture
+def register(real: Any, key: str, device_side: DeviceSide) -> Callable[..., tuple[Any, str]]:
+    """Registers a device; gives it and its id. It is a thermometer with a switch where no resources are given."""
+
+    def register(name: str = "sensor-1", *resources: Any, **options: Any) -> tuple[Any, str]:
+        device = device_side.device(name, *resources, **options)
+        device_side.run(device.register())
+        return device, listed(real, key, name)["id"]
+
+    return register
+
+
+@pytest.fixture
+def ask(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
+    """Places a device request and waits for its async response; gives status and category."""
+    async_ids = (f"asked-{number}" for number in itertools.count(1))
+
+    def ask(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:
+        async_id = next(async_ids)
+        real.place(key, device_id, async_id, method, path, **body)
+        return until(lambda: real.responses(key).get(async_id))
+
+    return ask
 
 
 @pytest.fixture

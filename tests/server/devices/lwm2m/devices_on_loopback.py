@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -22,6 +23,25 @@ def until(condition: Callable[[], T]) -> T:
         assert time.monotonic() < ends_at, "it did not come to be"
         time.sleep(0.005)
     return found
+
+
+def listed(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """A device of the directory, by its name."""
+    devices = server.call(key, "GET", "/v3/devices").json["data"]
+    return next(device for device in devices if device["endpoint_name"] == name)
+
+
+def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """How a device is connected."""
+    answer = server.call(key, "GET", f"/v3/devices/{listed(server, key, name)['id']}/connection")
+    assert answer.status_code == 200
+    return answer.json
+
+
+def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") -> str | None:
+    """The reported value of a resource, as a text."""
+    value = server.resource(key, device_id, path)["reported"].get("value")
+    return None if value is None else base64.b64decode(value).decode()
 
 
 class DeviceSide:

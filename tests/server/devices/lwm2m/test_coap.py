@@ -44,19 +44,6 @@ async def test_a_registration_comes_whole_and_is_answered_with_its_acknowledgeme
     assert len(asked.token) > 2
 
 
-async def test_a_long_answer_is_read_in_blocks_each_of_which_says_what_is_accepted(endpoint, device):
-    whole = bytes(range(256)) * 20
-    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-    asked = await device.serve(
-        *[("2.05", whole[at : at + 512], ((Option.BLOCK2, Block(at // 512, at + 512 < len(whole), 512).encode()),))
-          for at in range(0, len(whole), 512)]
-    )  # fmt: skip
-    assert (await reading).payload == whole
-    assert [message.number(Option.ACCEPT) for message in asked] == [0] * 10
-    assert [message.block(Option.BLOCK2) for message in asked[1:]] == [Block(n, False, 512) for n in range(1, 10)]
-    assert {message.token for message in asked} == {asked[0].token}
-
-
 async def test_blocks_after_the_answer_to_observe_are_asked_with_its_token(registry, endpoint, device):
     """A client was seen to notify with the token of the last block; and one that answers with another is heard too."""
     observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))

@@ -130,21 +130,6 @@ async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device
     assert (int(usual.opt.content_format), usual.payload) == (11542, tlv.payload)
 
 
-async def test_an_instance_is_read_and_written_whole(server, device):
-    whole = await ask(server, GET, "/3311/0", accept=11542)
-    # 5850 (16da) is one byte, 0; 5851 (16db) is one byte, 40.
-    assert whole.payload == bytes.fromhex("e1 16da 00  e1 16db 28")
-    assert (await ask(server, GET, "/3311/0", accept=0)).code.dotted == "4.06"
-    written = await ask(server, PUT, "/3311/0", payload=bytes.fromhex("e1 16da 01  e1 16db 07"), content_format=11542)
-    assert written.code.dotted == "2.04"
-    assert (device.value(SWITCH), device.value("/3311/0/5851")) == (True, 7)
-    # The second is not accepted (13), so that neither is written.
-    refused = await ask(server, PUT, "/3311/0", payload=bytes.fromhex("e1 16da 00  e1 16db 0d"), content_format=11542)
-    assert refused.code.dotted == "4.00"
-    assert device.value(SWITCH) is True
-    assert (await ask(server, DELETE, "/3311/0")).code.dotted == "4.05"
-
-
 async def test_version_1_1_speaks_senml(server):
     async with registered(server, version="1.1") as device:
         text = await ask(server, GET, "/3311/0", accept=110)
@@ -306,20 +291,6 @@ async def test_what_is_sent_to_a_sleeping_device_is_lost_and_it_tells_its_change
         await nothing_came(server)
 
 
-async def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations(server):
-    async with registered(server, queue_mode=True) as device:
-        port = device.port
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-        device.sleep()
-        registration = await accept(server, device.wake(from_new_port=True, registers=True))
-        assert b"b=UQ" in registration
-        assert (device.registration_id, len(device.observations)) == ("b2", 0)
-        assert device.port != port
-        assert server.peer[1] == device.port
-        device.set_value(TEMPERATURE, 25.0)
-        await nothing_came(server)
-
-
 async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
     hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
     async with registered(server, transmission=hasty) as device:
@@ -340,19 +311,6 @@ async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observa
     assert update.opt.uri_path == ("rd", "a1")
     assert len(device.observations) == 0
     assert device.port != port
-
-
-async def test_an_update_tells_what_changed_and_a_farewell_ends_it(server, device):
-    device.remove("/3/0/4")
-    updating = device.update(lifetime_seconds=30, binding="UQ", with_links=True)
-    update = Message.decode(await accept(server, updating, CHANGED))
-    assert update.opt.uri_query == ("lt=30", "b=UQ")
-    assert update.payload.startswith(b"</3303/0/5700>;obs,")
-    plain = Message.decode(await accept(server, device.update(), CHANGED))
-    assert (plain.opt.uri_query, plain.payload, plain.opt.content_format) == ((), b"", None)
-    farewell = Message.decode(await accept(server, device.deregister(), b"\x64\x42"))
-    assert (int(farewell.code), farewell.opt.uri_path) == (DELETE, ("rd", "a1"))
-    assert not device.is_registered
 
 
 async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(server, caplog):
