@@ -55,16 +55,6 @@ def test_clocks_that_are_far_off(new_history: Callable[..., Kept]) -> None:
     assert found_at(kept.service, kept.now) == kept.state(kept.now)
 
 
-def test_a_device_with_most_rows_and_many_paths(new_history: Callable[..., Kept]) -> None:
-    kept = new_history()
-    kept.tell(*(TEXT._replace(path=f"/3303/{number}/5700", changed_at=NOW + number % 7) for number in range(100)))
-    kept.tell(*(TEXT._replace(device_id="b", changed_at=NOW + number) for number in range(100)))
-    settled(kept)
-    one = {"conditions": (Condition("device_id", "IN", ("a",)),), "patterns": ("/3303/77/5700", "/3303/9*")}
-    paths = [row.path for row in found(kept.service, **one)]
-    assert paths == ["/3303/77/5700", "/3303/9/5700", *(f"/3303/{number}/5700" for number in range(90, 100))]
-
-
 def test_a_device_that_is_deleted_takes_its_history_with_it(new_history: Callable[..., Kept]) -> None:
     kept = new_history()
     kept.tell(TEXT, TEXT._replace(device_id="b"))

@@ -198,15 +198,6 @@ def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch)
     assert not new.is_over
 
 
-def test_a_stream_tells_nothing_that_comes_after_the_end_of_its_key(server, key):
-    url, app_id = server.settings.database_url, key.split("_")[1]
-    authenticator = Authenticator(server.services.database, 20)
-    stream = EventStream(server.services.log, app_id, 0, lambda: authenticator.still_admits(f"Bearer {key}"))
-    new = mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url).output.strip()
-    server.add_device(new, "sensor-1")
-    assert (stream.take(), stream.is_over) == (b"", True)
-
-
 def test_the_view_gives_the_stream_the_key_to_ask_for(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
     url, app_id = server.settings.database_url, key.split("_")[1]
