@@ -86,14 +86,11 @@ def test_the_file_is_longer_than_its_content_until_it_is_as_long_as_it_becomes(p
     assert size_of(path) == LARGEST
 
 
-def test_a_log_in_which_there_is_little_is_left_alone(path, writing, ahead):
+def test_nothing_is_done_while_little_is_in_it_and_until_the_end_is_reached_again(path, writing, ahead):
     keep(writing, 1000)
     before = size_of(path)
     ahead.look()
     assert size_of(path) == before
-
-
-def test_nothing_is_done_until_the_end_is_reached_again(path, writing, ahead):
     keep(writing, SMALL)
     ahead.look()
     size = size_of(path)
@@ -103,7 +100,7 @@ def test_nothing_is_done_until_the_end_is_reached_again(path, writing, ahead):
         assert size_of(path) == size
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_that_was_committed_is_there_after_a_kill(path, writing, ahead, tmp_path, seed):
     """Whoever wrote it, also others that know nothing of the longer file."""
     draw = random.Random(seed)
