@@ -170,17 +170,6 @@ def wait_for(server: Any, key: str, found: Callable[[tuple[str, Any]], bool]) ->
     wait_until(lambda: any(map(found, server.log(key))))
 
 
-def test_commands_and_registrations_expire(running, machine):
-    key = running.key()
-    device_id = running.add_device(key, "sensor-1")
-    running.patch(key, device_id, online=False)
-    running.place(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=HOUR_SECONDS)
-    machine.set_clock(HOUR_SECONDS + 1)
-    wait_for(running, key, lambda entry: entry[1].get("error") == "REQUEST_EXPIRED")
-    machine.set_clock(30 * DAY_SECONDS)
-    wait_for(running, key, lambda entry: entry[0] == "registrations-expired")
-
-
 def test_a_request_never_ends_before_it_began(running, machine):
     key = running.key()
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}

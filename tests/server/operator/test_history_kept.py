@@ -165,22 +165,6 @@ def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row
     assert mirror_server("check", "--database", url).exit_code == 0
 
 
-def test_a_mirror_that_has_values_begins_its_history_behind_them(url: str, life: Life) -> None:
-    services = life.start(keep=False)
-    device_id = register(services)
-    tell(services, device_id, "1", "2")
-    life.stop()
-    again = life.start()
-    assert rows_in(again.database) == []
-    tell(again, device_id, "3")
-    (row,) = rows_in(again.database)
-    assert row.value == b"3"
-    with again.database.read() as session:
-        assert 0 < history.state(session).begun_revision < row.revision
-    life.stop()
-    assert mirror_server("check", "--database", url).exit_code == 0
-
-
 def test_a_server_that_ends_shows_life_until_then(url: str) -> None:
     settings = Settings(database_url=url, simulate=0, keep_history_seconds=60)
     first = Services(settings)
@@ -262,13 +246,11 @@ def told_by(services: Services) -> set[str | None]:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
-@pytest.mark.parametrize("has_archive", [False, True])
 def test_what_was_put_away_of_a_device_is_erased_by_the_server_and_counted(
-    url: str, life: Life, tmp_path: Path, *, has_archive: bool
+    url: str, life: Life, tmp_path: Path
 ) -> None:
-    archive = tmp_path / "archive" if has_archive else None
-    services, first, _ = put_away(life, archive)
-    where = ["--history-archive", archive] if archive else []
+    services, first, _ = put_away(life, tmp_path / "archive")
+    where = ["--history-archive", tmp_path / "archive"]
     erased = mirror_server("erase", first, "--yes", "--database", url, *where)
     assert erased.exit_code == 0, erased.output
     receipt = json.loads(erased.output)
@@ -360,20 +342,6 @@ def test_check_looks_into_what_was_put_away(url: str, life: Life) -> None:
         "UPDATE history_blocks SET content = (SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1)",
     )
     assert "does not hold what the database says" in mirror_server("check", "--database", url).output
-
-
-def test_what_was_sealed_of_an_erased_device_is_noted_to_be_removed(life: Life) -> None:
-    services = life.start()
-    without_keeper(services)
-    device_id = register(services)
-    tell(services, device_id, "1")
-    with services.database.read(with_revision=True) as session:
-        last = revisions.last(session)
-    services.database.write(lambda session: history.seal(session, last))
-    tell(services, device_id, "2")
-    assert services.database.write(lambda session: history.erase(session, [device_id])) == 1
-    with services.database.read() as session:
-        assert session.rows("SELECT device_id, up_to_revision FROM history_erasures") == [(device_id, last + 1)]
 
 
 def test_a_device_that_is_silent_for_six_months_has_no_history(url: str, life: Life) -> None:

@@ -90,16 +90,6 @@ def test_what_was_accepted_before_is_answered_when_the_disk_is_back(server, key,
     assert (desired["status"], base64.b64decode(desired["value"])) == (1, b"7")
 
 
-def test_what_expires_meanwhile_is_told_when_the_disk_is_back(server, key, device, disk):
-    server.patch(key, device, online=False)
-    server.place(key, device, "w", "PUT", LEVEL, value="7", expiry_seconds=60)
-    disk.break_down()
-    server.services.clock.advance(61_000)
-    disk.mend()
-    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
-    assert server.resource(key, device, LEVEL)["desired"]["status"] == 2
-
-
 def test_what_devices_report_meanwhile_is_kept_in_order(server, key, device, disk):
     server.subscribe(key, device, LEVEL)
     before = server.observed(key)
