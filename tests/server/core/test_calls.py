@@ -54,26 +54,6 @@ def test_others_have_their_turn_between_many_calls():
     assert [each for each in order if each != "other"] == list(range(250))
 
 
-def test_a_call_made_by_a_call_comes_behind_those_that_wait():
-    order = []
-
-    async def check():
-        done = asyncio.Event()
-        calls = Calls(asyncio.get_running_loop())
-
-        def first():
-            order.append("first")
-            calls.soon(lambda: order.append("of the first"))
-            calls.soon(done.set)
-
-        calls.soon(first)
-        calls.soon(lambda: order.append("second"))
-        await done.wait()
-
-    asyncio.run(check())
-    assert order == ["first", "second", "of the first"]
-
-
 def test_after_the_end_of_its_loop_nothing_is_called():
     loop = asyncio.new_event_loop()
     calls = Calls(loop)

@@ -248,12 +248,6 @@ def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> Non
         assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
     with kept.told.database.read() as session:
         assert set(segments.erasures(session)) == {"a", "b"}
-    # It is brought back.
-    damaged.write_bytes(content)
-    kept.round()
-    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == set()
-    with kept.told.database.read() as session:
-        assert segments.erasures(session) == {}
 
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
@@ -282,19 +276,6 @@ def test_a_file_that_changes_while_it_is_checked_is_not_damaged(
     assert changed
     assert kept.violations() == []
     assert found(other) == found(kept.service)
-
-
-def test_erased_devices_are_in_no_file(kept: Kept) -> None:
-    kept.erase("a")
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.round()
-    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == {"b"}
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.erase("b")
-    kept.round()
-    # The gap of the service stays.
-    assert len(pd.read_parquet(kept.folder / "archive")) == 1
-    assert found(kept.service) == expected(kept.told.rows)
 
 
 def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept) -> None:
@@ -491,8 +472,6 @@ def test_who_leads_no_more_deletes_and_moves_nothing(kept: Kept, monkeypatch: py
         moving.delete_unknown()
     assert left.exists()
     lead(kept, "another process-3 options")
-    moving.delete_unknown()
-    assert left.exists()
     kept.tell(TEXT)
     kept.pass_time(DAY)
     Sealing(kept.told.database, 5).seal(kept.now, 0)

@@ -1,5 +1,6 @@
 """A damaged SQLite file is told of with its tables and a cure, and nothing goes on with it."""
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -39,32 +40,29 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def root_of(path: Path, name: str) -> int:
+def overwrite(path: Path, content: bytes, *, table: str | None = None, offset: int = 0) -> None:
+    """Damage the first page of a table, or of the file."""
     with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0])
-
-
-def overwrite(path: Path, page: int, content: bytes, offset: int = 0) -> None:
+        roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchall()
     with path.open("r+b") as file:
-        file.seek((page - 1) * 4096 + offset)
+        file.seek((roots[0][0] - 1) * 4096 if roots else offset)
         file.write(content)
 
 
 def damage_devices(path: Path) -> None:
-    overwrite(path, root_of(path, "devices"), b"\xff" * 200)
+    overwrite(path, b"\xff" * 200, table="devices")
 
 
 def damage_settings(path: Path) -> None:
-    overwrite(path, root_of(path, "settings"), b"\x00" * 200)
+    overwrite(path, b"\x00" * 200, table="settings")
 
 
 def damage_list_of_tables(path: Path) -> None:
-    overwrite(path, 1, b"\xff" * 300, offset=100)
+    overwrite(path, b"\xff" * 300, offset=100)
 
 
 def cut_in_half(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
+    os.truncate(path, path.stat().st_size // 2)
 
 
 DAMAGES = {
