@@ -28,11 +28,6 @@ def footer_of(content: bytes) -> range:
     return range(len(content) - 8 - length, len(content) - 8)
 
 
-def test_what_is_whole_is_read() -> None:
-    assert read(encoded(ROWS)).equals(ROWS)
-    assert pq.read_table(pa.BufferReader(encoded(ROWS))).num_rows == 7
-
-
 def test_every_damage_of_a_footer_is_told() -> None:
     """Of some pyarrow tells nothing: the process ends, and with it the server."""
     content = encoded(ROWS)

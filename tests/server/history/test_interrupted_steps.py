@@ -69,7 +69,7 @@ class FaultyArchive(Archive):
             super().delete(name)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=REUSED)
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(at=st.integers(1, 40), after=st.booleans(), days=st.sampled_from([0, 1, 2, 45]), erased=st.booleans())
 def test_a_kill_leaves_each_row_once(
     new_history: Callable[[], Kept], at: int, after: bool, days: int, erased: bool

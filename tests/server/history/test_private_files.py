@@ -21,9 +21,9 @@ from mirror_server.store.history import HistoryRow
 pytestmark = pytest.mark.sqlite
 
 
-@pytest.fixture(params=[0o022, 0o000], ids=oct)
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    before = os.umask(request.param)
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    before = os.umask(0)
     yield tmp_path
     os.umask(before)
 
