@@ -56,7 +56,6 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_page.py",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
-    "process/test_process_cassettes.py",
     "process/test_process_cli.py",
     "process/test_process_command.py",
     "process/test_process_command_borders.py",

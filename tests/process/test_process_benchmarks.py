@@ -28,14 +28,6 @@ def run(cache: Path, *arguments: str, seconds: float = 180) -> subprocess.Comple
     )
 
 
-def test_an_unknown_benchmark_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
-    ended = run(tmp_path, "speed")
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("Usage: mirror-benchmarks ")
-    assert "read_value" in ended.stderr
-    assert "call_overhead" in ended.stderr
-
-
 def test_a_peer_that_cannot_be_installed_is_told_and_the_rest_is_measured(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     (tmp_path / "peers").touch()
