@@ -180,18 +180,3 @@ def test_a_webhook_gives_the_log(world_of, acts, chunk):
         (entry.seq, KINDS[entry.key], entry.body.uid, entry.body.timestamp, entry.body.ep) for entry in batch.entries
     ]
     assert entries == wanted
-
-
-@FEW
-@given(acts=INTERLEAVINGS)
-def test_a_program_that_catches_up_ends_in_the_state_the_service_is_in(world_of, acts):
-    world = world_of()
-    for act in acts:
-        world.act(*act)
-    registered = {}
-    for event in world.plain.events(after=0, timeout=0, devices=world.devices):
-        if event.kind in {"registration", "reg_update", "deregistration", "expired"}:
-            registered[event.device_id] = event.kind in {"registration", "reg_update"}
-    states = {device.id: device.state == "registered" for device in world.plain.list_devices()}
-    assert registered == {device: states[device] for device in world.devices}
-    world.plain.close()
