@@ -13,7 +13,7 @@ from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, WaitTimeout
 
 pytestmark = pytest.mark.both_clients
 
@@ -240,49 +240,32 @@ def test_a_202_that_is_lost_is_asked_for_again_and_the_device_once(over, bench, 
     assert counts(client) == (0, 0, 0)
 
 
-def test_a_server_that_goes_away_while_it_is_held_is_waited_for(over, mirror, device_id):
-    away = []
-
-    def go_away(request, answer):
-        if "Prefer" in request.headers and not away:
-            away.append(1)
-            raise httpx.ReadError("killed", request=request)
-        return answer
-
-    def be_away(request):
-        if 0 < len(away) < 8:
-            away.append(1)
-            raise httpx.ConnectError("not there", request=request)
-
-    client, _ = over(after=go_away, before=be_away)
-    pause_in_no_time(client)
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert len(away) == 8
-    assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
-
-
-@pytest.mark.parametrize("status", [502, 504])
-def test_a_proxy_that_loses_it_while_it_is_held_is_asked_again(over, mirror, bench, device_id, status):
-    """The server was killed behind it, or it waits for less than the request is held."""
+@pytest.mark.parametrize("failure", [httpx.ReadError("killed"), 502, 504], ids=str)
+def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, failure):
+    """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
     lost = []
 
     def lose(request, answer):
-        if "Prefer" in request.headers and len(lost) < 5:
-            lost.append(1)
-            return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
-        return answer
+        if "Prefer" not in request.headers or lost:
+            return answer
+        lost.append(1)
+        return fail(request)
 
-    client, _ = over(after=lose)
+    def be_away(request):
+        if 0 < len(lost) < 6 and failure not in (502, 504):
+            lost.append(1)
+            raise httpx.ConnectError("not there", request=request)
+
+    def fail(request):
+        if failure in (502, 504):
+            return httpx.Response(failure, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
+        raise failure
+
+    client, _ = over(after=lose, before=be_away)
     pause_in_no_time(client)
     client.write_value(device_id, SWITCH, True)
-    assert len(lost) == 5
+    assert len(lost) == (1 if failure in (502, 504) else 6)
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
-    # What is not held is refused as it was.
-    client, _ = over(after=lambda request, answer: httpx.Response(status) if request.method == "POST" else answer)
-    pause_in_no_time(client)
-    with pytest.raises(ServerError) as told:
-        client.begin_write(device_id, SWITCH, True)
-    assert told.value.attempts == 3
 
 
 def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):

@@ -29,7 +29,6 @@ from mirror_sdk import (
     WaitTimeout,
     WriteRejected,
 )
-from mirror_sdk.frames import requests_frame
 from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.both_clients
@@ -301,18 +300,3 @@ def test_the_log_is_a_table(client, bench, device_id):
     about = frame.attrs["mirror"]
     assert (about["devices"], about["complete"], about["server"]) == (1, True, "http://mirror.localhost")
     assert pd.Timestamp(about["taken_at"]) == frame["changed_at"].max()
-
-
-def test_handles_are_a_ledger(client, bench, device_id):
-    done = client.begin_write(device_id, SWITCH, True)
-    done.result()
-    bench.set_answer(device_id, "reject")
-    refused = client.begin_write(device_id, SWITCH, False)
-    assert refused.exception() is not None
-    bench.set_online(device_id, False)
-    waiting = client.begin_read(device_id, TEMPERATURE)
-    frame = requests_frame(getattr(each, "_wrapped", each) for each in (done, refused, waiting))
-    assert frame["status"].tolist() == ["success", "failure", "pending"]
-    assert frame["asked_bool"].tolist()[:2] == [True, False]
-    assert frame["accepted_at"].notna().all()
-    assert frame["finished_at"].notna().tolist() == [True, True, False]
