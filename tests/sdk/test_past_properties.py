@@ -180,30 +180,20 @@ def state_of(frame: pd.DataFrame) -> tuple[dict[Any, Any], dict[Any, Any]]:
     return reported, desired
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-@given(runs)
-def test_the_state_at_every_instant_is_that_of_a_naive_replay(run):
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(runs, st.data())
+def test_the_state_and_the_changes_at_any_instants_are_those_of_a_naive_replay(run, data):
     with world() as mirror:
         mirror.play(run)
         frame = mirror.client.history()
         rows, present = rows_of(frame), rows_of(mirror.client.snapshot())
         oldest = datetime.fromisoformat(frame.attrs["mirror"]["oldest_at"])
-        for instant in instants_of(rows, oldest, mirror.bench.get_clock()):
+        instants = instants_of(rows, oldest, mirror.bench.get_clock())
+        for instant in instants[:: max(1, len(instants) // 12)]:
             reported, desired = state_of(mirror.client.as_of(instant))
             assert reported == reported_at(rows, instant), instant
             assert desired == desired_at(rows, present, instant), instant
-
-
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-@given(runs, st.data())
-def test_what_changed_between_any_two_instants_is_that_of_a_naive_replay(run, data):
-    with world() as mirror:
-        mirror.play(run)
-        frame = mirror.client.history()
-        rows = rows_of(frame)
-        oldest = datetime.fromisoformat(frame.attrs["mirror"]["oldest_at"])
-        instants = instants_of(rows, oldest, mirror.bench.get_clock())
-        for _ in range(5):
+        for _ in range(3):
             begin, end = sorted(data.draw(st.tuples(st.sampled_from(instants), st.sampled_from(instants))))
             found = rows_of(mirror.client.changes(begin, end))
             between = [row for row in rows if row["what"] == "reported" and begin < row["changed_at"] <= end]
@@ -227,7 +217,7 @@ def told_in_both(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in [*TOLD, "value_kind", "origin"]) for row in rows]
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(heard_runs)
 def test_a_recording_made_beside_it_tells_the_same(run):
     with world() as mirror, tempfile.TemporaryDirectory() as folder:
@@ -242,18 +232,9 @@ def test_a_recording_made_beside_it_tells_the_same(run):
         after = begin + MILLISECOND
         assert told_in_both(recording.history(begin=after)) == told_in_both(mirror.client.history(begin=after))
         instants = instants_of(rows_of(recording.history(begin=after)), begin, end)
-        for instant in instants[:: max(1, len(instants) // 8)]:
+        for instant in instants[:: max(1, len(instants) // 5)]:
             assert state_of(recording.as_of(instant))[0] == state_of(mirror.client.as_of(instant))[0]
             assert rows_of(recording.changes(begin, instant)) == rows_of(mirror.client.changes(begin, instant))
-
-
-def test_a_naive_replay_finds_a_difference():
-    """The comparison is one: of other rows it is another."""
-    with world() as mirror:
-        mirror.play([("advance", 1), ("set", "a", TEMPERATURE, "22.5")])
-        rows = rows_of(mirror.client.history())
-        now = mirror.bench.get_clock()
-        assert state_of(mirror.client.as_of(now))[0] != reported_at(rows[:-1], now) or len(rows) == 0
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")
