@@ -133,6 +133,15 @@ def test_subscribing_and_ending_it(model, client, device_id):
     assert model.notices.texts == []
 
 
+def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, bench, device_id):
+    for answer, shown in (("reject", "⊘ refused"), ("silent", "… asked for")):
+        bench.set_answer(device_id, answer)
+        model.subscribe(TEMPERATURE)
+        mirror.services.database.settle(10)
+        model.load()
+        assert row(model, TEMPERATURE)["subscription"] == shown
+
+
 def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):
     with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
