@@ -120,7 +120,7 @@ def changed(plain, bench, tmp_path, monkeypatch):
     return times, recorder.recording
 
 
-def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, changed):
+def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, plain, changed):
     times, recording = changed
     expected = [(19.0, "Cel"), (20.0, "Cel"), (68.0, "Far"), (70.0, "Far")]
     for paths in ([TEMPERATURE], ["/3303/*"]):
@@ -131,7 +131,7 @@ def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, changed):
             found = history.mirror.resample("3min", paths=[TEMPERATURE], begin=times[0], end=times[-1])
         assert found["time_weighted_mean"].isna().any()
         assert units_of_numbers(recording.history(paths=paths)) == expected[-3:]
-        assert units_of_numbers(client.events_frame(after=0, timeout=0, paths=paths)) == expected
+        assert units_of_numbers(plain.events_frame(after=0, timeout=0, paths=paths)) == expected
     for source in (client, recording):
         (row,) = source.changes(times[0], times[-1], paths=[TEMPERATURE]).to_dict("records")
         assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
