@@ -50,17 +50,6 @@ def test_how_the_device_is_connected_is_told(client, bench, device_id, model):
     assert model.connection_text == told.replace("reachable", "not reachable now")
 
 
-def test_where_nothing_tells_how_devices_are_connected_nothing_is_said(client_over, device_id):
-    def unknown(request, answer):
-        return httpx.Response(404, json={}) if request.url.path.endswith("/connection") else answer
-
-    model = ExplorerModel(client_over(unknown))
-    assert model.connection_text == ""
-    model.choose(device_id)
-    assert model.connection_text == ""
-    assert model.rows
-
-
 def test_an_operator_is_told_where_a_real_device_is(client_over, device_id):
     def real(request, answer):
         if not request.url.path.endswith("/connection"):
