@@ -1,14 +1,11 @@
 """Rules that several who use one key add and remove: each change is there in the end, and nobody's is lost."""
 
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from blocking import pause_in_no_time
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mirror_sdk import (
     CallTimeout,
@@ -17,10 +14,6 @@ from mirror_sdk import (
     PresubscriptionRule,
     ValueRefused,
 )
-from mirror_sdk._service.operation import Received
-from mirror_sdk._service.rules import add_rules, remove_rules
-from mirror_sdk._service.steps import Pause
-from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
 URL = "http://mirror.localhost"
@@ -123,90 +116,6 @@ def test_many_threads_change_rules_at_once(mirror):
         left = first.get_presubscriptions()
     assert left[0] == PresubscriptionRule(**TEMPERATURES)
     assert sorted(str(rule.endpoint_name) for rule in left[1:]) == [f"new-{number}" for number in range(4)]
-
-
-class Service:
-    """The rules of a service, as two clients see them whose requests arrive in any order."""
-
-    def __init__(self, rules):
-        self.listed = [rule.to_wire() for rule in rules]
-
-    @property
-    def tag(self):
-        return f'"{hash(str(self.listed))}"'
-
-    def answer(self, step):
-        if step.method == "GET":
-            body = PRESUBSCRIPTION_RULES.dump_json(put(*self.listed), by_alias=True, exclude_unset=True)
-            return Received(200, {"ETag": self.tag}, body)
-        if step.headers.get("If-Match", self.tag) != self.tag:
-            raise PreconditionFailed(412, ErrorBody(code=412, type="precondition_failed", message="others by now"))
-        self.listed = step.json
-        return Received(202, {}, b"")
-
-
-class Caller:
-    """A call that goes on by one request at a time."""
-
-    def __init__(self, service, steps):
-        self.service, self.steps, self.result = service, steps, None
-        self.step = next(steps)
-
-    def go_on(self, *, is_lost=False):
-        try:
-            if isinstance(self.step, Pause):
-                self.step = self.steps.send(None)
-                return
-            try:
-                answer = self.step.read(self.service.answer(self.step))
-                if is_lost and self.step.method == "PUT":
-                    # It was stored, and the attempt that follows finds other rules than it was to find.
-                    self.service.answer(self.step)
-            except PreconditionFailed as error:
-                error.attempts = 2 if is_lost else 1
-                self.step = self.steps.throw(error)
-            else:
-                self.step = self.steps.send(answer)
-        except StopIteration as end:
-            self.result = end.value
-
-
-NAMES = st.sampled_from(["a", "b", "c", "d"])
-SOME = st.lists(NAMES, max_size=3, unique=True)
-CALLS = st.lists(st.tuples(st.booleans(), SOME), min_size=1, max_size=4)
-
-
-def rules_of(names):
-    return put(*({"endpoint_name": name} for name in names))
-
-
-def steps_of(is_added, names):
-    return add_rules(rules_of(names), apply_now=False) if is_added else remove_rules(rules_of(names))
-
-
-@given(first=SOME, calls=CALLS, loses_answers=st.booleans(), data=st.data())
-def test_in_any_order_of_requests_every_change_takes_place_once(first, calls, loses_answers, data):
-    """Of what was added and removed, the result of each call tells exactly what became of it.
-
-    Where answers are lost too, that is so of what no other call is about in the same moment.
-    """
-    if loses_answers:
-        calls = [(is_added, [f"{name}{number}" for name in names]) for number, (is_added, names) in enumerate(calls)]
-        first = [f"{name}{number}" for name in first for number in range(len(calls))]
-    service = Service(rules_of([*first, "untouched"]))
-    open_calls = [(is_added, Caller(service, steps_of(is_added, names))) for is_added, names in calls if names]
-    # For each name: how often it was told that it was added, less how often that it was removed.
-    balance = Counter(first)
-    while open_calls:
-        is_added, caller = data.draw(st.sampled_from(open_calls))
-        caller.go_on(is_lost=loses_answers and data.draw(st.booleans()))
-        if caller.result is not None:
-            open_calls.remove((is_added, caller))
-            for rule in caller.result:
-                balance[rule.endpoint_name] += 1 if is_added else -1
-    there = [rule["endpoint-name"] for rule in service.listed]
-    assert Counter(there) == +balance + Counter(["untouched"])
-    assert min(balance.values(), default=0) >= 0
 
 
 def test_rules_that_others_change_without_end_end_with_the_call(client_of):

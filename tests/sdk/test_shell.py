@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click import ClickException
 
-from mirror_sdk import MirrorClient
 from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
 from mirror_sdk.cli.log_commands import Silence
 
@@ -97,16 +96,6 @@ def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path):
         assert len(told.stderr.splitlines()) == (4 if status == 2 else 1), words
 
 
-def test_the_rule_that_a_silent_watch_names_brings_events(shell, bench):
-    device_id = bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
-    (line,) = shell("watch", "--timeout", "0", "--path", "/3303/*").stderr.splitlines()
-    assert "mirror rules --add --path '/3303/*'" in line
-    assert shell("rules", "--add", "--path", "/3303/*").exit_code == 0
-    bench.set_value(device_id, "/3303/0/5700", 22.5)
-    with MirrorClient.from_env() as client:
-        assert [event.value.python for event in client.events(after=0, timeout=0, paths=["/3303/*"])] == [21.5, 22.5]
-
-
 def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
     bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
     told = shell("record", tmp_path / "nothing", "--seconds", "0")
@@ -175,6 +164,16 @@ class TestReplacedFile:
         assert file.read_text() == "after"
         assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
+    def test_one_that_is_mounted_alone_into_a_container_is_written_itself(self, file, monkeypatch):
+        def refuse(*_):
+            raise OSError(errno.EBUSY, "busy")
+
+        # Both are on the same file system: a mount needs rights that a test has not.
+        monkeypatch.setattr(os, "replace", refuse)
+        with _in_place_of(file) as unfinished:
+            unfinished.write_text("after")
+        assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+
     def test_one_in_a_folder_that_takes_no_other_is_written_itself(self):
         name = Path("/proc/thread-self/comm")
         before = name.read_text().strip()
@@ -184,18 +183,6 @@ class TestReplacedFile:
             assert name.read_text().strip() == "after"
         finally:
             name.write_text(before)
-
-    def test_one_that_cannot_be_replaced_is_written_itself(self, file, monkeypatch):
-        """As one that is mounted alone into a container."""
-
-        def refuse(*_):
-            raise OSError(errno.EBUSY, "busy")
-
-        # Both are on the same file system: a mount needs rights that a test has not.
-        monkeypatch.setattr(os, "replace", refuse)
-        with _in_place_of(file) as unfinished:
-            unfinished.write_text("after")
-        assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
 
     def test_what_cannot_be_written_is_told(self, tmp_path):
         missing = tmp_path / "missing" / "state.csv"

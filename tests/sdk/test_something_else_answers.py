@@ -11,7 +11,7 @@ from hostile_service import BRIEFLY, HostileService
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -307,3 +307,8 @@ def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of)
     for read in READS:
         with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
             read(client)
+
+
+def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of):
+    with pytest.raises(MirrorError):
+        client_of(transport=answering(404, {"detail": "Not Found"})).list_subscriptions(DEVICE)

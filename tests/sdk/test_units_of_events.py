@@ -137,6 +137,8 @@ def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, plain, cha
         assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
         for at, unit in ((times[0], "Cel"), (times[-1], "Far")):
             assert source.as_of(at, paths=[TEMPERATURE])["unit"].tolist() == [unit]
+    # How long ago is counted from the end of a recording.
+    pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(times[-1] - pd.Timedelta("90s")))
 
 
 def units_of_numbers(frame):

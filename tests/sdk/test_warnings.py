@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from changed_answers import Between, without_snapshots
+from changed_answers import Between
 
-from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, SnapshotWarning, WaitTimeout
+from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.wire.entries import Gap
@@ -103,14 +103,6 @@ def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, ben
         assert request.done()
 
 
-def test_another_way_of_a_snapshot_is_told_where_it_is_taken(mirror, device_id):
-    with new_client(mirror, transport=Between(mirror, without_snapshots)) as client:
-        with pointing_at("snapshot", SnapshotWarning):
-            frame = client.snapshot()  # snapshot
-        with pointing_at("refresh", SnapshotWarning):
-            frame.mirror.refresh(client)  # refresh
-
-
 def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_id, lose):
     async def scene():
         async with new_client(mirror, AsyncMirrorClient) as client:
@@ -143,15 +135,6 @@ def test_in_a_task_of_the_client_alone_it_is_the_line_that_made_the_client(mirro
 
 def new_client_here(mirror):
     return AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)  # made for tasks
-
-
-def test_on_a_thread_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, lost_answer):
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client:  # made for threads
-        request = lost_answer(client)
-        with pointing_at("made for threads", GapWarning):
-            thread = threading.Thread(target=request.done)
-            thread.start()
-            thread.join(PATIENCE_SECONDS)
 
 
 def test_an_asynchronous_recorder_points_at_the_line_that_began_it(mirror, device_id, lose, tmp_path):
@@ -219,17 +202,6 @@ def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied
 
 
 # The line itself
-
-
-def test_a_warning_is_shown_once_for_its_line_as_pythons_own_are():
-    def warn_here():
-        warn("odd", UserWarning)
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            warn_here()
-    assert len(caught) == 1
 
 
 def test_without_any_line_of_a_program_a_warning_comes_all_the_same():
