@@ -50,6 +50,8 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
+    with pytest.raises(ValueRefused, match="another recorder at work"):
+        recorder.recording.seal()
     audit = recorder.audit()
     assert (audit.events, audit.sealed_events) == (2, 0)
     assert "whole files, which every program sees: 0 events" in str(audit)
@@ -67,18 +69,6 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert Recording(left).audit().complete
     Recording(left).seal()
     assert_all_see(left, both)
-
-
-def test_what_runs_is_seen_after_the_time_that_was_asked_for(client, observed, folder):
-    with client.record(folder, rotate_seconds=0.000001) as recorder:
-        with pytest.raises(ValueRefused, match="another recorder at work"):
-            recorder.recording.seal()
-        observed(1.0)
-        until(lambda: recorder.events == 1)
-        observed(2.0)
-        until(lambda: recorder.events == 2)
-        until(lambda: len(pd.read_parquet(folder)) == 2)
-        assert_all_see(folder, numbers_of(folder))
 
 
 def event(number):
@@ -278,21 +268,14 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
     assert Recording(folder).audit().complete
 
 
-def test_a_recording_is_the_same_by_a_link(folder, tmp_path):
-    record(folder)
-    link = tmp_path / "elsewhere"
-    link.symlink_to(folder)
-    assert layout.beside(link) == layout.beside(folder)
-    with RecordingFolder(link, ABOUT), pytest.raises(ValueRefused, match="another recorder"):
-        RecordingFolder(folder, ABOUT)
-
-
 def test_files_of_others_make_no_recording(folder):
     folder.mkdir()
     (folder / "part-00000-7c.snappy.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueRefused, match="holds other files"):
         RecordingFolder(folder, ABOUT)
     assert not layout.beside(folder).exists()
+    with pytest.raises(ValueRefused, match="needs a place beside it"):
+        layout.beside(Path("/"))
 
 
 def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):

@@ -145,16 +145,6 @@ def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_differenc
     pd.testing.assert_frame_equal(finer.mirror.resample("7s", ALL), asked)
 
 
-def test_a_merged_table_that_lost_what_it_is_based_on_can_be_asked():
-    frame = frame_of(told((0, 1.0), (30, 4.0)), taken_at=at(60).isoformat(), complete=True)
-    merged = frame.merge(pd.DataFrame({"device_id": ["d1"], "room": ["Hall"]}), on="device_id")
-    assert "mirror" not in merged.attrs
-    assert frame.mirror.resample("1min")["time_weighted_mean"].tolist() == [2.5]
-    # What was known up to is the newest row then, or what the user says.
-    assert merged.mirror.resample("1min")["time_weighted_mean"].tolist() == [1.0]
-    assert merged.mirror.resample("1min", end=at(60))["time_weighted_mean"].tolist() == [2.5]
-
-
 def test_a_history_is_not_known_behind_its_end():
     about = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
     frame = frame_of(told((0, 1.0), (30, 4.0)), **about)
@@ -394,12 +384,12 @@ def test_bins_at_a_change_of_the_clock(zone, begin, span, hours):
 def test_days_of_a_zone_have_23_or_25_hours():
     begin = datetime(2026, 10, 24, 22, tzinfo=UTC)
     rows = frame_of(told((0, 1.0))).assign(changed_at=pd.to_datetime([begin], utc=True))
-    found = rows.mirror.resample("1D", "count", end=begin + timedelta(hours=25), tz="Europe/Berlin")
+    asked = {"bin": "1D", "how": "count", "end": begin + timedelta(hours=25)}
+    found = rows.mirror.resample(**asked, tz="Europe/Berlin")
     assert [str(one) for one in found["bin"]] == ["2026-10-25 00:00:00+02:00"]
     assert found["covered"].tolist() == [1.0]
     # The zone of the table is that of the bins.
-    shown = rows.mirror.in_zone("Europe/Berlin").mirror.resample("1D", "count", end=begin + timedelta(hours=25))
-    pd.testing.assert_frame_equal(shown, found)
+    pd.testing.assert_frame_equal(rows.mirror.in_zone("Europe/Berlin").mirror.resample(**asked), found)
 
 
 # What is refused
@@ -468,14 +458,6 @@ def test_the_columns_are_the_documented_ones_also_of_an_empty_table():
         spans = frame.mirror.resample("1h", "duration")
         assert spans.columns.tolist() == ["bin", "device_id", "endpoint_name", "path", "value", "duration", "covered"]
         assert str(spans["duration"].dtype) == "timedelta64[ms]"
-
-
-def test_what_it_is_based_on_stays_and_it_survives_parquet(tmp_path):
-    frame = frame_of(told((0, 1.0)), taken_at=at(9).isoformat(), devices=1, complete=False, server="http://a")
-    found = frame.assign(endpoint_name=pd.Categorical(["hall"])).mirror.resample("1h", ALL)
-    assert found.attrs["mirror"] == frame.attrs["mirror"]
-    found.to_parquet(tmp_path / "hours.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "hours.parquet"), found)
 
 
 def test_many_resources_at_once_are_what_each_is_by_itself(monkeypatch):

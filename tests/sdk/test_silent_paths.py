@@ -49,8 +49,7 @@ def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
         asked([f"/9/9/{number}" for number in range(7)])
 
 
-@pytest.mark.parametrize("ask", ["snapshot", "state_frame"])
-@pytest.mark.parametrize("form", ["pandas", "arrow"])
+@pytest.mark.parametrize(("ask", "form"), [("snapshot", "pandas"), ("snapshot", "arrow"), ("state_frame", "pandas")])
 def test_paths_that_no_device_has_now_are_told(client, begin, ask, form):
     def asked(*args, **more):
         table = getattr(client, ask)(*args, **more, as_=form)

@@ -50,17 +50,6 @@ def test_how_the_device_is_connected_is_told(client, bench, device_id, model):
     assert model.connection_text == told.replace("reachable", "not reachable now")
 
 
-def test_where_nothing_tells_how_devices_are_connected_nothing_is_said(client_over, device_id):
-    def unknown(request, answer):
-        return httpx.Response(404, json={}) if request.url.path.endswith("/connection") else answer
-
-    model = ExplorerModel(client_over(unknown))
-    assert model.connection_text == ""
-    model.choose(device_id)
-    assert model.connection_text == ""
-    assert model.rows
-
-
 def test_an_operator_is_told_where_a_real_device_is(client_over, device_id):
     def real(request, answer):
         if not request.url.path.endswith("/connection"):
@@ -131,6 +120,15 @@ def test_subscribing_and_ending_it(model, client, device_id):
     assert row(model, TEMPERATURE)["subscription"] == ""
     model.unsubscribe(TEMPERATURE)
     assert model.notices.texts == []
+
+
+def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, bench, device_id):
+    for answer, shown in (("reject", "⊘ refused"), ("silent", "… asked for")):
+        bench.set_answer(device_id, answer)
+        model.subscribe(TEMPERATURE)
+        mirror.services.database.settle(10)
+        model.load()
+        assert row(model, TEMPERATURE)["subscription"] == shown
 
 
 def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):

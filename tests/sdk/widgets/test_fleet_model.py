@@ -201,21 +201,6 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, ben
     assert next(iter(shown(model))) == "b"
 
 
-def test_an_answer_has_devices_looked_at_where_a_write_waits(model, client, bench, seconds):
-    device_id = add(bench, "writer")
-    client.read_value(device_id, TEMPERATURE)
-    bench.set_online(device_id, False)
-    request = client.begin_write(device_id, SWITCH, True)
-    model.load()
-    assert shown(model) == {"writer": "1 pending"}
-    bench.set_online(device_id, True)
-    request.result()
-    model.take([event(EventKind.ASYNC_RESPONSE)])
-    seconds.now += 1.1
-    model.tick()
-    assert "pending" not in shown(model)["writer"]
-
-
 def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
     model.load()
     assert model.empty_text == "The directory lists no device."

@@ -75,15 +75,6 @@ def test_a_page_whose_question_is_not_heard_finds_all_rows_where_it_looks_first(
     assert len(grid.sent) == 3
 
 
-def test_a_page_that_opens_later_is_told_all_rows() -> None:
-    grid = Page()
-    grid.show([row("a")])
-    grid.show([row("a"), row("b")])
-    state = grid.get_state()["table"]
-    assert [one["key"] for one in state["rows"]] == ["a", "b"]
-    assert state["version"] == 2
-
-
 def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None:
     grid = Page()
     for order in ("bc", "abc", "acb", "a", "ab"):
@@ -132,17 +123,6 @@ def test_what_python_makes_of_a_selection_is_told_to_the_page_that_made_it() -> 
     grid.observe(lambda _: setattr(grid, "selected", ["a"]), "selected")
     grid._handle_custom_msg({"selected": ["a", "b"]}, [])
     assert grid.told("selected") == [["a"]]
-
-
-def test_of_two_pages_the_last_one_to_select_is_right_whichever_state_comes_last() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
-    for one, other in (("a", "b"), ("b", "a")):
-        grid._handle_custom_msg({"selected": [one]}, [])
-        grid._handle_custom_msg({"selected": [other]}, [])
-        grid.set_state({"selected": [other]})
-        grid.set_state({"selected": [one]})
-        assert grid.selected == grid.told("selected")[-1] == [other]
 
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])

