@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from bridge_requests import until
+from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -14,6 +14,7 @@ from mirror_server.web.asgi_bridge import Bridge
 
 CURSOR_POLL = b"after=latest&hold=55"
 PLAIN_POLL = b"hold=55"
+ENTRY = {"ep": "a"}
 
 
 class Transport:
@@ -45,17 +46,8 @@ class Poll:
     def __init__(self, bridge, key, query, *, keep_alive=True, path="/v2/notification/pull"):
         self.transport, self.responses = Transport(), 0
         self.flow = FlowControl(self.transport)
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": query,
-            "http_version": "1.1",
-            "scheme": "http",
-            "headers": [(b"authorization", f"Bearer {key}".encode())],
-        }
         self.cycle = RequestResponseCycle(
-            scope=scope,
+            scope=scope_of(key, path, query),
             transport=self.transport,
             flow=self.flow,
             logger=logging.getLogger("uvicorn"),
@@ -93,13 +85,6 @@ class Poll:
             await self.task
 
 
-def add(server, key, name):
-    def work(session):
-        server.services.log.append(session, key.split("_")[1], "registrations", name, {"ep": name})
-
-    server.services.database.write(work)
-
-
 def answered_polls(server, key):
     text = server.call(key, "GET", "/metrics").get_data(as_text=True)
     lines = [line for line in text.splitlines() if line.startswith("mirror_requests_total") and "pull" in line]
@@ -116,7 +101,7 @@ def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, k
 
     async def check():
         polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-        await asyncio.to_thread(add, server, key, "a")
+        await asyncio.to_thread(append, server, key, ENTRY)
         for poll in polls:
             await poll.end()
             assert poll.transport.tasks == [None]
@@ -139,7 +124,7 @@ def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key
         poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
         if why == "paused":
             poll.flow.pause_writing()
-        await asyncio.to_thread(add, server, key, "a")
+        await asyncio.to_thread(append, server, key, ENTRY)
         if why == "paused":
             await until(lambda: server.services.log.open_polls == 0)
             for _ in range(20):
@@ -176,7 +161,7 @@ def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, br
         poll.cycle.disconnected = has_room
         if not has_room:
             bridge._unread.add(application, 1 << 40)
-        await asyncio.to_thread(add, server, key, "a")
+        await asyncio.to_thread(append, server, key, ENTRY)
         await until(lambda: has_room or server.services.log.open_polls == 0)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -209,7 +194,7 @@ def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(
             return answer(deferred, environ)
 
         monkeypatch.setattr(server.app, "answer", fail_once)
-        await asyncio.to_thread(add, server, key, "a")
+        await asyncio.to_thread(append, server, key, ENTRY)
         for poll in polls:
             await poll.end()
         assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
@@ -240,7 +225,7 @@ def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, brid
         poll = await Poll(bridge, key, CURSOR_POLL).begin()
         await asyncio.to_thread(server.services.database.settle, 60)
         monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
-        await asyncio.to_thread(add, server, key, "a")
+        await asyncio.to_thread(append, server, key, ENTRY)
         await poll.end()
         assert told[0] == b"", "nothing is told before it is on disk"
         assert json.loads(poll.body)["registrations"][0]["ep"] == "a"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from mirror_server.service import rule_applier
-from mirror_server.service.rule_applier import RuleApplier
-from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
@@ -73,33 +70,6 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 60)
     server.put_rules(server.key(), query=NOW)
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
-
-
-def test_rules_put_while_the_thread_that_applies_rules_ends_are_waited_for(server: Any, monkeypatch: Any) -> None:
-    applier = RuleApplier(server.services.database, RuleMatcher(), lambda _session, _device_id: None)
-    start, stored = applier.start, Future[None]()
-    is_ending, may_end = threading.Event(), threading.Event()
-    looks, looks_until_applied = 0, list[int]()
-
-    def find_none(_after: str) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 2:  # the last look, unless there are other rules
-            is_ending.set()
-            assert may_end.wait(60)
-
-    def start_late() -> None:
-        may_end.set()
-        applied.result(60)
-        looks_until_applied.append(looks)
-
-    monkeypatch.setattr(applier, "_apply_part", find_none)
-    start()
-    assert is_ending.wait(60)
-    monkeypatch.setattr(applier, "start", start_late)
-    applied = applier.applied(stored)
-    stored.set_result(None)
-    assert looks_until_applied == [3]
 
 
 def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fleet: list[str]) -> None:

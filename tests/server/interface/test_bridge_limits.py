@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from bridge_requests import BridgeRequest, until
+from bridge_requests import BridgeRequest, append, until
 
 from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
@@ -76,17 +76,6 @@ class Reader(BridgeRequest):
 
 def assert_refused(request, reason):
     assert (request.status, request.json["reason"]) == (429, reason)
-
-
-def append(server, key, *bodies, kind="registrations"):
-    """Add entries to the log of an application in one transaction."""
-    app_id = key.split("_")[1]
-
-    def work(session):
-        for body in bodies:
-            server.services.log.append(session, app_id, kind, "d", body)
-
-    server.services.database.write(work)
 
 
 def small_room(server):

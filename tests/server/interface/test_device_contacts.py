@@ -70,12 +70,6 @@ def test_what_the_device_did_not_do_is_no_contact(server, key, device):
     assert hours(server, key, device) == 0
 
 
-def test_it_is_no_filter_of_the_directory(server, key, device):
-    answer = server.call(key, "GET", "/v3/devices?last_contact_at__gte=2026-01-05T08:00:00Z")
-    assert answer.status_code == 400
-    assert "last_contact_at" in answer.json["message"]
-
-
 @pytest.fixture
 def observed(server, key):
     """A device whose temperature is observed."""

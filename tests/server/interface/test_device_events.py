@@ -21,12 +21,7 @@ def events(server, key):
     return ask
 
 
-@pytest.fixture
-def told(events):
-    return lambda **query: [(event["event_type"], event["state_change"]) for event in events(**query)]
-
-
-def test_each_event_of_a_registration_is_there_in_order(server, key, device, events, told):
+def test_each_event_of_a_registration_is_there_in_order(server, key, device, events):
     server.advance(key, 1)
     for method in ("PUT", "POST", "DELETE"):
         server.registration(key, device, method)
@@ -38,35 +33,25 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
     server.set_value(key, device, "22")
     server.place(key, device, "r1", "GET", "/3303/0/5700")
     server.restart()
-    assert told() == [
+    server.patch(key, device, online=False)
+    server.advance(key, 2 * 86400)
+    found = events()
+    assert [(event["event_type"], event["state_change"]) for event in found] == [
         ("registration", True),
         ("reg_update", False),
         ("registration", False),
         ("deregistration", True),
         ("deregistration", False),
         ("registration", True),
+        ("expired", True),
     ]
-    found = events()
     assert [event["id"] for event in found] == sorted(event["id"] for event in found)
-    at = "2026-01-05T08:00:01.000Z"
-    assert found[3] == {
-        "object": "device-event",
-        "id": found[3]["id"],
-        "device_id": device,
-        **dict.fromkeys(("date_time", "created_at", "etag"), at),
-        "event_type": "deregistration",
-        "event_type_description": "INFO",
-        "description": "Device deregistered",
-        "state_change": True,
-        "changes": {},
-        "data": {"endpoint_name": "sensor-1"},
-    }
+    expected = {"device_id": device, "description": "Device deregistered", "data": {"endpoint_name": "sensor-1"}}
+    times = dict.fromkeys(("date_time", "created_at", "etag"), "2026-01-05T08:00:01.000Z")
+    assert found[3].items() >= (expected | times).items()
     for place in (EVENTS, "/v3/devicelog"):
         assert server.call(key, "GET", f"{place}/{found[3]['id']}").json == found[3]
         assert events(place) == found
-    server.patch(key, device, online=False)
-    server.advance(key, 2 * 86400)
-    assert told()[-1] == ("expired", True)
 
 
 def test_pages_go_on_where_the_last_one_ended(server, key, device, events):

@@ -149,28 +149,20 @@ def test_executions_and_notification_rules_are_no_desired_values(server, key, li
         assert server.resource(key, light, path)["desired"] == {}
 
 
-def test_value_has_its_origin_and_a_failed_write_its_content_type_and_category(server, key):
-    path, published = "/3303/0/5700", "/3338/0/5850"
-    device = server.add_device(
-        key,
-        "origins",
-        {"path": path, "value": "1", "observable": True, "writable": True},
-        {"path": published, "value": "0", "observable": True, "auto_observable": True},
-    )
-    server.place(key, device, "r", "GET", path)
-    read = server.resource(key, device, path)
+def test_value_has_its_origin_and_a_write_its_content_type(server, key):
+    resource = {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
+    device = server.add_device(key, "origins", resource)
+    server.place(key, device, "r", "GET", resource["path"])
+    read = server.resource(key, device)
     assert (read["reported"]["origin"], "subscribed_at" in read) == ("read", False)
     server.subscribe(key, device)
-    subscribed = server.resource(key, device, path)
+    subscribed = server.resource(key, device)
     assert subscribed["reported"]["origin"] == "subscription"
     assert subscribed["subscribed_at"] == "2026-01-05T08:00:00.000Z"
-    server.set_value(key, device, "1", published)
-    assert server.resource(key, device, published)["reported"]["origin"] == "auto_observation"
-    server.patch(key, device, answer="reject")
-    server.place(key, device, "w", "PUT", path, **{"payload-b64": "/+8=", "content-type": "application/octet-stream"})
-    desired = server.resource(key, device, path)["desired"]
+    body = {"payload-b64": "/+8=", "content-type": "application/octet-stream"}
+    server.place(key, device, "w", "PUT", resource["path"], **body)
+    desired = server.resource(key, device)["desired"]
     assert (desired["value"], desired["content_type"]) == ("/+8=", "application/octet-stream")
-    assert desired["category"] == "REJECTED"
 
 
 def test_command_in_flight_ends_when_it_expires_and_the_next_one_follows(server, key, light):

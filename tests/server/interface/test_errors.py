@@ -7,27 +7,22 @@ import re
 import pytest
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
-UNKNOWN_DEVICE = (
-    ("GET", "/v3/devices/nobody", None),
-    ("GET", "/v3/devices/nobody/echo", None),
-    ("PUT", "/v3/devices/nobody", {"name": "lamp"}),
-    ("GET", "/v3/devices/nobody/connection", None),
-    ("GET", "/v3/devices/nobody/contacts", None),
-    ("POST", "/v3/devices/nobody/echo/acknowledgements", {"resource_path": "/3303/0/5700"}),
-    ("GET", "/v2/endpoints/nobody", None),
-    ("GET", "/v2/endpoints/nobody/3303/0/5700", None),
-    ("GET", "/v2/endpoints/nobody/3303/0/5700?cacheOnly=true", None),
-    ("PUT", "/v2/endpoints/nobody/3303/0/5700", "1"),
-    ("POST", "/v2/endpoints/nobody/3/0/4", None),
-    ("POST", "/v2/device-requests/nobody", {"method": "GET", "uri": "/3303/0/5700"}),
-    ("PUT", "/v2/subscriptions/nobody/3303/0/5700", None),
-    ("PATCH", "/sim/v1/devices/nobody", {"online": True}),
-    ("PUT", "/sim/v1/devices/nobody/resources/3303/0/5700", {"value": "1"}),
-    ("DELETE", "/sim/v1/devices/nobody/resources/3303/0/5700", None),
-    ("POST", "/sim/v1/devices/nobody/registration", None),
-    ("PUT", "/sim/v1/devices/nobody/registration", None),
-    ("DELETE", "/sim/v1/devices/nobody/registration", None),
-)
+READ, NAME, PLACE = {"method": "GET", "uri": "/3303/0/5700"}, {"name": "lamp"}, {"resource_path": "/3303/0/5700"}
+UNKNOWN_DEVICE = {
+    "/v3/devices/nobody": {"GET": None, "PUT": NAME, "PATCH": NAME},
+    "/v3/devices/nobody/connection": {"GET": None},
+    "/v3/devices/nobody/contacts": {"GET": None},
+    "/v3/devices/nobody/echo": {"GET": None},
+    "/v3/devices/nobody/echo/acknowledgements": {"POST": PLACE},
+    "/v2/endpoints/nobody": {"GET": None},
+    "/v2/endpoints/nobody/3303/0/5700": {"GET": None, "PUT": "1", "POST": None},
+    "/v2/endpoints/nobody/3303/0/5700?cacheOnly=true": {"GET": None},
+    "/v2/device-requests/nobody": {"POST": READ},
+    "/v2/subscriptions/nobody/3303/0/5700": {"PUT": None},
+    "/sim/v1/devices/nobody": {"PATCH": {"online": True}},
+    "/sim/v1/devices/nobody/resources/3303/0/5700": {"PUT": {"value": "1"}, "DELETE": None},
+    "/sim/v1/devices/nobody/registration": {"POST": None, "PUT": None, "DELETE": None},
+}
 PULL = "/v2/notification/pull"
 GIVEN_ID = "0123456789abcdef" * 2
 
@@ -62,7 +57,8 @@ def test_every_wrong_method_of_every_path_is_405_with_the_right_ones(server, key
 
 
 def test_unknown_device_is_404_with_its_name(server, key, refused):
-    for method, path, body in UNKNOWN_DEVICE:
+    requests = [(method, path, body) for path, bodies in UNKNOWN_DEVICE.items() for method, body in bodies.items()]
+    for method, path, body in requests:
         told = refused(server.call(key, method, path, json=body), 404)
         assert told.reason == "DEVICE_NOT_FOUND"
         assert "nobody" in told.message

@@ -64,7 +64,7 @@ class Held(BridgeRequest):
             headers["prefer"] = prefer
         query = b"" if async_id is None else f"async-id={async_id}".encode()
         path = f"/v2/device-requests/{device}"
-        super().__init__(bridge, key, path, query, "POST", json.dumps(body).encode(), headers)
+        super().__init__(bridge, key, path, query, "POST", json.dumps(body).encode(), **headers)
 
     async def _send(self, message):
         if message["type"] == "http.response.start":
