@@ -85,26 +85,6 @@ async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_w
         assert (await ask(server, GET, "/3/0/0", block2=(99, False, 6))).code.dotted == "4.02"
 
 
-async def test_a_long_registration_goes_in_blocks(server):
-    resources = [DeviceResource(f"/3303/{number}/5700", 1.0) for number in range(120)]
-    device = LwM2MDevice(server.url, "long", resources, clock=ManualClock(0))
-    registering = asyncio.ensure_future(device.register())
-    body = b""
-    for number in range(3):
-        request = Message.decode(await server.next())
-        assert request.opt.block1 == (number, number < 2, 6)
-        assert "ep=long" in request.opt.uri_query
-        body += request.payload
-        answer = Message(code=0x5F if number < 2 else 0x41, _mid=request.mid, _mtype=ACK, _token=request.token)
-        answer.opt.block1 = request.opt.block1
-        answer.opt.location_path = () if number < 2 else ("rd", "x")
-        server.send(answer.encode())
-    await registering
-    assert body.decode() == LinkStyle().write(resources)
-    assert device.registration_id == "x"
-    await device.close()
-
-
 async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
     hasty = Transmission(separate_after_seconds=0.001)
     async with registered(server, transmission=hasty) as device:
@@ -131,25 +111,29 @@ async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device
 
 
 async def test_version_1_1_speaks_senml(server):
-    async with registered(server, version="1.1") as device:
-        text = await ask(server, GET, "/3311/0", accept=110)
-        assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
-        binary = await ask(server, GET, TEMPERATURE, accept=112)
-        assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
-        body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
-        written = await ask(server, PUT, SWITCH, payload=body, content_format=110)
-        assert written.code.dotted == "2.04"
-        assert device.value(SWITCH) is True
-
-
-async def test_send_tells_values_with_their_times(server):
     clock = ManualClock(1_700_000_000_500)
     async with registered(server, version="1.1", clock=clock) as device:
+        text = await ask(server, GET, "/3311/0", accept=110)
+        assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
+        assert (await ask(server, GET, "/3311", accept=110)).payload == text.payload
+        binary = await ask(server, GET, TEMPERATURE, accept=112)
+        assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
+        body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
+        assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
+        assert device.value(SWITCH) is False
+        body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
+        assert (await ask(server, PUT, SWITCH, payload=body, content_format=110)).code.dotted == "2.04"
+        assert device.value(SWITCH) is True
         device.set_value(TEMPERATURE, 22.5)
-        request = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
-        assert (int(request.code), request.opt.uri_path) == (POST, ("dp",))
-        assert int(request.opt.content_format) == 110
-        assert request.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
+        sent = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
+        assert (int(sent.code), sent.opt.uri_path, int(sent.opt.content_format)) == (POST, ("dp",), 110)
+        assert sent.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
+        # A text holds one resource, and a TLV no object of several instances.
+        assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
+        assert (await ask(server, GET, "/3311/0", accept=0)).code.dotted == "4.06"
+        assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
+        assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
+        assert (await ask(server, DELETE, "/3311/0")).code.dotted == "4.05"
 
 
 async def test_discover_tells_the_resources_and_the_attributes_written_to_them(server, device):
@@ -231,29 +215,6 @@ async def test_notifications_as_a_test_wants_them(server, device):
     device.behaviour.notifies = False
     device.set_value(TEMPERATURE, 3.0)
     await nothing_came(server)
-
-
-async def test_a_large_value_is_told_by_its_first_block_and_the_server_reads_the_others(server):
-    async with registered(server, resources=[DeviceResource("/3/0/0", "short")]) as device:
-        await ask(server, GET, "/3/0/0", accept=0, observe=0)
-        text = "0123456789" * 200
-        device.set_value("/3/0/0", text)
-        told = Message.decode(await server.next())
-        assert (told.token, told.opt.observe, told.opt.block2) == (b"\xaa", 2, (0, True, 6))
-        rest = await ask(server, GET, "/3/0/0", accept=0, block2=(1, False, 6))
-        assert (told.payload + rest.payload).decode() == text
-        assert rest.opt.block2 == (1, False, 6)
-
-
-async def test_what_cannot_be_done_is_refused_with_the_code_for_it(server):
-    async with registered(server, version="1.1") as device:
-        assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
-        assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
-        assert (await ask(server, GET, "/3311", accept=110)).payload.startswith(b'[{"n":"/3311/0/5850"')
-        assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
-        body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
-        assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
-        assert device.value(SWITCH) is False
 
 
 async def test_a_request_that_is_reset_fails(server, device):
