@@ -148,9 +148,7 @@ def test_long_links_values_and_payloads_go_in_blocks(real, key, device_side, reg
     assert reported(real, key, mine, "/3/0/0") == text[1:]
 
 
-def test_a_float_that_a_device_writes_as_an_integer_in_a_tlv_does_not_replace_the_value_from_text(
-    real, key, device_side, register, ask, monkeypatch
-):
+def test_a_float_that_a_tlv_holds_as_an_integer_does_not_replace_the_text(real, key, register, ask, monkeypatch):
     device, mine = register()
     in_text = device._encode
 
@@ -213,7 +211,7 @@ def seconds_left(server: Any, key: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("lifetime_seconds", "age_seconds", "down_seconds", "left_seconds"),
+    ("lifetime", "age", "down", "left"),
     [
         (60, 30, 44, 120),  # time for all retransmissions of an update that was sent meanwhile
         (300, 200, 1000, 300),  # and for the next update, of a device that updates often
@@ -222,26 +220,23 @@ def seconds_left(server: Any, key: str) -> float:
         (86_400, 82_800, 60, 3540),  # there is time enough
     ],
 )
-def test_registration_outlives_the_downtime_of_the_service(
-    real, key, device_side, register, lifetime_seconds, age_seconds, down_seconds, left_seconds
-):
-    device, _ = register(lifetime_seconds=lifetime_seconds)
+def test_registration_outlives_the_downtime_of_the_service(real, key, device_side, register, lifetime, age, down, left):
+    """All in seconds."""
+    device, _ = register(lifetime_seconds=lifetime)
     location = device.registration_id
-    real.advance(key, age_seconds)
+    real.advance(key, age)
     # The last sign that the service was there.
     real.add_device(key, "other")
-    restart_later(real, down_seconds)
-    assert seconds_left(real, key) == left_seconds
-    real.advance(key, left_seconds - 1)
+    restart_later(real, down)
+    assert seconds_left(real, key) == left
+    real.advance(key, left - 1)
     device_side.run(device.update())
     assert device.registration_id == location
     assert "registrations-expired" not in real.kinds(key)
 
 
 @pytest.mark.parametrize("what", ["connection", "disk"])
-def test_registration_outlives_an_outage_of_the_database_by_the_grace_period(
-    real, key, device_side, register, disk_of, what
-):
+def test_registration_outlives_an_outage_of_the_database(real, key, device_side, register, disk_of, what):
     device, _ = register(lifetime_seconds=60)
     location = device.registration_id
     real.advance(key, 30)
@@ -383,9 +378,7 @@ def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registra
     assert [request.path for request in device.requests] == order * 3
 
 
-def test_an_observation_that_the_device_ends_or_refuses_is_asked_for_after_its_next_update(
-    real, key, device_side, register, ask
-):
+def test_an_observation_that_a_device_ends_is_asked_for_after_its_update(real, key, device_side, register, ask):
     def end_observation() -> None:
         (observation,) = device.observations.all()
         device.observations.end(observation.token)
