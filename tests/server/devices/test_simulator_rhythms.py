@@ -199,13 +199,6 @@ def test_an_auto_observable_resource_is_sent_unasked(world):
     assert {o.path for o in world.diary.observations()} == {DOOR}
 
 
-def test_a_new_device_sends_nothing_before_something_changes(world):
-    device_id = world.add(door={"value": "0", "auto_observable": True})
-    world.simulator.update(device_id)
-    world.advance(3600)
-    assert world.diary.observations() == []
-
-
 def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
     device_id = world.add(queue_mode=True, temperature={"writable": True})
     world.simulator.set_behaviour(device_id, latency_seconds=30)

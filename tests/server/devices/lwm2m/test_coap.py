@@ -10,7 +10,6 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from coap_device import (
     READ,
-    Registry,
     confirmable,
     notification,
     registered,
@@ -19,7 +18,7 @@ from coap_device import (
     until,
 )
 
-from mirror_server.devices.lwm2m.coap import CannotListen, Tuning, listen
+from mirror_server.devices.lwm2m.coap import Tuning
 from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option, Type, code_text, uint_option
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Request, Response, Unreachable
 
@@ -211,12 +210,6 @@ async def test_an_observed_value_in_blocks_comes_whole_though_it_changes_meanwhi
     assert [message.number(Option.ACCEPT) for message in asked] == [0] * 4
 
 
-async def test_what_a_device_made_is_told_with_its_place(endpoint, device):
-    making = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3303", payload=b"x")))
-    await device.serve(("2.01", b"", ((Option.LOCATION_PATH, b"3303"), (Option.LOCATION_PATH, b"5"))))
-    assert await making == Response("2.01", location=("3303", "5"))
-
-
 async def test_cancelling_bears_the_token_and_takes_no_notification_for_its_response(registry, endpoint, device):
     cancelling = asyncio.ensure_future(endpoint.cancel(device.peer, READ, b"mine"))
     asked = await device.receive()
@@ -286,11 +279,6 @@ async def test_a_separate_answer_is_acknowledged_each_time_that_it_comes(registr
     assert registry.notifications == []
 
 
-async def test_a_taken_port_is_told_with_the_cure(endpoint):
-    with pytest.raises(CannotListen, match=f"UDP port {endpoint.coap_address[1]} of 127.0.0.1 is taken"):
-        await listen(Registry(), coap=endpoint.coap_address)
-
-
 async def test_closing_ends_what_waits(endpoint, device):
     reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
     await device.receive()
@@ -339,9 +327,7 @@ async def test_acknowledged_request_is_not_sent_again_at_contact(endpoint, devic
 
 
 @pytest.mark.parametrize(("sendings", "is_acknowledged"), [(1, False), (2, False), (1, True)])
-async def test_a_request_that_is_reset_may_have_arrived_if_it_was_sent_before(
-    endpoint, device, sendings, is_acknowledged
-):
+async def test_a_reset_request_may_have_arrived_if_it_was_sent_before(endpoint, device, sendings, is_acknowledged):
     """A device that restarts because of an execute resets what comes after that."""
     executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
     for _ in range(sendings):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import logging
 import socket
 
@@ -12,8 +11,6 @@ import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
-from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
-from aiocoap.util.asyncio.recvmsg import RecvmsgSelectorDatagramTransport
 from coap_device import QUICK, READ, Device, Registry, notification, registration, speaking, until
 from ports import free_port
 
@@ -21,26 +18,6 @@ from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, socke
 from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
 
 pytestmark = pytest.mark.anyio
-
-
-def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
-    """Each name here is one that the adapter overrides, calls or is called by."""
-    made = list(inspect.signature(MessageInterfaceUDP6._create_transport_endpoint).parameters)
-    assert made == ["sock", "ctx", "log", "loop", "multicast"]
-    received = list(inspect.signature(MessageInterfaceUDP6.datagram_msg_received).parameters)
-    assert received == ["self", "data", "ancdata", "flags", "address"]
-    sent = inspect.getsource(MessageInterfaceUDP6.send)
-    assert "message.remote.pktinfo" in sent
-    assert "message.encode()" in sent
-    assert "message.remote.sockaddr" in sent
-    assert "self._ctx.dispatch_error(" in inspect.getsource(MessageInterfaceUDP6.datagram_errqueue_received)
-    assert list(inspect.signature(MessageInterfaceUDP6.error_received).parameters) == ["self", "exc"]
-    assert "self._protocol.error_received(exc)" in inspect.getsource(RecvmsgSelectorDatagramTransport.sendmsg)
-    address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
-    assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
-    looked = inspect.getsource(RecvmsgSelectorDatagramTransport._read_ready)
-    assert "self._protocol.datagram_msg_received(" in looked
-    assert "self._protocol.error_received(" in looked
 
 
 async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole(registry, device):
@@ -172,22 +149,6 @@ async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(mo
         interface.look()
         assert len(registry.notifications) == MUCH + 1
     assert interface._resting.cancelled()
-
-
-async def test_the_more_comes_the_sooner_the_socket_is_looked_at_again(registry, endpoint, device, monkeypatch):
-    """So that what comes meanwhile fits in a small buffer."""
-    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
-    monkeypatch.setattr(sockets, "_DATAGRAMS_AT_ONCE", 50)
-    monkeypatch.setattr(sockets, "_MANY", 10)
-    interface = endpoint._ways[False].transport._interface
-    loop = asyncio.get_running_loop()
-    await tell(registry, device, 20)
-    assert interface._resting.when() - loop.time() == pytest.approx(3600, rel=0.01)
-    for number in range(20, 200):
-        device.send(notification(number, b"mine", number, b"21.5"))
-    while len(registry.notifications) < 200:
-        interface.look()
-    assert interface._resting.when() - loop.time() == pytest.approx(3600 / 4, rel=0.01)
 
 
 async def test_what_comes_one_by_one_is_taken_at_once(registry, device, monkeypatch):

@@ -82,16 +82,6 @@ def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(re
     assert bare.asked == []
     (event,) = (entry for kind, entry in real.log(key) if kind == "notifications")
     assert event["timestamp"] == told_at, "it bears the time of its value"
-
-
-def test_second_application_gets_the_initial_event_when_it_subscribes(real, key, bare):
-    second = real.key()
-    mine = registered(real, key, bare)
-    real.subscribe(key, mine)
-    until(lambda: real.observed(key) == [(mine, "2.5")])
-    real.subscribe(second, mine)
-    until(lambda: real.observed(second) == [(mine, "2.5")])
-    assert real.observed(key) == [(mine, "2.5")]
     bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
     until(lambda: real.observed(key)[1:] == real.observed(second)[1:] == [(mine, "3.5")])
 
