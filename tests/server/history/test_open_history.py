@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from databases import new_database_url
-from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position, rows_of
+from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -69,13 +69,3 @@ def test_pages_behind_one_another(
         pages += page
         after = position(page[-1])
     assert pages == (whole[::-1] if descending else whole)
-
-
-def test_what_comes_later_is_not_told(told: Told, service: HistoryService) -> None:
-    told.tell([HistoryRow(0, "a", None, None, NOW, 0, "registration")], NOW)
-    with closing(service.open(HistorySelection())) as opened:
-        before = list(told.rows)
-        told.tell([HistoryRow(0, "a", None, None, NOW, 0, "expired")], NOW)
-        assert list(rows_of(opened.batches())) == before
-        assert (opened.taken_at, opened.revision) == (NOW, before[-1].revision)
-    assert found(service) == told.rows

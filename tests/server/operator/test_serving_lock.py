@@ -1,7 +1,6 @@
 """One file has one server, by whatever name, and nobody but its owner can keep it from starting."""
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -58,13 +57,6 @@ def test_a_name_of_a_file_that_is_not_there_yet_is_a_name_of_that_file(tmp_path)
         ServingLock(tmp_path / "mirror.db")
     lock.release()
     assert (tmp_path / "mirror.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_another_file_is_served_beside_it(path):
-    lock = ServingLock(path)
-    shutil.copy(path, path.with_name("copy.db"))
-    ServingLock(path.with_name("copy.db")).release()
-    lock.release()
 
 
 @pytest.mark.parametrize("arguments", [["keys", "list"], ["backup", "copy.db"]])
