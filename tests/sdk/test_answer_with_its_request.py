@@ -223,23 +223,6 @@ def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, de
     assert counts(client) == (0, 0, 0)
 
 
-def test_a_202_that_is_lost_is_asked_for_again_and_the_device_once(over, bench, mirror, device_id):
-    lost = []
-
-    def lose(request, answer):
-        if "Prefer" in request.headers and not lost:
-            lost.append(answer.json()["async-response"])
-            raise httpx.ReadError("lost", request=request)
-        return answer
-
-    client, _ = over(after=lose)
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert len(lost) == 1
-    answers = [event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]
-    assert [event.async_id for event in answers] == [lost[0]["id"]]
-    assert counts(client) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("failure", [httpx.ReadError("killed"), 502, 504], ids=str)
 def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, failure):
     """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
@@ -302,16 +285,12 @@ def test_a_new_webhook_brings_nothing_that_came_with_its_request(over, bench, de
 
 def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
     client, transport = over()
-    client.read_value(device_id, TEMPERATURE)
     transport.told()
     with client.cassette(tmp_path / "run.zip"):
         assert client.read_value(device_id, TEMPERATURE) == 21.5
     asked = transport.told()
     assert asked[-1][1] == CHANNEL
     assert {prefer for _, _, prefer in asked} == {None}
-    with client.cassette(tmp_path / "run.zip"):
-        assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert transport.told() == []
 
 
 def test_a_webhook_brings_it_too_and_nothing_is_made_of_that(over, device_id):

@@ -98,7 +98,7 @@ def test_devices_of_another_selection(client_over, ids):
 
 
 @pytest.mark.parametrize("is_arrow", [True, False])
-def test_a_snapshot_of_another_selection(client_over, ids, is_arrow):
+def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arrow):
     kept = []
 
     def change(request, answer):
@@ -120,23 +120,9 @@ def test_a_snapshot_of_another_selection(client_over, ids, is_arrow):
     with pytest.raises(UnexpectedAnswer, match=f"asked for {TEMPERATURE}, {UNIT}, and the answer has"):
         client.snapshot(paths=[TEMPERATURE])
     assert client.snapshot(paths=["/*"]).shape == whole.shape
-
-
-def test_a_refresh_with_an_earlier_snapshot(client_over, plain, ids):
-    kept = []
-
-    def change(request, answer):
-        if request.url.path != "/v3/device-echo":
-            return answer
-        kept.append(answer)
-        return httpx.Response(200, headers=answer.headers, content=kept[0].content)
-
-    client = client_over(change)
-    client.snapshot()
     plain.write_value(ids[0], LIGHT, False)
-    frame = plain.snapshot()
     with pytest.raises(UnexpectedAnswer, match="follows revision"):
-        client.refresh(frame)
+        client.refresh(plain.snapshot())
 
 
 def test_ranges_that_are_not_of_one_selection():

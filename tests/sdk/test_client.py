@@ -215,19 +215,6 @@ def test_the_poll_channel_can_be_deleted_at_any_time(client, device_id):
 # Tables
 
 
-def test_a_state_table_has_the_devices_asked_for(client, bench, device_id):
-    pytest.importorskip("pandas")
-    other_id = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "7"}])
-    client.read_value(device_id, TEMPERATURE)
-    frame = client.state_frame([device_id], paths=["/3303/*"])
-    assert frame["device_id"].tolist() == [device_id]
-    assert frame["reported_num"].tolist() == [21.5]
-    assert frame.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
-    assert frame.attrs["mirror"]["server"] == client.base_url
-    assert set(client.state_frame()["device_id"]) == {device_id, other_id}
-    assert set(client.state_frame(client.list_devices(id=other_id))["device_id"]) == {other_id}
-
-
 # The client itself
 
 

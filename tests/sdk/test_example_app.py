@@ -172,6 +172,7 @@ def test_where_it_is_called_and_where_it_listens(variables, place):
     ("variables", "words"),
     [
         ({}, ["APP_HOST is missing"]),
+        ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
         ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
         ({"APP_HOST": "127.0.0.1:8090"}, ["APP_HOST", "no scheme"]),
         ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
@@ -188,14 +189,6 @@ def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, wor
         read_place(variables)
     assert all(word in str(refusal.value) for word in words)
     assert "\n" not in str(refusal.value)
-
-
-def test_an_empty_variable_counts_as_missing(polling, own, device_id):
-    empty = {"DEVICE_ID": "", "RESOURCE": "", "APP_HOST": ""}
-    with listening(polling | empty) as events:
-        assert next_observation(events)[1] == TEMPERATURE
-    with pytest.raises(ConfigError, match="APP_HOST is missing"), listening(polling | {"LONG_POLLING_ENABLED": ""}):
-        pass
 
 
 def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):

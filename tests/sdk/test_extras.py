@@ -30,15 +30,8 @@ WAYS = [
     "client.plan([('d1', '/3311/0/5851', 40)])",
     "client.load_plan('plan.json')",
     "client.record('run.parquet')",
-    "asyncio.run(other.state_frame(devices=[]))",
-    "asyncio.run(other.requests_frame([]))",
-    "asyncio.run(other.device_events_frame())",
     "asyncio.run(other.snapshot())",
-    "asyncio.run(other.snapshot_dataset('fleet'))",
-    "asyncio.run(other.refresh(None))",
     "asyncio.run(other.plan([('d1', '/3311/0/5851', 40)]))",
-    "asyncio.run(other.load_plan('plan.json'))",
-    "asyncio.run(other.record('run.parquet'))",
 ]
 
 PROGRAM = """

@@ -50,9 +50,7 @@ def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
     html = mirror(state(warm())[["device_id", "reported_at"]]).to_html()
     for text in (LONG_ID, "2026-11-20 12:37:55.576"):
         assert f'<td nowrap style="text-align: left; white-space: nowrap">{text}</td>' in html
-
-
-def test_a_long_text_may_go_over_several_lines():
+    # A long text may go over several lines.
     texts = pd.DataFrame({"device_id": ["a"], "reason": ["a reason of many words " * 8]})
     with pd.option_context("display.max_colwidth", None):
         assert '<td style="text-align: left">a reason' in mirror(texts).to_html()
