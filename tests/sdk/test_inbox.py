@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk._service.inbox import Inbox
 from mirror_sdk.wire.entries import Entries, Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
@@ -20,85 +19,22 @@ def answer(async_id: str, status: int = 200) -> Entry:
     return Entry("async-responses", AsyncResponse(id=async_id, status=status))
 
 
-class Traffic(RuleBasedStateMachine):
-    """Any interleaving of expecting, forgetting, feeding and taking, with answers that come again."""
-
-    IDS = st.sampled_from(["a", "b", "c", "d"])
-
-    def __init__(self):
-        super().__init__()
-        self.inbox = Inbox(keep=2)
-        self.held: dict[str, Expectation] = {}
-        self.due: dict[str, int] = {}  # what each held expectation must have got
-        self.early: dict[str, int] = {}  # what nobody expected, oldest first
-        self.told: list[str] = []  # what came with its request and is still to come by the log
-        self.sent = 0
-
-    @rule(async_id=IDS)
-    def expect(self, async_id):
-        self.held[async_id] = self.inbox.expect(async_id)
-        if async_id in self.early:
-            self.due.setdefault(async_id, self.early.pop(async_id))
-
-    @rule(async_id=IDS)
-    def forget(self, async_id):
-        self.held.pop(async_id, None)
-        self.due.pop(async_id, None)
-
-    @rule(async_ids=st.lists(IDS, max_size=5))
-    def feed(self, async_ids):
-        entries = []
-        for async_id in async_ids:
-            self.sent += 1
-            entries.append(answer(async_id, status=self.sent))
-            if async_id in self.told:
-                self.told.remove(async_id)
-            elif async_id in self.held:
-                self.due.setdefault(async_id, self.sent)
-            else:
-                self.early.setdefault(async_id, self.sent)
-                if len(self.early) > 2:
-                    del self.early[next(iter(self.early))]
-        self.inbox.feed(entries)
-
-    @rule()
-    def pass_over(self):
-        self.inbox.pass_over_log()
-        self.told = []
-
-    @invariant()
-    def no_more_come_with_their_requests_than_it_keeps_and_only_to_who_is_alone(self):
-        waiting = len(self.held.keys() - self.due.keys())
-        assert self.inbox.waiting == waiting
-        assert self.inbox.may_take == (waiting <= 1 and len(self.told) < 2)
-
-    @rule(async_id=IDS, comes_again=st.booleans())
-    def take(self, async_id, comes_again):
-        self.sent += 1
-        taken = answer(async_id, status=self.sent).body
-        assert isinstance(taken, AsyncResponse)
-        self.inbox.take(taken, comes_again=comes_again)
-        if async_id in self.held and async_id not in self.due:
-            self.due[async_id] = self.sent
-            if comes_again:
-                self.told = [*(each for each in self.told if each != async_id), async_id]
-
-    @invariant()
-    def each_expectation_has_the_first_answer_and_no_other(self):
-        got = {async_id: one.answer.status for async_id, one in self.held.items() if one.answer is not None}
-        assert got == self.due
-
-    @invariant()
-    def unclaimed_answers_are_those_nobody_expects_and_bounded(self):
-        assert self.inbox.unclaimed == len(self.early) <= 2
-
-    @invariant()
-    def it_is_idle_when_nobody_waits(self):
-        assert self.inbox.is_idle == (self.held.keys() == self.due.keys())
-
-
-TestTraffic = Traffic.TestCase
-TestTraffic.settings = settings(max_examples=40, stateful_step_count=25)
+def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_are_kept():
+    inbox = Inbox(keep=2)
+    first, second = inbox.expect("first"), inbox.expect("second")
+    assert (inbox.waiting, inbox.may_take) == (2, False)
+    inbox.take(AsyncResponse(id="second", status=200), comes_again=True)
+    assert (second.answer.status, inbox.waiting, inbox.may_take, inbox.is_idle) == (200, 1, True, False)
+    inbox.take(AsyncResponse(id="first", status=200), comes_again=True)
+    # As many are still to come by the log as it keeps.
+    assert (first.answer.status, inbox.may_take, inbox.is_idle) == (200, False, True)
+    inbox.pass_over_log()
+    assert inbox.may_take
+    inbox.feed([answer("first", 504)])
+    assert (first.answer.status, inbox.duplicates) == (200, 1)
+    del first
+    gc.collect()
+    assert inbox.expect("first").answer is None
 
 
 def test_an_answer_that_comes_again_changes_nothing_and_is_counted():

@@ -21,7 +21,6 @@ from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import read_events
 from mirror_sdk.recording.audit import Audit, Hole
 from mirror_sdk.values import decode
-from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.entries import Batch, Entries, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm, plain
@@ -82,27 +81,6 @@ def test_a_value_becomes_json(value):
     assert list(body) == ["kind", "value", "base64", "content_type", "problem"]
     if isinstance(value.python, bytes):
         assert (body["value"], base64.b64decode(body["base64"])) == (None, value.python)
-
-
-@st.composite
-def device_objects(draw):
-    resources = []
-    for path in draw(st.lists(paths, unique=True, max_size=3)):
-        reported = {"value": draw(encoded), "content_type": draw(good_texts), "reported_at": draw(instants)}
-        desired = {"value": draw(encoded), "status": draw(st.sampled_from([0, 1, 2])), "desired_at": draw(instants)}
-        about = {"resource_path": path, "subscribed": draw(st.booleans()), "more": draw(trees)}
-        resources.append(about | {"reported": reported, "desired": desired if draw(st.booleans()) else {}})
-    members = {"device_id": draw(good_texts), "endpoint_name": draw(good_texts), "created_at": draw(instants)}
-    return wire.DeviceObject.model_validate({**members, "resources": resources})
-
-
-@settings(max_examples=25)
-@given(device_objects())
-def test_a_device_object_becomes_json(found):
-    check(found)
-    mirrored = DeviceObject.from_wire(found)
-    body = check(mirrored)
-    assert set(body["resources"]) == set(mirrored.resources)
 
 
 entries = st.fixed_dictionaries(

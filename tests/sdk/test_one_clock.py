@@ -1,6 +1,5 @@
 """All instants of a table are the service's, also where its clock is far from the one here."""
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,18 +7,10 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
-from databases import new_database_url
 
-from mirror_sdk import Bench, MirrorClient, ValueRefused
-from mirror_sdk.events import instant_of
+from mirror_sdk import ValueRefused
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
-from mirror_server import clock
-from mirror_server.config import Settings
-from mirror_server.service import keys
-from mirror_server.service.keys import Scope
-from mirror_server.services import Services
-from mirror_server.web.app import create_app
 
 URL = "http://mirror.localhost"
 LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
@@ -71,28 +62,6 @@ def test_a_plans_ledger_is_by_the_services_clock(now, client, bench, lights):
     bench.advance(3600)
     state = client.state_frame(lights[:1], paths=[LEVEL])
     assert state["requested_at"].tolist() == state["desired_at"].tolist() == [begin]
-
-
-@pytest.mark.parametrize("off_by", [timedelta(days=-200), timedelta(days=200)], ids=str)
-def test_a_host_whose_clock_is_off(tmp_path, monkeypatch, off_by):
-    skew = off_by // timedelta(milliseconds=1)
-    monkeypatch.setattr(clock, "wall_time", lambda: time.time_ns() // 1_000_000 + skew)
-    services = Services(Settings(database_url=new_database_url(tmp_path), simulate=0))
-    services.start()
-    try:
-        begin = services.clock.now()
-        key = keys.create(services.database, "test", tuple(Scope), begin)
-        with MirrorClient(URL, key, transport=httpx.WSGITransport(app=create_app(services))) as client:
-            device_id = Bench(client).add_device("light", RESOURCES)
-            Bench(client).set_latency_seconds(device_id, 0.05)
-            result = client.plan([(device_id, LEVEL, 40), (device_id, SWITCH, True)]).apply()
-        assert result["status"].tolist() == ["success"] * 2
-        assert in_order(result)
-        for name in INSTANTS[:3]:
-            assert result[name].between(instant_of(begin), instant_of(services.clock.now())).all()
-        assert result["latency"].between(pd.Timedelta(milliseconds=50), pd.Timedelta(seconds=20)).all()
-    finally:
-        services.close()
 
 
 def test_a_request_that_waited_is_told_by_the_services_clock(now, client, bench, lights):

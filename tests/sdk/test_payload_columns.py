@@ -2,22 +2,15 @@
 
 import math
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk.device import DeviceObject
-from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.object_table import ResourceType
 from mirror_sdk.tables.columns import boolean, number, text
-from mirror_sdk.tables.device_batches import joined, state_of_batch
 from mirror_sdk.tables.payloads import read_payloads
-from mirror_sdk.tables.state import STATE_RAW_SCHEMA, state_table
 from mirror_sdk.values import ValueKind, decode
-from mirror_sdk.wire import device_object as wire
-from mirror_server.arrow.stream import SCHEMA
 
 BY_TYPE = {
     ResourceType.FLOAT: "/3303/0/5700",
@@ -112,69 +105,3 @@ def test_plain_numbers_need_no_second_look(monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.payloads._matching", lambda *_: pytest.fail("matched one by one"))
     for path in NUMERIC:
         assert columns_of([(one, "text/plain", path) for one in (b"1", b"20", b"300")]).num.to_pylist() == [1, 20, 300]
-
-
-INSTANTS = st.datetimes().map(lambda one: one.replace(microsecond=0).isoformat() + "Z")
-REVISIONS = st.none() | st.integers(0, 2**63 - 1)
-ORIGINS, CONTENT = st.sampled_from([None, "read", "auto_observation"]), st.sampled_from(CONTENT_TYPES)
-PATHS = ["/3303/0/5700", "/3303/0/5701", "/3303/1/5700", "/3303/1/5701", "/3303/0/5700/1", "/3303", "/3303/5701"]
-PATHS += ["/3/0/0", "/3303/0/1/5701", "/3304/0/5701", "/3304/0/5700", "/9999/0/5701", "/9999/0/5700"]
-PATHS += ["/3311/0/5850", "/70000/0/1"]
-
-
-@st.composite
-def devices(draw):
-    found = []
-    for index in range(draw(st.integers(0, 4))):
-        resources = []
-        for path in draw(st.lists(st.sampled_from(PATHS), unique=True, max_size=len(PATHS))):
-            unit = st.sampled_from([b"Cel", b"K", b"", b"\xff"])
-            raw, wanted = draw(unit if path.endswith("5701") else payloads), draw(payloads)
-            state = {"resource_path": path, "subscribed": draw(st.booleans()), "reported": {}, "desired": {}}
-            if raw is not None:
-                times = {"reported_at": draw(INSTANTS), "expires_at": draw(st.none() | INSTANTS)}
-                about = {"revision": draw(REVISIONS), "origin": draw(ORIGINS)}
-                state["reported"] = {"value": raw, "content_type": draw(CONTENT), **times, **about}
-            if wanted is not None:
-                times = {"desired_at": draw(INSTANTS), "requested_at": draw(INSTANTS)}
-                about = {"revision": draw(REVISIONS), "status": draw(st.sampled_from([0, 1, 2]))}
-                state["desired"] = {"value": wanted, "content_type": "text/plain", **times, **about}
-                if draw(st.booleans()):
-                    by = draw(st.sampled_from(["night shift", "Ünal"]))
-                    state["desired"] |= {"acknowledged_at": draw(INSTANTS), "acknowledged_by": by}
-            resources.append(state)
-        name = draw(st.sampled_from(["same", f"name-{index}"]))
-        body = {"device_id": f"d{index}", "endpoint_name": name, "created_at": "2026-01-05T08:00:00Z"}
-        found.append(wire.DeviceObject.model_validate(body | {"resources": resources}))
-    return found
-
-
-def batch_of(objects):
-    """The device objects as a service sends them in Arrow: members by the names of its columns."""
-    rows = []
-    for one in objects:
-        resources, desired = [], []
-        for place, state in enumerate(one.resources):
-            told, wanted = state.reported, state.desired
-            named = {f"reported_{name}": value for name, value in dict(told).items() if name != "reported_at"}
-            about = {"path": state.resource_path, "subscribed": state.subscribed, "reported_at": told.reported_at}
-            resources.append(about | named)
-            if wanted.value is not None:
-                named = {f"desired_{name}": value for name, value in dict(wanted).items() if not name.endswith("_at")}
-                about = {"resource": place, "acknowledged_by": wanted.acknowledged_by}
-                desired.append(named | about | {name: value for name, value in wanted if name.endswith("_at")})
-        about = {"device_id": one.device_id, "endpoint_name": one.endpoint_name}
-        rows.append(about | {"resources": resources, "desired": desired})
-    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    devices(), st.none() | st.lists(st.sampled_from(["/3303/*", "/3303/0/5700", "*", "/3304/0/57*"])), st.integers(1, 4)
-)
-def test_batches_give_the_table_of_the_device_objects(objects, paths, at_once):
-    batches = [batch_of(objects[begin : begin + at_once]) for begin in range(0, len(objects), at_once)]
-    found = joined([state_of_batch(batch, paths=paths, raw=True) for batch in batches], raw=True)
-    expected, _ = state_table(map(DeviceObject.from_wire, objects), paths=paths, raw=True)
-    assert found.schema.equals(STATE_RAW_SCHEMA)
-    pd.testing.assert_frame_equal(to_frame(found, {}), to_frame(expected, {}))
