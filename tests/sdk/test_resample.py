@@ -367,9 +367,7 @@ def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
         # At one minute past midnight.
         ("America/St_Johns", "2010-03-14T02:30Z", 1, [1, 1 / 60, 59 / 60, 1]),
         # By half an hour, by two hours, and by a day.
-        ("Australia/Lord_Howe", "2026-10-03T13:30Z", 1, [1, 1, 0.5, 1]),
         ("Australia/Lord_Howe", "2026-04-04T12:00Z", 1, [1, 1, 1.5, 1]),
-        ("Antarctica/Troll", "2026-10-24T22:00Z", 1, [1] * 6),
         ("Antarctica/Troll", "2026-10-24T22:00Z", 24, [26]),
         ("Pacific/Apia", "2011-12-29T10:00Z", 24, [24, 24]),
     ],
@@ -400,9 +398,7 @@ def test_days_of_a_zone_have_23_or_25_hours():
     [
         ({"bin": "soon"}, r"bin='soon' is no span of time; write one like '15min'"),
         ({"bin": "0s"}, r"bin='0s' must be a millisecond or longer"),
-        ({"bin": None}, r"bin=None"),
         ({"bin": "1s", "how": "mean"}, r"how='mean' is no statistic; give one of time_weighted_mean, last"),
-        ({"bin": "1s", "how": []}, r"how=\[\] is no statistic"),
         ({"bin": "1s", "how": ["duration", "last"]}, r'"duration" has a row for each value'),
         ({"bin": "1s", "silence_limit": "-1s"}, r"silence_limit='-1s' must be"),
         ({"bin": "1s", "paths": TEMPERATURE}, r"paths='/3303/0/5700' is one text; give a list"),

@@ -5,9 +5,8 @@ import pytest
 from blocking import pause_in_no_time
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._service.backoff import LONGEST_SECONDS
 from mirror_sdk.bench.operations import advance_bench_clock
-from mirror_sdk.errors import APIError, ConfigError, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+from mirror_sdk.errors import APIError, ConfigError, LimitExceeded, MirrorError, ServerError
 
 pytestmark = pytest.mark.both_clients
 
@@ -163,11 +162,3 @@ def test_what_is_no_number_of_retries_is_refused_by_name(given, monkeypatch):
             make("http://localhost", "key", max_retries=given)
         with pytest.raises(ConfigError, match="max_retries="):
             make.from_env(max_retries=given)
-
-
-def test_a_hundred_retries_wait_for_the_longest_pause_at_most(client_of):
-    client = client_of(Service(*LOST), max_retries=100, timeout=86_400)
-    with pytest.raises(ConnectionFailed):
-        client.get_device(DEVICE)
-    assert len(client.slept) == 100
-    assert max(client.slept) <= LONGEST_SECONDS

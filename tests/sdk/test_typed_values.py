@@ -82,15 +82,6 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
     assert len(str(caught.value)) < 300
 
 
-def test_what_is_no_path_or_no_text_is_refused():
-    with pytest.raises(ValueError, match="is not a resource path"):
-        parse_value("55", "3311/0/5851")
-    with pytest.raises(TypeError, match=r"^text must be a text, not a int"):
-        parse_value(55, LEVEL)
-    with pytest.raises(TypeError, match=r"^path must be a text"):
-        parse_value("55", None)
-
-
 VALUES = {
     SWITCH: st.booleans(),
     LEVEL: st.integers(0, 100),

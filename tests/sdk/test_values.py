@@ -20,32 +20,6 @@ STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5
 DIMMER, UNDECLARED = "/3311/0/5851", "/27000/0/1"
 PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, DIMMER, UNDECLARED, "no path"]
 
-whole_seconds = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
-links = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
-declared_values = st.one_of(
-    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False)),
-    st.tuples(st.just(INTEGER), st.integers(-(2**63), 2**63 - 1)),
-    st.tuples(st.just(UNSIGNED), st.integers(0, 2**64 - 1)),
-    st.tuples(st.just(DIMMER), st.integers(0, 100)),
-    st.tuples(st.just(BOOLEAN), st.booleans()),
-    st.tuples(st.just(STRING), st.text()),
-    st.tuples(st.just(UNDECLARED), st.text()),
-    st.tuples(st.just(TIME), whole_seconds),
-    st.tuples(st.just(OBJLINK), links),
-    st.tuples(st.just(OPAQUE), st.binary()),
-    st.tuples(st.just(UNDECLARED), st.binary()),
-)
-
-
-@given(declared_values)
-def test_what_is_encoded_decodes_to_the_same_value_and_type(case):
-    path, value = case
-    raw, content_type = encode(value, path)
-    decoded = decode(raw, content_type, path)
-    assert decoded.python == value
-    assert type(decoded.python) is type(value)
-    assert (decoded.raw, decoded.content_type) == (raw, content_type)
-
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_written_without_an_exponent(value):

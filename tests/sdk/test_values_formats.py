@@ -33,7 +33,8 @@ from mirror_sdk.values import (
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
-UNDECLARED, LINKS = "/27000/0/1", "/1/0/24/3"
+UNDECLARED, LINKS, OTHER = "/27000/0/1", "/1/0/24/3", "/3308/1/5900"
+ONE_O_CLOCK = datetime(1970, 1, 1, 1, tzinfo=UTC)
 TYPED = [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR]
 EVERY = [*TYPED, JSON, TEXT_PLAIN, OCTET_STREAM, LINK_FORMAT]
 PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, UNDECLARED, "/3/0", "/3", ""]
@@ -55,14 +56,17 @@ declared = without_bytes | st.tuples(st.just(OPAQUE), st.binary())
 
 def check_round_trip(value, path, content_type):
     raw, named = encode(value, path, content_type)
-    decoded = decode(raw, content_type, path)
+    decoded = decode(raw, named, path)
     assert (decoded.python, decoded.problem) == (value, None)
     assert type(decoded.python) is type(value)
-    assert (decoded.raw, decoded.content_type, named) == (raw, content_type, content_type)
-    assert decode_many(raw, content_type, path) == {path: decoded}
+    assert (decoded.raw, decoded.content_type) == (raw, named)
+    assert content_type in (named, None)
+    assert decode_many(raw, named, path) == {path: decoded}
 
 
-@pytest.mark.parametrize(("content_type", "cases"), [*((one, declared) for one in TYPED), (JSON, without_bytes)])
+@pytest.mark.parametrize(
+    ("content_type", "cases"), [*((one, declared) for one in (None, *TYPED)), (JSON, without_bytes)]
+)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_what_is_encoded_decodes_to_the_same_value_and_type(content_type, cases, data):
@@ -90,28 +94,13 @@ def test_a_length_of_a_tlv_takes_as_many_bytes_as_it_needs(length, head):
     assert decode(raw, LWM2M_TLV, OPAQUE).python == bytes(length)
 
 
-payloads = st.one_of(
-    st.binary(),
-    st.text().map(str.encode),
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text()
-        | st.binary()
-        | st.datetimes(timezones=st.just(UTC)),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
-        max_leaves=10,
-    ).map(cbor2.dumps),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["bn", "n", "v", "vs", "vd", "e", "bt", "t"]), inner)
-        ),
-        max_leaves=10,
-    ).map(lambda body: json.dumps(body).encode()),
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+trees = st.recursive(
+    scalars | whole_seconds,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
+    max_leaves=10,
 )
+payloads = st.binary() | st.text().map(str.encode) | trees.map(cbor2.dumps)
 SENML_MEMBERS = ["bn", "bt", "bv", "bver", "n", "v", "vs", "vb", "vd", "vlo", "t", "x_"]
 record_items = st.sampled_from(
     [None, "", "/3/0/", "0", "6/0", "3303:0", "AA==", True, 1, 2.5, 10**400, math.inf, [], {}]
@@ -199,8 +188,6 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
     ("content_type", "raw", "path", "problem"),
     [
         (LWM2M_TLV, "e4170c41ac00", FLOAT, "goes on to byte 7 of 6"),
-        (LWM2M_TLV, "c10901", FLOAT, "resource 9, which is not in /3308/0/5900"),
-        (LWM2M_TLV, "e4170c7fc00000", FLOAT, "cannot be read as the type float"),
         (LWM2M_TLV, "e116da02", "/3311/0/5850", "cannot be read as the type boolean"),
         (LWM2M_TLV, "c10901", "", "relative to a path"),
         (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
@@ -210,7 +197,6 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
         (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
         (CBOR, "1b8000000000000000", INTEGER, "cannot be read as the type integer"),
         (CBOR, "f97e00", FLOAT, "cannot be read as the type float"),
-        (CBOR, "8101", UNDECLARED, "not one number, text, boolean or time"),
         (CBOR, "01", EXECUTABLE, "type none"),
         (CBOR, "c07819" + b"0001-01-01T00:00:00+14:00".hex(), TIME, "type time"),
         (SENML_CBOR, "81a2006c2f333330382f302f3539303003613 1".replace(" ", ""), FLOAT, "declares float"),
@@ -240,8 +226,6 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
         (SENML_JSON, '[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
         (SENML_JSON, '[{"n":"/3308/0/5900","vs":"21.5"}]', FLOAT, "holds 'vs'"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
-        (SENML_JSON, '[{"n":"urn:dev:ow:10e2073a01080063","v":1}]', FLOAT, "no resource path"),
-        (SENML_JSON, '[{"n":7,"v":1}]', FLOAT, "member 'n'"),
         (SENML_JSON, '[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),
         (SENML_JSON, '[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
         (SENML_JSON, '[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
@@ -249,9 +233,7 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
         (SENML_JSON, '[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
         (LWM2M_JSON, "[]", FLOAT, "an object"),
         (LWM2M_JSON, '{"bt":"x","e":[{"v":1}]}', FLOAT, "member 'bt'"),
-        (LWM2M_JSON, '{"bn":"/3308/0","e":[{"n":"5900","v":1}]}', FLOAT, "no resource path"),
         *((LINK_FORMAT, text, "/3", "CoRE link format") for text in ("/3/0", "</3/0", "3/0>", "</3/0>\ufffd")),
-        (TEXT_PLAIN, "nan", FLOAT, "b'nan' cannot be read as the type float"),
         ("text/html", "21.5", FLOAT, "unknown"),
     ],
 )
@@ -263,18 +245,17 @@ def test_what_cannot_be_read_of_a_text_says_why(content_type, text, path, proble
     assert problem in value.problem
 
 
-def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_path_that_was_asked_for():
+def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_requested_path():
     for content_type in (LWM2M_TLV, SENML_JSON, CBOR, "text/html"):
         assert decode_many(b"\xff", content_type, "/3/0") == {"/3/0": decode(b"\xff", content_type, "/3/0")}
+    assert decode_many(None, LWM2M_TLV, "/3/0") == {}
 
 
-@pytest.mark.parametrize(
-    ("ids", "found"), [((9, 10, 13), "9, /3/0/10, /3/0/13"), ((9, 10, 13, 15), "9, /3/0/10, /3/0/13 ...")]
-)
-def test_the_values_that_stand_in_place_of_the_one_are_named(ids, found):
-    pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in ids]).encode()
+def test_other_values_than_the_requested_one_are_named():
+    pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in (9, 10, 13, 15)]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
-    assert problem == f"the payload holds no one value for /3/0 but /3/0/{found}; decode_many gives them"
+    found = "/3/0/9, /3/0/10, /3/0/13 ..."
+    assert problem == f"the payload holds no one value for /3/0 but {found}; decode_many gives them"
 
 
 @pytest.mark.parametrize(
@@ -293,15 +274,9 @@ def test_an_integer_in_a_tlv_where_a_float_is_declared_is_not_read_as_a_tiny_flo
     assert f"looks like the integer {integer}" in value.problem
 
 
-@pytest.mark.parametrize(
-    ("raw", "number"),
-    [("e4170c 00000000", 0.0), ("e4170c 80000000", -0.0), ("e4170c 0da24260", 1e-30), ("e4170c 42c80000", 100.0)],
-)
-def test_a_float_in_a_tlv_that_looks_like_no_integer_is_read(raw, number):
-    assert decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT).python == pytest.approx(number)
-
-
 def test_a_tiny_float_is_written_into_a_tlv_with_eight_bytes():
+    for raw, number in (("e4170c 80000000", 0.0), ("e4170c 0da24260", 1e-30), ("e4170c 42c80000", 100.0)):
+        assert decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT).python == pytest.approx(number)
     payload, _ = encode(2.0**-130, FLOAT, LWM2M_TLV)
     assert len(payload) == 4 + 8
     assert decode(payload, LWM2M_TLV, FLOAT).python == 2.0**-130
@@ -423,45 +398,26 @@ def test_other_spellings_of_a_content_type_mean_the_same(spelling, content_type)
 
 def test_the_labels_of_senml_cbor_are_those_of_the_rfc():
     of_all = {-1: 10, -2: "/", -3: 100, -4: "Cel", -5: 0.5, -6: 0, 1: "Cel", 6: 0, 7: 0, 9: "of a later version"}
-    pack = [
-        of_all | {0: FLOAT[1:], 2: 20},
-        {0: STRING[1:], 3: "x"},
-        {0: BOOLEAN[1:], 4: True},
-        {0: OPAQUE[1:], 8: b"x"},
-    ]
-    values = decode_many(
-        cbor2.dumps([*pack, {0: FLOAT[1:], 2: 19, 6: -1}, {0: OBJLINK[1:], "vlo": "3303:0"}]), SENML_CBOR, "/"
-    )
-    assert {path: value.python for path, value in values.items()} == {
-        FLOAT: 20.5,
-        STRING: "x",
-        BOOLEAN: True,
-        OPAQUE: b"x",
-        OBJLINK: "3303:0",
-    }
+    others = [{0: STRING[1:], 3: "x"}, {0: BOOLEAN[1:], 4: True}, {0: OPAQUE[1:], 8: b"x"}]
+    pack = [of_all | {0: FLOAT[1:], 2: 20}, *others, {0: FLOAT[1:], 2: 19, 6: -1}, {0: OBJLINK[1:], "vlo": "3303:0"}]
+    values = decode_many(cbor2.dumps(pack), SENML_CBOR, "/")
+    expected = {FLOAT: 20.5, STRING: "x", BOOLEAN: True, OPAQUE: b"x", OBJLINK: "3303:0"}
+    assert {path: value.python for path, value in values.items()} == expected
     assert cbor2.loads(encode("x", STRING, SENML_CBOR)[0]) == [{0: STRING, 3: "x"}]
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        (
-            [{"bn": "/3308/0/", "n": "5900", "v": 20}, {"bn": "/3308/1/", "n": "5900", "v": 21}],
-            {"/3308/0/5900": 20.0, "/3308/1/5900": 21.0},
-        ),
-        ([{"bn": FLOAT, "v": 20}], {FLOAT: 20.0}),
+        ([{"bn": "/3308/0/", "n": "5900", "v": 2}, {"bn": "/3308/1/", "n": "5900", "v": 3}], {FLOAT: 2.0, OTHER: 3.0}),
         ([{"bn": FLOAT}, {"v": 20}], {FLOAT: 20.0}),
         ([{"bn": FLOAT, "bv": 0.5, "v": 20}], {FLOAT: 20.5}),
         ([{"bn": FLOAT, "bt": 100, "t": 2, "v": 22}, {"t": 1, "v": 21}], {FLOAT: 22.0}),
         ([{"bn": FLOAT, "v": 22}, {"v": 21}], {FLOAT: 21.0}),
         ([{"bn": FLOAT, "v": 22}, {"t": -0.5, "v": 21}], {FLOAT: 22.0}),
         ([{"bn": "", "bv": 1, "n": STRING, "vs": "x"}, {"n": BOOLEAN, "vb": True}], {STRING: "x", BOOLEAN: True}),
-        (
-            [{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 1e9}],
-            {INTEGER: 20, TIME: datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)},
-        ),
+        ([{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 3600}], {INTEGER: 20, TIME: ONE_O_CLOCK}),
         ([{"n": OPAQUE, "vd": "-_8"}, {"n": UNDECLARED, "vlo": "3303:0"}], {OPAQUE: b"\xfb\xff", UNDECLARED: "3303:0"}),
-        ([{"n": FLOAT, "v": 20, "u": "Cel", "unknown": []}], {FLOAT: 20.0}),
     ],
 )
 def test_senml_records_are_resolved(records, expected):
@@ -474,15 +430,9 @@ def test_senml_records_are_resolved(records, expected):
     [
         ({"e": [{"n": "9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"n": "/3/0/9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
-        ({"e": [{"n": "3/0/9", "v": 100}]}, "/", {"/3/0/9": 100}),
-        ({"bt": 5, "e": [{"n": "9", "v": 100}, {"n": "9", "v": 99, "t": -0.5}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
         ({"bn": "/3/0/9", "e": [{"n": "", "v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
-        (
-            {"bn": "/", "e": [{"n": "3/0/9", "v": 99, "t": -5}, {"n": "3/0/9", "v": 100, "t": -1}]},
-            "/3",
-            {"/3/0/9": 100},
-        ),
+        ({"bt": 5, "e": [{"n": "9", "v": 100}, {"n": "9", "v": 99, "t": -0.5}]}, "/3/0", {"/3/0/9": 100}),
         ({"bn": "/3/0/", "e": [{"n": "22/1", "ov": "3303:1"}]}, "/3", {"/3/0/22/1": "3303:1"}),
         ({"e": [{"sv": base64.b64encode(b"\xfb\xff").decode()}]}, OPAQUE, {OPAQUE: b"\xfb\xff"}),
     ],
@@ -497,11 +447,11 @@ def test_lwm2m_json_names_are_resolved(body, path, expected):
     [
         (cbor2.CBORTag(4, [-1, 215]), FLOAT, 21.5),
         (cbor2.CBORTag(4, [0, 2**53 + 1]), INTEGER, 2**53 + 1),
-        (cbor2.CBORTag(4, [2, 36]), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
-        (cbor2.CBORTag(1, 3600), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
-        (3600, TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (cbor2.CBORTag(4, [2, 36]), TIME, ONE_O_CLOCK),
+        (cbor2.CBORTag(1, 3600), TIME, ONE_O_CLOCK),
+        (3600, TIME, ONE_O_CLOCK),
         (20.0, INTEGER, 20),
-        (datetime(1970, 1, 1, 1, tzinfo=UTC), UNDECLARED, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (ONE_O_CLOCK, UNDECLARED, ONE_O_CLOCK),
         (b"\x01", UNDECLARED, b"\x01"),
     ],
 )
@@ -523,7 +473,7 @@ def test_the_longest_value_of_a_tlv_is_read_again():
         (255, UNSIGNED, LWM2M_TLV, "c10dff"),
         (True, BOOLEAN, LWM2M_TLV, "e116da01"),
         ("66:1", LINKS, LWM2M_TLV, "8618440300420001"),
-        (datetime(1970, 1, 1, 1, tzinfo=UTC), TIME, CBOR, "c1190e10"),
+        (ONE_O_CLOCK, TIME, CBOR, "c1190e10"),
         (np.float32(21.5), FLOAT, SENML_CBOR, "81a2006c2f333330382f302f3539303002f94d60"),
     ],
 )
@@ -568,7 +518,3 @@ def test_what_a_format_cannot_hold_is_refused_with_the_cure():
     for content_type in (SENML_JSON, SENML_CBOR, LWM2M_JSON):
         with pytest.raises(ValueRefused, match="no resource path"):
             encode("x", "/27000/0", content_type)
-
-
-def test_no_payload_has_no_values():
-    assert decode_many(None, LWM2M_TLV, "/3/0") == {}

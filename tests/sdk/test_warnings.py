@@ -188,19 +188,6 @@ def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, devic
             assert plan.apply()["status"].tolist() == ["success"]
 
 
-def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, losing):
-    async def scene():
-        async with new_client(mirror, AsyncMirrorClient, transport=losing) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            plan = await client.plan([(device_id, SWITCH, True)])
-            with pointing_at("async applied", GapWarning):
-                assert (await plan.apply(timeout=0))["status"].tolist() == ["pending"]  # async applied
-            with pointing_at("async applied"):
-                assert (await plan.apply())["status"].tolist() == ["success"]
-
-    asyncio.run(scene())
-
-
 # The line itself
 
 

@@ -251,21 +251,3 @@ def test_a_device_is_read_again_once_within_a_second_of_its_events_and_every_ten
     seconds.now += 0.2
     model.tick()
     assert len(transport.requests) == 3
-
-
-def test_a_new_device_is_listed_soon(client, bench, seconds):
-    model = ExplorerModel(client, clock=seconds)
-    model.load_devices()
-    new = bench.add_device("new")
-    model.take([observation(new, EventKind.REGISTRATION)])
-    seconds.now += 1.1
-    model.tick()
-    assert [one["name"] for one in model.device_rows] == ["new"]
-
-
-def test_a_long_value_is_cut(client, bench):
-    device = bench.add_device("long", [{"path": "/10250/0/1", "value": "x" * 5000}])
-    model = ExplorerModel(client)
-    model.choose(device)
-    model.read("/10250/0/1")
-    assert row(model, "/10250/0/1")["value"] == "x" * 59 + "…"

@@ -87,15 +87,6 @@ def test_calls_are_made_elsewhere_and_told_in_the_thread_that_refreshes(live):
     assert len({made_in, told_in, caller}) == 3
 
 
-def test_calls_are_made_at_once_where_nothing_is_live(live):
-    told = []
-    one = live(is_live=False)
-    one.start()
-    one.run(lambda: 1 / 0, told.append, lambda error: told.append(type(error)))
-    assert told == [ZeroDivisionError]
-    assert not one.is_running
-
-
 def test_a_bounded_number_of_calls_is_made_at_once(live):
     one, free, busy = live(), threading.Event(), []
     for _ in range(30):

@@ -107,25 +107,6 @@ def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_w
     assert stale(model) == {"quick", "slow"}
 
 
-def test_the_threshold_can_be_set_and_a_rhythm_that_is_slower_counts(client, bench):
-    model = FleetModel(client, stale_after_seconds=60)
-    device_id = add(bench, "watched")
-    observe(client, device_id)
-    bench.set_online(device_id, False)
-    bench.advance(61)
-    assert stale(model) == {"watched"}
-    bench.set_online(device_id, True)
-    for number in range(3):
-        bench.advance(100)
-        bench.set_value(device_id, TEMPERATURE, number)
-        model.load()
-    bench.set_online(device_id, False)
-    bench.advance(300)
-    assert stale(model) == set()
-    bench.advance(200)
-    assert stale(model) == {"watched"}
-
-
 def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, bench):
     ids = [add(bench, name) for name in ("a", "b", "c")]
     client.read_value(ids[1], TEMPERATURE)
