@@ -6,7 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from bridge_requests import BridgeRequest, append, until
+from bridge_requests import Request, append, until
 
 from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
@@ -28,12 +28,12 @@ def bridge(server):
 @pytest.mark.parametrize("kind", [POLL, STREAM])
 def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
     async def check():
-        held = [await BridgeRequest(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
+        held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
         assert [each.status for each in held] == [None, 200]
-        assert_refused(await BridgeRequest(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
-        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
+        assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+        assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
         await held[0].leave()
-        again = await BridgeRequest(bridge, server.key(), *kind).begin()
+        again = await Request(bridge, server.key(), *kind).begin()
         assert again.status in {None, 200}
         for each in (held[1], again):
             await each.leave()
@@ -46,13 +46,13 @@ def test_one_application_has_a_share_of_the_places(server):
     greedy, other = server.key(), server.key()
 
     async def check():
-        held = [await BridgeRequest(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
+        held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
         for kind in (POLL, STREAM):
-            assert_refused(await BridgeRequest(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
-        assert (await BridgeRequest(bridge, greedy, "/v3/devices").begin()).status == 200
-        held.append(await BridgeRequest(bridge, other, *STREAM).begin())
+            assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
+        assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
+        held.append(await Request(bridge, other, *STREAM).begin())
         await held.pop(0).leave()
-        held.append(await BridgeRequest(bridge, greedy, *STREAM).begin())
+        held.append(await Request(bridge, greedy, *STREAM).begin())
         assert [each.status for each in held] == [200] * 3
         for each in held:
             await each.leave()
@@ -60,7 +60,7 @@ def test_one_application_has_a_share_of_the_places(server):
     asyncio.run(check())
 
 
-class Reader(BridgeRequest):
+class Reader(Request):
     """A client that takes nothing of an answer until it is told to."""
 
     def __init__(self, *args):
@@ -94,16 +94,16 @@ def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(se
         deaf = Reader(bridge, key, "/v2/notification/pull", query)
         await until(lambda: bridge.unread_bytes > 100_000)
         for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
-            refused = await BridgeRequest(bridge, key, *path).begin()
+            refused = await Request(bridge, key, *path).begin()
             assert_refused(refused, "TOO_MUCH_UNREAD")
             assert refused.headers["retry-after"] == "1"
-        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
+        assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
         deaf.takes.set()
         await deaf.end()
         assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
         assert len(deaf.json["registrations"]) >= 30
         assert bridge.unread_bytes == 0
-        assert (await BridgeRequest(bridge, key, "/v3/devices").begin()).status == 200
+        assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
     asyncio.run(check())
 
@@ -114,8 +114,8 @@ def test_others_are_served_between_the_large_responses_of_one_key(server):
     order = []
 
     async def check():
-        large = [BridgeRequest(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-        between = BridgeRequest(bridge, other, "/v3/devices")
+        large = [Request(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+        between = Request(bridge, other, "/v3/devices")
         for each in (*large, between):
             each.task.add_done_callback(lambda _, each=each: order.append(each))
         await asyncio.gather(*(each.task for each in (*large, between)))
@@ -218,7 +218,7 @@ def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_re
     async def check():
         deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
         await until(lambda: bool(deaf.sent))
-        assert (await BridgeRequest(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
+        assert (await Request(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
         assert not deaf.task.done()
         deaf.takes.set()
         await deaf.end()
@@ -230,7 +230,7 @@ def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypa
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
     async def check():
-        held = await BridgeRequest(bridge, server.key(), *POLL).begin()
+        held = await Request(bridge, server.key(), *POLL).begin()
         bridge.stop_waiting()
         assert (await held.end()).status == 204
 
@@ -244,18 +244,20 @@ def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypat
     server.add_device(key, "d")
 
     async def check():
-        stream = await BridgeRequest(bridge, key, *STREAM).begin()
+        stream = await Request(bridge, key, *STREAM).begin()
         await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
         server.services.database.write(end_application)
         await stream.end()
         assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
+        # What comes later for the application is dropped.
+        append(server, key, {"ep": "late"})
 
     asyncio.run(check())
 
 
 def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
     async def check():
-        slow = await BridgeRequest(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
+        slow = await Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
         assert (slow.status, slow.json["type"]) == (408, "request_timeout")
         assert slow.headers["connection"] == "close"
 
@@ -267,14 +269,14 @@ def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(server, 
     poll = ("/v2/notification/pull", b"hold=20")
 
     async def check():
-        held = await BridgeRequest(bridge, key, *poll).begin()
+        held = await Request(bridge, key, *poll).begin()
         if leaves_first:
             held.gone.set()
         append(server, key, {"ep": "device"})
         held.gone.set()
         await held.end()
         assert held.sent == []
-        assert (await BridgeRequest(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
+        assert (await Request(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
 
     asyncio.run(check())
 
@@ -285,8 +287,8 @@ def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, k
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
     async def check():
-        large = [BridgeRequest(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
-        other = await BridgeRequest(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
+        large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
+        other = await Request(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
         assert (large[0].status, large[1].status, other.status) == (400, None, 200)
         large[1].task.cancel()
         await asyncio.wait([large[1].task])

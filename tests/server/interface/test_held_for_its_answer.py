@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import BridgeRequest
+from bridge_requests import Request
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
@@ -55,7 +55,7 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
-class Held(BridgeRequest):
+class Held(Request):
     """A device request; ``look`` is called when its response is given to be sent."""
 
     def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", look=lambda: None, **headers):
