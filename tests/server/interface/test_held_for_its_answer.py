@@ -317,7 +317,7 @@ async def test_client_with_much_unread_gets_a_202_without_the_response(server, b
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
-def test_request_that_is_not_stored_is_500_and_not_waited_for(server, key, ask, monkeypatch):
+def test_request_that_is_not_stored_is_500_and_not_waited_for(server, ask, monkeypatch):
     def fail(*_):
         raise OSError("no space left")
 
