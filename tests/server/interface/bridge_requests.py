@@ -20,7 +20,7 @@ def scope_of(key: str, path: str, query: bytes = b"", method: str = "GET", **hea
     }
 
 
-class BridgeRequest:
+class Request:
     """A request on its way through the bridge. Its client stays until ``gone`` is set."""
 
     def __init__(

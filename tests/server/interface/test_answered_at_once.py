@@ -96,48 +96,42 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
 
 
-def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge):
+async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge):
     before = answered_polls(server, key)
 
-    async def check():
-        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-        await asyncio.to_thread(append, server, key, ENTRY)
-        for poll in polls:
-            await poll.end()
-            assert poll.transport.tasks == [None]
-            assert poll.responses == 1
-            assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
-            assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-        assert len({poll.head for poll in polls}) == 3, "each has an id of its own"
-
-    asyncio.run(check())
+    polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
+    await asyncio.to_thread(append, server, key, ENTRY)
+    for poll in polls:
+        await poll.end()
+        assert poll.transport.tasks == [None]
+        assert poll.responses == 1
+        assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
+        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+    assert len({poll.head for poll in polls}) == 3, "each has an id of its own"
     assert answered_polls(server, key) == before + 3
     assert server.services.log.open_polls == 0
 
 
 @pytest.mark.parametrize("why", ["paused", "last", "plain"])
-def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
+async def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
     before = answered_polls(server, key)
 
-    async def check():
-        query = PLAIN_POLL if why == "plain" else CURSOR_POLL
-        poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
-        if why == "paused":
-            poll.flow.pause_writing()
-        await asyncio.to_thread(append, server, key, ENTRY)
-        if why == "paused":
-            await until(lambda: server.services.log.open_polls == 0)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert not poll.transport.written
-            poll.flow.resume_writing()
-        await poll.end()
-        assert set(poll.transport.tasks) == {poll.task}
-        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-        assert poll.responses == 1
-        assert poll.transport.is_closed == (why == "last")
-
-    asyncio.run(check())
+    query = PLAIN_POLL if why == "plain" else CURSOR_POLL
+    poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
+    if why == "paused":
+        poll.flow.pause_writing()
+    await asyncio.to_thread(append, server, key, ENTRY)
+    if why == "paused":
+        await until(lambda: server.services.log.open_polls == 0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not poll.transport.written
+        poll.flow.resume_writing()
+    await poll.end()
+    assert set(poll.transport.tasks) == {poll.task}
+    assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+    assert poll.responses == 1
+    assert poll.transport.is_closed == (why == "last")
     assert answered_polls(server, key) == before + 1
 
 
@@ -150,29 +144,26 @@ def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key
         ("/v2/notification/pull", PLAIN_POLL, False),
     ],
 )
-def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, bridge, path, query, has_room):
+async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, bridge, path, query, has_room):
     application = key.split("_")[1]
 
-    async def check():
-        poll = Poll(bridge, key, query, path=path)
-        await until(lambda: server.services.log.open_polls == 1)
-        written = poll.transport.written
-        # Its connection is gone, and its task was not woken for that.
-        poll.cycle.disconnected = has_room
-        if not has_room:
-            bridge._unread.add(application, 1 << 40)
-        await asyncio.to_thread(append, server, key, ENTRY)
-        await until(lambda: has_room or server.services.log.open_polls == 0)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        if not has_room:
-            poll.cycle.disconnected = True
-            bridge._unread.remove(application, 1 << 40)
-        poll.cycle.message_event.set()
-        await poll.end()
-        assert poll.transport.written == written
-
-    asyncio.run(check())
+    poll = Poll(bridge, key, query, path=path)
+    await until(lambda: server.services.log.open_polls == 1)
+    written = poll.transport.written
+    # Its connection is gone, and its task was not woken for that.
+    poll.cycle.disconnected = has_room
+    if not has_room:
+        bridge._unread.add(application, 1 << 40)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    await until(lambda: has_room or server.services.log.open_polls == 0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    if not has_room:
+        poll.cycle.disconnected = True
+        bridge._unread.remove(application, 1 << 40)
+    poll.cycle.message_event.set()
+    await poll.end()
+    assert poll.transport.written == written
     if query == PLAIN_POLL:
         unread = server.call(key, "GET", "/v2/notification/pull?hold=0").json["registrations"]
         assert [entry["ep"] for entry in unread] == ["a"]
@@ -182,52 +173,47 @@ def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, br
         assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
 
 
-def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
-    async def check():
-        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-        answer, asked = server.app.answer, []
+async def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
 
-        def fail_once(deferred, environ):
-            asked.append(environ)
-            if environ is asked[0]:
-                raise RuntimeError("nobody thought of that")
-            return answer(deferred, environ)
+    polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
+    answer, asked = server.app.answer, []
 
-        monkeypatch.setattr(server.app, "answer", fail_once)
-        await asyncio.to_thread(append, server, key, ENTRY)
-        for poll in polls:
-            await poll.end()
-        assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
+    def fail_once(deferred, environ):
+        asked.append(environ)
+        if environ is asked[0]:
+            raise RuntimeError("nobody thought of that")
+        return answer(deferred, environ)
 
-    asyncio.run(check())
+    monkeypatch.setattr(server.app, "answer", fail_once)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    for poll in polls:
+        await poll.end()
+    assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
 
 
-def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
+async def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
     prepared = asyncio.Event()
     commit = server.services.database._backend.commit
 
-    async def check():
-        loop = asyncio.get_running_loop()
-        encode = notifications._encode
+    loop = asyncio.get_running_loop()
+    encode = notifications._encode
 
-        def note(woken):
-            encode(woken)
-            prepared.set()
+    def note(woken):
+        encode(woken)
+        prepared.set()
 
-        def commit_when_prepared():
-            if not poll.task.done():
-                asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
-                told.append(poll.transport.written)
-            commit()
+    def commit_when_prepared():
+        if not poll.task.done():
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
+            told.append(poll.transport.written)
+        commit()
 
-        told = []
-        monkeypatch.setattr(notifications, "_encode", note)
-        poll = await Poll(bridge, key, CURSOR_POLL).begin()
-        await asyncio.to_thread(server.services.database.settle, 60)
-        monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
-        await asyncio.to_thread(append, server, key, ENTRY)
-        await poll.end()
-        assert told[0] == b"", "nothing is told before it is on disk"
-        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-
-    asyncio.run(check())
+    told = []
+    monkeypatch.setattr(notifications, "_encode", note)
+    poll = await Poll(bridge, key, CURSOR_POLL).begin()
+    await asyncio.to_thread(server.services.database.settle, 60)
+    monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    await poll.end()
+    assert told[0] == b"", "nothing is told before it is on disk"
+    assert json.loads(poll.body)["registrations"][0]["ep"] == "a"

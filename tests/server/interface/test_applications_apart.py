@@ -55,13 +55,13 @@ def test_another_application_does_not_see_it(server, owner, other):
 
 
 NOT_TOUCHED = [
+    ("GET", f"{POLL}?hold=0", {}, 204),
     ("PUT", "/v2/subscriptions", {"json": []}, 202),
     ("DELETE", "/v2/subscriptions", {}, 204),
     ("PUT", "/v2/subscriptions/{device}/3303/0/5700", {}, 200),
     ("DELETE", "/v2/subscriptions/{device}/3303/0/5700", {}, 204),
     ("DELETE", "/v2/subscriptions/{device}", {}, 204),
     ("DELETE", POLL, {}, 204),
-    ("GET", f"{POLL}?hold=0", {}, 204),
     ("POST", "/v2/device-requests/{device}?async-id=mine", {"json": {"method": "GET", "uri": PATH}}, 202),
 ]
 

@@ -29,9 +29,12 @@ def all_subscribed(server: Any, key: str, fleet: list[str]) -> list[list[str]]:
     return [server.subscribed(key, device) for device in fleet]
 
 
+@pytest.mark.parametrize(("read_at_once", "stored_at_once"), [(1, 1), (3, 2), (26, 25), (100, 100)])
 def test_rules_of_two_applications_are_applied_in_small_transactions(
-    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any
+    server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
 ) -> None:
+    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
+    monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
     sizes: list[int] = []
     add = subscriptions.add_presubscribed_later
 
@@ -40,15 +43,11 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
         add(session, app_id, matched)
 
     monkeypatch.setattr(subscriptions, "add_presubscribed_later", noted)
-    for read_at_once, stored_at_once in [(1, 1), (3, 2), (5, 5), (25, 4), (26, 25), (100, 100)]:
-        monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
-        monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
-        sizes.clear()
-        server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
-        server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
-        assert all_subscribed(server, key, fleet) == [PATHS] * 5
-        assert server.observed(other) == [(fleet[3], "1")] * 5
-        assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
+    server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
+    server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
+    assert all_subscribed(server, key, fleet) == [PATHS] * 5
+    assert server.observed(other) == [(fleet[3], "1")] * 5
+    assert (sum(sizes), max(sizes)) == (30, min(read_at_once, stored_at_once, 25))
 
 
 def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
@@ -99,9 +98,7 @@ def test_other_rules_end_the_application_of_those_before(server: Any, key: str, 
         assert all_subscribed(server, key, fleet) == [[]] * 5
 
 
-def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(
-    server: Any, key: str, device: str
-) -> None:
+def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(server: Any, device: str) -> None:
     changes = [
         ("devices", "registered = 0"),
         ("devices", "endpoint_type = 'another'"),

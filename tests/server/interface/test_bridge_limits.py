@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from bridge_requests import BridgeRequest, append, until
+from bridge_requests import Request, append, until
 
 from mirror_server.store import history, maintenance
 from mirror_server.store.history import HistoryRow
@@ -27,41 +27,36 @@ def bridge(server):
 
 
 @pytest.mark.parametrize("kind", [POLL, STREAM])
-def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
-    async def check():
-        held = [await BridgeRequest(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
-        assert [each.status for each in held] == [None, 200]
-        assert_refused(await BridgeRequest(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
-        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
-        await held[0].leave()
-        again = await BridgeRequest(bridge, server.key(), *kind).begin()
-        assert again.status in {None, 200}
-        for each in (held[1], again):
-            await each.leave()
+async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
 
-    asyncio.run(check())
+    held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
+    assert [each.status for each in held] == [None, 200]
+    assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+    assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
+    await held[0].leave()
+    again = await Request(bridge, server.key(), *kind).begin()
+    assert again.status in {None, 200}
+    for each in (held[1], again):
+        await each.leave()
 
 
-def test_one_application_has_a_share_of_the_places(server):
+async def test_one_application_has_a_share_of_the_places(server):
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
     greedy, other = server.key(), server.key()
 
-    async def check():
-        held = [await BridgeRequest(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
-        for kind in (POLL, STREAM):
-            assert_refused(await BridgeRequest(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
-        assert (await BridgeRequest(bridge, greedy, "/v3/devices").begin()).status == 200
-        held.append(await BridgeRequest(bridge, other, *STREAM).begin())
-        await held.pop(0).leave()
-        held.append(await BridgeRequest(bridge, greedy, *STREAM).begin())
-        assert [each.status for each in held] == [200] * 3
-        for each in held:
-            await each.leave()
-
-    asyncio.run(check())
+    held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
+    for kind in (POLL, STREAM):
+        assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
+    assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
+    held.append(await Request(bridge, other, *STREAM).begin())
+    await held.pop(0).leave()
+    held.append(await Request(bridge, greedy, *STREAM).begin())
+    assert [each.status for each in held] == [200] * 3
+    for each in held:
+        await each.leave()
 
 
-class Reader(BridgeRequest):
+class Reader(Request):
     """A client that takes nothing of an answer until it is told to."""
 
     def __init__(self, *args):
@@ -88,64 +83,55 @@ def small_room(server):
 
 
 @pytest.mark.parametrize("query", [b"after=0&hold=0", b"hold=0"])
-def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(server, query):
+async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(server, query):
     bridge, key = small_room(server)
 
-    async def check():
-        deaf = Reader(bridge, key, "/v2/notification/pull", query)
-        await until(lambda: bridge.unread_bytes > 100_000)
-        for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
-            refused = await BridgeRequest(bridge, key, *path).begin()
-            assert_refused(refused, "TOO_MUCH_UNREAD")
-            assert refused.headers["retry-after"] == "1"
-        assert (await BridgeRequest(bridge, server.key(), "/v3/devices").begin()).status == 200
-        deaf.takes.set()
-        await deaf.end()
-        assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
-        assert len(deaf.json["registrations"]) >= 30
-        assert bridge.unread_bytes == 0
-        assert (await BridgeRequest(bridge, key, "/v3/devices").begin()).status == 200
-
-    asyncio.run(check())
+    deaf = Reader(bridge, key, "/v2/notification/pull", query)
+    await until(lambda: bridge.unread_bytes > 100_000)
+    for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
+        refused = await Request(bridge, key, *path).begin()
+        assert_refused(refused, "TOO_MUCH_UNREAD")
+        assert refused.headers["retry-after"] == "1"
+    assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
+    deaf.takes.set()
+    await deaf.end()
+    assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
+    assert len(deaf.json["registrations"]) >= 30
+    assert bridge.unread_bytes == 0
+    assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
 
-def test_others_are_served_between_the_large_responses_of_one_key(server):
+async def test_others_are_served_between_the_large_responses_of_one_key(server):
     _, key = small_room(server)
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
     order = []
 
-    async def check():
-        large = [BridgeRequest(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-        between = BridgeRequest(bridge, other, "/v3/devices")
-        for each in (*large, between):
-            each.task.add_done_callback(lambda _, each=each: order.append(each))
-        await asyncio.gather(*(each.task for each in (*large, between)))
-        assert {each.status for each in large} == {200}
-        assert order.index(between) <= 1
-
     other = server.key()
-    asyncio.run(check())
+    large = [Request(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+    between = Request(bridge, other, "/v3/devices")
+    for each in (*large, between):
+        each.task.add_done_callback(lambda _, each=each: order.append(each))
+    await asyncio.gather(*(each.task for each in (*large, between)))
+    assert {each.status for each in large} == {200}
+    assert order.index(between) <= 1
 
 
-def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_later(server):
+async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_later(server):
     bridge, key = small_room(server)
     body = {"ep": "y" * 60_000}
 
-    async def check():
-        held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
-        append(server, key, body)
-        await until(lambda: bridge.unread_bytes > 100_000)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert sum(each.status == 200 for each in held) == 2
-        for each in held:
-            each.takes.set()
-        assert [(await each.end()).json["registrations"][0]["ep"] for each in held] == [body["ep"]] * 5
-
-    asyncio.run(check())
+    held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
+    append(server, key, body)
+    await until(lambda: bridge.unread_bytes > 100_000)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert sum(each.status == 200 for each in held) == 2
+    for each in held:
+        each.takes.set()
+    assert [(await each.end()).json["registrations"][0]["ep"] for each in held] == [body["ep"]] * 5
 
 
-def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
+async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
     monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
     # All come in before the answer to one waits to be taken, however slow the machine is.
     monkeypatch.setattr(asgi_bridge, "_SHORT_SECONDS", 60)
@@ -158,23 +144,20 @@ def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
 
     monkeypatch.setattr(server.services.log, "read", note)
 
-    async def check():
-        deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-        await until(lambda: bridge.unread_bytes > 100_000)
-        await until(lambda: not server.services.long_reads._running)
-        # One that waits to be taken, and one for when there is room.
-        assert sum(len(page.entries) >= 30 for page in pages) <= 2
-        for each in deaf:
-            each.takes.set()
-        assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
-
-    asyncio.run(check())
+    deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: not server.services.long_reads._running)
+    # One that waits to be taken, and one for when there is room.
+    assert sum(len(page.entries) >= 30 for page in pages) <= 2
+    for each in deaf:
+        each.takes.set()
+    assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
 
 
 @pytest.mark.parametrize(
     "path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b""), ("/v3/device-echo/history", b"")]
 )
-def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_further(new_server, monkeypatch, path):
+async def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_further(new_server, monkeypatch, path):
     server = new_server(keep_history_seconds=86_400)
     bridge, key = small_room(server)
     device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
@@ -190,7 +173,8 @@ def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_further(new_
             made.append(super().submit(*work))
             return made[-1]
 
-    async def check():
+    with Threads(8) as threads:
+        monkeypatch.setattr("mirror_server.web.asgi_bridge._DOWNLOADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.
@@ -209,105 +193,84 @@ def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_further(new_
             await each.end()
         assert bridge.unread_bytes == 0
 
-    with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.web.asgi_bridge._DOWNLOADS", threads)
-        asyncio.run(check())
 
-
-def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
+async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
     _, key = small_room(server)
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
 
-    async def check():
-        deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
-        await until(lambda: bool(deaf.sent))
-        assert (await BridgeRequest(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
-        assert not deaf.task.done()
-        deaf.takes.set()
-        await deaf.end()
-
-    asyncio.run(check())
+    deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
+    await until(lambda: bool(deaf.sent))
+    assert (await Request(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
+    assert not deaf.task.done()
+    deaf.takes.set()
+    await deaf.end()
 
 
-def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
+async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
-    async def check():
-        held = await BridgeRequest(bridge, server.key(), *POLL).begin()
-        bridge.stop_waiting()
-        assert (await held.end()).status == 204
-
-    asyncio.run(check())
+    held = await Request(bridge, server.key(), *POLL).begin()
+    bridge.stop_waiting()
+    assert (await held.end()).status == 204
 
 
-def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
+async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
     end_application = partial(maintenance.end_application, app_id=key.split("_")[1])
     server.add_device(key, "d")
 
-    async def check():
-        stream = await BridgeRequest(bridge, key, *STREAM).begin()
-        await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
-        server.services.database.write(end_application)
-        await stream.end()
-        assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
+    stream = await Request(bridge, key, *STREAM).begin()
+    await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
+    server.services.database.write(end_application)
+    await stream.end()
+    assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
+    # What comes later for the application is dropped.
+    append(server, key, {"ep": "late"})
 
-    asyncio.run(check())
 
+async def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
 
-def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
-    async def check():
-        slow = await BridgeRequest(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
-        assert (slow.status, slow.json["type"]) == (408, "request_timeout")
-        assert slow.headers["connection"] == "close"
-
-    asyncio.run(check())
+    slow = await Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
+    assert (slow.status, slow.json["type"]) == (408, "request_timeout")
+    assert slow.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])
-def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(server, bridge, key, leaves_first):
+async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(server, bridge, key, leaves_first):
     poll = ("/v2/notification/pull", b"hold=20")
 
-    async def check():
-        held = await BridgeRequest(bridge, key, *poll).begin()
-        if leaves_first:
-            held.gone.set()
-        append(server, key, {"ep": "device"})
+    held = await Request(bridge, key, *poll).begin()
+    if leaves_first:
         held.gone.set()
-        await held.end()
-        assert held.sent == []
-        assert (await BridgeRequest(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
-
-    asyncio.run(check())
+    append(server, key, {"ep": "device"})
+    held.gone.set()
+    await held.end()
+    assert held.sent == []
+    assert (await Request(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
 
 
 @pytest.mark.parametrize(("body", "seconds"), [(b" " * 100_000, 0), (b"", 0.01)])
-def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_turn(server, key, monkeypatch, body, seconds):
+async def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_turn(
+    server, key, monkeypatch, body, seconds
+):
     monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, seconds).__next__))
-    bridge, other = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), server.key()
-    sent, answered = {"first": key, "second": key, "third": key, "other": other}, []
-
-    async def check():
-        for name, by in sent.items():
-            request = BridgeRequest(bridge, by, "/v3/device-queries", method="POST", body=body)
-            request.task.add_done_callback(lambda _, name=name: answered.append(name))
-        await until(lambda: len(answered) == len(sent))
-
-    asyncio.run(check())
+    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+    sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
+    for name, by in sent.items():
+        request = Request(bridge, by, "/v3/device-queries", method="POST", body=body)
+        request.task.add_done_callback(lambda _, name=name: answered.append(name))
+    await until(lambda: len(answered) == len(sent))
     assert answered == ["first", "other", "second", "third"]
 
 
-def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):
+async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):
     seconds = iter((0, 1000))
     monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=lambda: next(seconds, 1000)))
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
-    async def check():
-        large = [BridgeRequest(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
-        other = await BridgeRequest(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
-        assert (large[0].status, large[1].status, other.status) == (400, None, 200)
-        large[1].task.cancel()
-        await asyncio.wait([large[1].task])
-
-    asyncio.run(check())
+    large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
+    other = await Request(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
+    assert (large[0].status, large[1].status, other.status) == (400, None, 200)
+    large[1].task.cancel()
+    await asyncio.wait([large[1].task])

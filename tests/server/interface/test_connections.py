@@ -5,6 +5,7 @@ import json
 import re
 import resource
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
@@ -69,19 +70,25 @@ def server(shared_server):
     return shared_server
 
 
+@asynccontextmanager
+async def listening(server, **limits):
+    served = Listening(server, **limits)
+    listener = await asyncio.get_running_loop().create_server(served.make, "127.0.0.1", 0)
+    served.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield served
+    finally:
+        listener.close()
+        for connection in list(served.state.connections):
+            connection.transport.abort()
+        while served.state.connections or served.state.tasks:
+            await asyncio.sleep(0)
+
+
 def run(server, check, **limits):
     async def main():
-        served = Listening(server, **limits)
-        listener = await asyncio.get_running_loop().create_server(served.make, "127.0.0.1", 0)
-        served.port = listener.sockets[0].getsockname()[1]
-        try:
+        async with listening(server, **limits) as served:
             await check(served)
-        finally:
-            listener.close()
-            for connection in list(served.state.connections):
-                connection.transport.abort()
-            while served.state.connections or served.state.tasks:
-                await asyncio.sleep(0)
 
     asyncio.run(main())
 
@@ -95,7 +102,7 @@ def assert_refused(answer, status, case=""):
     assert error.request_id.encode() in head
 
 
-def test_too_large_a_head_is_refused_and_the_connection_ends(server):
+async def test_too_large_a_head_is_refused_and_the_connection_ends(server):
     cases = {
         "line": ([b"GET /healthz?" + b"a" * 70_000], 414),
         "whole line": ([b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"], 414),
@@ -110,58 +117,44 @@ def test_too_large_a_head_is_refused_and_the_connection_ends(server):
         "trailers": ([BODY + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"X: 1\r\n" * 9_000] * 4], 400),
     }
 
-    async def check(served):
+    async with listening(server) as served:
         for name, (sent, status) in cases.items():
             assert_refused(await served.exchange(*sent), status, name)
         await served.assert_well()
 
-    run(server, check)
 
-
-def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
+async def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
     fits = HEALTH + b"X: " + b"a" * 1820 + b"\r\n" + b"Y: 1\r\n" * 10
     end = b"Connection: close\r\n\r\n"
     upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
-    async def check(served):
+    async with listening(server, max_head_bytes=2000, max_headers=13) as served:
         assert statuses(await served.exchange((fits + b"\r\n") * 3 + fits + end)) == [b"200"] * 4
         assert_refused(await served.exchange(fits + b"Y: 1\r\n" + end), 431)
         assert_refused(await served.exchange(HEALTH + b"X: " + b"a" * 2000 + b"\r\n" + end), 431)
         assert_refused(await served.exchange(fits + upgrade + b"\r\n"), 431)
 
-    run(server, check, max_head_bytes=2000, max_headers=13)
 
+async def test_idle_connection_ends_before_and_after_a_request(server):
 
-def test_bytes_that_are_no_http_are_400_with_an_error_body(server):
-    async def check(served):
-        for sent in (b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"):
-            assert_refused(await served.exchange(sent), 400)
-
-    run(server, check)
-
-
-def test_idle_connection_ends_before_and_after_a_request(server):
-    async def check(served):
+    async with listening(server, idle_timeout_seconds=SHORT) as served:
         assert await served.exchange() == b""
         assert (await served.answer(HEALTH + b"\r\n")).startswith(b"HTTP/1.1 200")
 
-    run(server, check, idle_timeout_seconds=SHORT)
 
-
-def test_request_that_stops_in_the_middle_is_408(server):
+async def test_request_that_stops_in_the_middle_is_408(server):
     begun = BODY + b"Content-Length: 9\r\n"
     key = server.key().encode()
     cases = [b"G", HEALTH, b"\r\n", begun + b"\r\n", begun + b"Authorization: Bearer %b\r\n\r\n[{" % key]
 
-    async def check(served):
+    async with listening(server, request_timeout_seconds=SHORT) as served:
         for sent in cases:
             assert_refused(await served.exchange(sent), 408, sent)
 
-    run(server, check, request_timeout_seconds=SHORT)
 
+async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
 
-def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
-    async def check(served):
+    async with listening(server, request_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
 
         async def trickle():
@@ -175,47 +168,39 @@ def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
         trickling.cancel()
         writer.close()
 
-    run(server, check, request_timeout_seconds=SHORT)
 
-
-def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
+async def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT) as served:
         assert (await served.answer(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
 
-    run(server, check, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT)
 
-
-def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
+async def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
     head = BODY + b"Authorization: Bearer %b\r\nContent-Length: 9000000\r\n\r\n" % server.key().encode()
 
-    async def check(served):
+    async with listening(server) as served:
         answer = await served.exchange(head, b" " * 1_100_000)
         # So that the client sends its next request on another connection.
         assert_refused(answer, 413)
 
-    run(server, check)
 
-
-def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
+async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
     reader = b"Authorization: Bearer %b\r\n" % server.key(Scope.READ).encode()
     refused = {b"": b"401", b"Authorization: Bearer wrong\r\n": b"401", reader: b"403"}
 
-    async def check(served):
+    async with listening(server) as served:
         for framing in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
             for authorization, status in refused.items():
                 answer = await served.exchange(BODY + authorization + framing + b"\r\n\r\n5\r\n[    ")
                 assert answer.startswith(b"HTTP/1.1 " + status), answer
 
-    run(server, check)
 
-
-def test_too_many_connections_are_503_and_very_many_get_no_response(server, monkeypatch):
+async def test_too_many_connections_are_503_and_very_many_get_no_response(server, monkeypatch):
     monkeypatch.setattr("mirror_server.web.connections._MOST_TOLD", 1)
 
-    async def check(served):
+    async with listening(server, max_connections=1) as served:
         _, writer = await served.connect()
         while not served.state.connections:
             await asyncio.sleep(0)
@@ -230,8 +215,6 @@ def test_too_many_connections_are_503_and_very_many_get_no_response(server, monk
         while served.state.connections:
             await asyncio.sleep(0)
         await served.assert_well()
-
-    run(server, check, max_connections=1)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
@@ -249,20 +232,19 @@ def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raise
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
-    async def check(served):
+async def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
+
+    async with listening(server) as served:
         answers = await served.exchange((HEALTH + b"\r\n") * 1000)
         assert 10 < answers.count(b"HTTP/1.1 200") < 30
         assert len(served.made[0].pipeline) == 0
 
-    run(server, check)
 
-
-def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
+async def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=55 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server) as served:
         before = server.services.log.open_polls
         _, writer = await served.connect()
         writer.write(poll + HEALTH + b"\r\n")
@@ -273,15 +255,13 @@ def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(
             while server.services.log.open_polls > before:
                 await asyncio.sleep(0)
 
-    run(server, check)
 
-
-def test_a_client_that_takes_nothing_is_let_go(server):
+async def test_a_client_that_takes_nothing_is_let_go(server):
     key = server.key()
     server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))
     ask = b"GET /v3/device-echo HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server, write_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
         # As little as possible is taken by the system for it.
         reader._transport.pause_reading()
@@ -294,8 +274,6 @@ def test_a_client_that_takes_nothing_is_let_go(server):
         assert not served.state.connections
         writer.close()
         await served.assert_well()
-
-    run(server, check, write_timeout_seconds=SHORT)
 
 
 LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
@@ -320,7 +298,7 @@ async def one_by_one(served, sent):
     return answers
 
 
-def test_upgrade_is_not_made_and_its_body_is_a_body(server):
+async def test_upgrade_is_not_made_and_its_body_is_a_body(server):
     key = server.key().encode()
     last = LISTED % key + b"Connection: close\r\n\r\n"
     upgrade = BODY + b"Authorization: Bearer %b\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" % key
@@ -329,7 +307,7 @@ def test_upgrade_is_not_made_and_its_body_is_a_body(server):
         lambda body: (b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)),
     ]
 
-    async def check(served):
+    async with listening(server) as served:
         for frame in framings:
             # The second one is a request, which is not to be read as one.
             for body, status in ((RULES, b"202"), (last, b"400")):
@@ -338,14 +316,12 @@ def test_upgrade_is_not_made_and_its_body_is_a_body(server):
                 assert statuses(await served.exchange(sent)) == [status, b"200"]
                 assert statuses(await one_by_one(served, sent)) == [status, b"200"]
 
-    run(server, check)
 
-
-def test_requests_after_an_upgrade_are_answered(server):
+async def test_requests_after_an_upgrade_are_answered(server):
     key = server.key().encode()
     last = LISTED % key + b"Connection: close\r\n\r\n"
 
-    async def check(served):
+    async with listening(server) as served:
         for upgrade, status in ((b"h2c, HTTP/3", b"200"), (b"websocket", b"400")):
             asked = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
             sent = asked + LISTED % key + b"\r\n" + asked + last
@@ -355,30 +331,26 @@ def test_requests_after_an_upgrade_are_answered(server):
             assert statuses(await one_by_one(served, sent)) == [status, b"200", status, b"200"]
             assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
 
-    run(server, check)
 
-
-def test_nothing_is_read_after_a_refused_upgrade_or_connect(server):
+async def test_nothing_is_read_after_an_invalid_request(server):
     refused = [b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
     targets = [b"host:443", b"http://host/healthz", b"host/healthz"]
     refused += [b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets]
-
-    async def check(served):
+    refused += [b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"]
+    async with listening(server) as served:
         for sent in refused:
             assert_refused(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
         await served.assert_well()
-
-    run(server, check)
 
 
 CHUNKED = b"Host: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
 
 
-def test_trailers_are_no_headers(server):
+async def test_trailers_are_no_headers(server):
     key = server.key().encode()
     trailers = b"0\r\nAuthorization: Bearer %b\r\nX-Request-ID: %b\r\n\r\n" % (key, b"a" * 32)
 
-    async def check(served):
+    async with listening(server) as served:
         for end in (trailers, b"1\r\n \r\n" + trailers):
             sent = b"GET /v3/devices HTTP/1.1\r\n" + CHUNKED + b"\r\n" + end
             assert statuses(await served.exchange(sent)) == [b"401"]
@@ -387,44 +359,38 @@ def test_trailers_are_no_headers(server):
             assert statuses(answer) == [b"200"]
             assert b"a" * 32 not in answer
 
-    run(server, check)
 
-
-def test_trailers_change_nothing_for_the_next_request_unless_they_close_the_connection(server):
+async def test_trailers_change_nothing_for_the_next_request_unless_they_close_the_connection(server):
     cases = {
         b"Upgrade: h2c\r\nConnection: Upgrade\r\n": [b"200", b"200"],
         b"Expect: 100-continue\r\n": [b"200", b"200"],
         b"Connection: close\r\n": [b"200"],
     }
 
-    async def check(served):
+    async with listening(server) as served:
         for trailer, expected in cases.items():
             sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n"
             answers = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
             assert statuses(answers) == expected
             assert answers.count(b"connection: close") == 1
 
-    run(server, check)
 
-
-def test_too_large_trailers_are_refused_though_all_came_at_once(server):
+async def test_too_large_trailers_are_refused_though_all_came_at_once(server):
     head = LISTED % server.key().encode() + b"Transfer-Encoding: chunked\r\n\r\n"
     last = HEALTH + b"Connection: close\r\n\r\n"
 
-    async def check(served):
+    async with listening(server, max_head_bytes=2000, max_headers=13) as served:
         for trailers, status in ((b"a:\r\n" * 14, 431), (b"a: " + b"b" * 2000 + b"\r\n", 400)):
             for chunk in (b"0\r\n", b"1\r\n \r\n0\r\n"):
                 assert_refused(await served.exchange(head + chunk + trailers + b"\r\n" + last), status)
         assert statuses(await served.exchange(head + b"0\r\n" + b"a:\r\n" * 13 + b"\r\n" + last)) == [b"200", b"200"]
 
-    run(server, check, max_head_bytes=2000, max_headers=13)
 
-
-def test_expectation_of_100_continue_is_answered_by_the_key(server):
+async def test_expectation_of_100_continue_is_answered_by_the_key(server):
     key = server.key().encode()
     head = BODY + b"Expect: 100-Continue\r\nContent-Length: %d\r\n" % len(RULES)
 
-    async def check(served):
+    async with listening(server) as served:
         for authorization in (b"", b"Authorization: Bearer wrong\r\n"):
             for body in (b"", RULES):
                 answer = await served.exchange(head + authorization + b"\r\n", body, until=b"}")
@@ -436,14 +402,11 @@ def test_expectation_of_100_continue_is_answered_by_the_key(server):
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 202")
         writer.close()
 
-    run(server, check)
 
+async def test_a_header_whose_name_has_an_underscore_is_none(server):
 
-def test_a_header_whose_name_has_an_underscore_is_none(server):
-    async def check(served):
+    async with listening(server) as served:
         other = LISTED.replace(b"Host: x", b"Host: x\r\nX_Request_ID: %b" % (b"a" * 32)) % server.key().encode()
         answer = await served.exchange(other + b"Content_Length: 5\r\nConnection: close\r\n\r\n")
         assert statuses(answer) == [b"200"]
         assert b"a" * 32 not in answer
-
-    run(server, check)

@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from mirror_sdk.wire.device_events import DeviceEventPage
 from mirror_server.cli import main
+from mirror_server.devices.link import NotRegistered
 from mirror_server.store import device_events
 
 EVENTS = "/v3/device-events"
@@ -27,6 +28,8 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
         server.registration(key, device, method)
     # A device that is gone already changes nothing by leaving.
     server.services.devices.deregistered(device)
+    with pytest.raises(NotRegistered):
+        server.services.devices.registration_updated(device).result(60)
     server.registration(key, device, "POST")
     # Neither values nor writes nor restarts are events.
     server.subscribe(key, device)

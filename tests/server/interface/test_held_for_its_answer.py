@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import BridgeRequest
+from bridge_requests import Request
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
@@ -55,7 +55,7 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
-class Held(BridgeRequest):
+class Held(Request):
     """A device request; ``look`` is called when its response is given to be sent."""
 
     def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", look=lambda: None, **headers):
@@ -214,74 +214,60 @@ def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(serv
     assert not server.services.log.awaited._waiting
 
 
-def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
-    async def scene():
-        assert accepted(await Held(bridge, key, silent, READ).end()) is None
+async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
 
     monkeypatch.setattr("mirror_server.views.device_requests.Deferred", with_short_time)
-    run(scene)
+    assert accepted(await Held(bridge, key, silent, READ).end()) is None
 
 
-def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhile(server, bridge, key, silent):
+async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhile(server, bridge, key, silent):
     ended, other = server.key(), server.key()
 
-    async def scene():
-        asked = await Held(bridge, key, silent, READ).parked()
-        without_key = await Held(bridge, ended, silent, READ).parked()
-        await asyncio.to_thread(keys.renew, server.services.database, ended.split("_")[1], 0, wall_time())
-        await asyncio.to_thread(server.advance, other, 240)
-        await asked.end()
-        assert (accepted(asked)["status"], accepted(asked)["error"]) == (504, "TIMEOUT")
-        assert accepted(await without_key.end()) is None
-
-    run(scene)
+    asked = await Held(bridge, key, silent, READ).parked()
+    without_key = await Held(bridge, ended, silent, READ).parked()
+    await asyncio.to_thread(keys.renew, server.services.database, ended.split("_")[1], 0, wall_time())
+    await asyncio.to_thread(server.advance, other, 240)
+    await asked.end()
+    assert (accepted(asked)["status"], accepted(asked)["error"]) == (504, "TIMEOUT")
+    assert accepted(await without_key.end()) is None
 
 
-def test_repeated_request_ends_the_wait_of_both(server, bridge, key, silent):
-    async def scene():
-        first = await Held(bridge, key, silent, READ).parked()
-        again = Held(bridge, key, silent, READ)
-        assert accepted(await first.end()) is accepted(await again.end()) is None
+async def test_repeated_request_ends_the_wait_of_both(server, bridge, key, silent):
 
-    run(scene)
+    first = await Held(bridge, key, silent, READ).parked()
+    again = Held(bridge, key, silent, READ)
+    assert accepted(await first.end()) is accepted(await again.end()) is None
     server.advance(key, 120)
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
-def test_client_that_disconnects_leaves_nothing_behind(server, bridge, key, silent):
-    async def scene():
-        asked = await Held(bridge, key, silent, READ).parked()
-        await asked.leave()
-        assert asked.status is None
+async def test_client_that_disconnects_leaves_nothing_behind(server, bridge, key, silent):
 
-    run(scene)
+    asked = await Held(bridge, key, silent, READ).parked()
+    await asked.leave()
+    assert asked.status is None
     assert not server.services.log.awaited._waiting
     server.advance(key, 120)
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
-def test_two_applications_may_wait_under_the_same_id(server, bridge, key, other, silent):
+async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, other, silent):
     lively = server.add_device(key, "lively")
 
-    async def scene():
-        waits = await Held(bridge, key, silent, READ).parked()
-        answered = await Held(bridge, other, lively, READ).end()
-        assert accepted(answered)["ep"] == lively
-        assert not waits.task.done()
-        bridge.stop_waiting()
-        await waits.end()
-
-    run(scene)
+    waits = await Held(bridge, key, silent, READ).parked()
+    answered = await Held(bridge, other, lively, READ).end()
+    assert accepted(answered)["ep"] == lively
+    assert not waits.task.done()
+    bridge.stop_waiting()
+    await waits.end()
 
 
-def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
-    async def scene():
-        assert accepted(await Held(bridge, key, device, READ).end()) is None
+async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
 
     with writer_held(server) as is_let_on:
         short = partial(with_short_time, is_over=is_let_on.set)
         monkeypatch.setattr("mirror_server.views.device_requests.Deferred", short)
-        run(scene)
+        assert accepted(await Held(bridge, key, device, READ).end()) is None
     assert server.responses(key) == {"mine": (200, None)}
 
 
@@ -318,23 +304,20 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_the_first_ends(se
     assert answer.answer().json == {"async-response-id": "mine"}
 
 
-def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
+async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
 
-    async def scene():
-        asked = await Held(bridge, key, silent, READ).parked()
-        bridge._unread.add(application, 1 << 40)
-        await asyncio.to_thread(server.advance, key, 120)
-        await asked.parked()
-        assert not server.services.log.awaited._waiting
-        bridge._unread.remove(application, 1 << 40)
-        assert accepted(await asked.end()) is None
-
-    run(scene)
+    asked = await Held(bridge, key, silent, READ).parked()
+    bridge._unread.add(application, 1 << 40)
+    await asyncio.to_thread(server.advance, key, 120)
+    await asked.parked()
+    assert not server.services.log.awaited._waiting
+    bridge._unread.remove(application, 1 << 40)
+    assert accepted(await asked.end()) is None
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
-def test_request_that_is_not_stored_is_500_and_not_waited_for(server, key, ask, monkeypatch):
+def test_request_that_is_not_stored_is_500_and_not_waited_for(server, ask, monkeypatch):
     def fail(*_):
         raise OSError("no space left")
 
