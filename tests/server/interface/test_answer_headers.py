@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import httpx
 import pytest
+from bridge_requests import Request
 
 from mirror_server.service.keys import Scope
 from mirror_server.web.asgi_bridge import Bridge
@@ -26,23 +26,15 @@ def test_date_is_left_to_the_server_that_sends_the_response(server):
         assert "Date" not in again.headers
 
 
-def test_responses_of_the_event_loop_have_the_headers_too(server):
+async def test_responses_of_the_event_loop_are_neither_cached_nor_sniffed(server):
     """At once, parked, and parked until something is stored."""
-    transport = httpx.ASGITransport(app=Bridge(server.app, max_body_bytes=1000, max_parked_polls=10))
-    headers = {"Authorization": f"Bearer {server.all_scopes}"}
-
-    async def ask():
-        async with httpx.AsyncClient(transport=transport, base_url="http://mirror.test", headers=headers) as client:
-            poll = asyncio.ensure_future(client.get("/v2/notification/pull?after=latest&hold=20"))
-            answers = [
-                await client.get(f"/v3/devices/{server.device}/echo"),
-                await client.get("/v3/device-echo"),
-                await client.delete("/v2/subscriptions"),
-            ]
-            await asyncio.to_thread(server.add_device, server.all_scopes, "sensor-2")
-            return [*answers, await poll]
-
-    for answer in asyncio.run(ask()):
-        assert answer.is_success
-        assert answer.headers.get_list("Cache-Control") == ["no-store"]
-        assert answer.headers.get_list("X-Content-Type-Options") == ["nosniff"]
+    bridge, key = Bridge(server.app, max_body_bytes=1000, max_parked_polls=10), server.all_scopes
+    poll = await Request(bridge, key, "/v2/notification/pull", b"after=latest&hold=20").begin()
+    asked = [("GET", f"/v3/devices/{server.device}/echo"), ("GET", "/v3/device-echo"), ("DELETE", "/v2/subscriptions")]
+    answers = [await Request(bridge, key, path, method=method).end() for method, path in asked]
+    await asyncio.to_thread(server.add_device, key, "sensor-2")
+    for answer in (*answers, await poll.end()):
+        assert answer.status in {200, 204}
+        headers = [(name.lower(), value) for name, value in answer.sent[0]["headers"]]
+        assert [value for name, value in headers if name == b"cache-control"] == [b"no-store"]
+        assert [value for name, value in headers if name == b"x-content-type-options"] == [b"nosniff"]

@@ -54,20 +54,20 @@ def test_registrations_responses_and_values_are_contacts(server, key):
         assert hours(server, key, device) == number / 2
 
 
-def test_sleeping_device_makes_contact_when_it_comes_back(server, key, device):
-    server.patch(key, device, online=True)
-    assert hours(server, key, device) == 1
-    server.restart()
-    assert hours(server, key, device) == 1
-
-
-def test_what_the_device_did_not_do_is_no_contact(server, key, device):
-    """A request that expires, a subscription that waits, a registration that ends by itself."""
+def test_only_what_the_device_does_is_a_contact(server, key, device):
+    """Not a request that expires, a subscription that waits, or a registration that ends by itself."""
     server.place(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
     server.subscribe(key, device)
+    server.advance(key, HOUR)
+    assert hours(server, key, device) == 0
+    server.patch(key, device, online=True)
+    assert hours(server, key, device) == 2
+    server.restart()
+    assert hours(server, key, device) == 2
+    server.patch(key, device, online=False)
     server.advance(key, 30 * 24 * HOUR)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
-    assert hours(server, key, device) == 0
+    assert hours(server, key, device) == 2
 
 
 @pytest.fixture

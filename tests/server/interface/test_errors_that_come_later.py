@@ -4,8 +4,8 @@ import asyncio
 import logging
 from concurrent.futures import Future
 
-import httpx
 import pytest
+from bridge_requests import Request
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 from mirror_server.core.errors import Refusal
@@ -54,12 +54,11 @@ def told_over_wsgi(server, key, path):
 
 def told_over_asgi(server, key, path):
     async def ask():
-        transport = httpx.ASGITransport(Bridge(server.app, max_body_bytes=1000, max_parked_polls=2))
-        async with httpx.AsyncClient(transport=transport, base_url="http://mirror.localhost") as client:
-            return await client.get(path, headers={"Authorization": f"Bearer {key}", "X-Request-ID": REQUEST_ID})
+        bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+        return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
     answer = asyncio.run(ask())
-    return answer.status_code, told_headers(answer.headers), answer.json()
+    return answer.status, told_headers(answer.headers), answer.json
 
 
 def told_headers(headers):
