@@ -30,27 +30,17 @@ FORMATS = pytest.mark.parametrize("log_format", ["console", "json"])
 
 
 @pytest.fixture
-def log_to():
+def log_to(monkeypatch):
     """Has the whole log of this process written to a stream, as the command does, until the test ends."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
 
     def begin(log_format, stream):
         # pytest's own handlers, which listen too, are not closed by this.
-        root.handlers.clear()
+        monkeypatch.setattr(logging.root, "handlers", [])
         configure(log_format, stream=stream)
 
     yield begin
-    for handler in root.handlers:
+    for handler in logging.root.handlers:
         handler.close()
-    root.handlers[:] = before
-    root.setLevel(level)
-
-
-@pytest.fixture
-def log_file(tmp_path):
-    with (tmp_path / "log.txt").open("w") as file:
-        yield file
 
 
 def without_instant(line, log_format):
@@ -150,7 +140,8 @@ def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
 
 
 @FORMATS
-def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format, log_file):
+def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format, tmp_path):
+    log_file = (tmp_path / "log.txt").open("w")
     log_to(log_format, log_file)
     tell_request(DETAILS)
     file = os.dup(log_file.fileno())
@@ -166,6 +157,7 @@ def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format,
         tell_request(DETAILS)
         tell_request(DETAILS)
     os.close(file)
+    log_file.close()
     lines = Path(log_file.name).read_text().splitlines()
     assert len(lines) == 1 + 2 * 3
     for line in (lines[1], lines[4]):

@@ -99,3 +99,9 @@ def test_a_position_beyond_the_log_is_named_as_it_was_given(server, key, refused
     headers = {"Last-Event-ID": "999999"}
     answer = server.call(key, "GET", "/v2/notification/events", headers=headers)
     assert refused(answer, 400, "Last-Event-ID").reason == "CURSOR_BEYOND_LOG"
+
+
+def test_where_head_would_lose_something_or_place_a_request_it_is_not_allowed(server, key, unchanged):
+    reads = ("/v3/device-echo", "/v3/device-echo/ranges", "/v2/endpoints", f"/v2/endpoints/{server.device}{PATH}")
+    for path in ("/v2/notification/pull", "/v2/notification/events", *reads):
+        assert server.call(key, "HEAD", path).status_code == 405, path

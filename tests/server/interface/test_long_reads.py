@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import BridgeRequest as Request
-from bridge_requests import until
+from bridge_requests import Request, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal
@@ -228,7 +227,8 @@ def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server)
 
     left = reads.begin("one", read)
     assert has_begun.wait(60)
-    reads.release(left)
+    for _ in range(2):
+        reads.release(left)
     following = reads.begin("one", lambda: "read")
     assert not following.running()
     end.set()

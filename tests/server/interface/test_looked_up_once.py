@@ -11,7 +11,7 @@ from databases import ON_POSTGRESQL, new_database_url
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import commands, devices, waiting
+from mirror_server.store import commands, device_objects, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
@@ -76,6 +76,18 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
         assert read(server, key, device).json["endpoint_name"] == "sensor-3"
         another.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
     assert read(server, key, device).status_code == 401
+
+
+def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, key):
+    one = server.add_device(key, "one", *[{"path": f"/3303/{number}/5700"} for number in range(20)])
+    other = server.add_device(key, "other", {"path": "/3303/0/5700"})
+    with server.services.database.read() as session:
+        assert device_objects.find_at_once(session, "unknown") is None
+        for device_id in (one, other):
+            device, _ = by_two = device_objects.find(session, device_id)
+            assert device_objects.find_at_once(session, device_id) == by_two
+            assert device_objects.find_at_once(session, device_id, device.revision) == (device, [])
+            assert device_objects.find_at_once(session, device_id, device.revision - 1) == by_two
 
 
 def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):

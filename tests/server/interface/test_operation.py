@@ -21,18 +21,13 @@ from mirror_server.views.deferred import PARK
 @contextmanager
 def logged(log_format, *, access_log=True):
     """The server's log as it is written, while the context lasts."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
     stream = StringIO()
-    # pytest's own handlers are not closed by this.
-    root.handlers.clear()
-    configure(log_format, stream=stream, access_log=access_log)
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        # pytest's own handlers are not closed by this.
+        patched.setattr(logging.root, "handlers", [])
+        configure(log_format, stream=stream, access_log=access_log)
         yield stream
-    finally:
-        logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
-        root.handlers[:] = before
-        root.setLevel(level)
+    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -81,24 +81,21 @@ def test_any_number_of_readers_take_nothing_from_each_other_or_from_a_plain_poll
 
 
 @pytest.mark.parametrize("plain", ["", "hold=25", "noWait=false"])
-def test_all_polls_that_wait_are_woken_at_once(server, key, place, plain_poll, held_poll, plain):
+def test_all_polls_of_a_key_that_wait_are_woken_at_once_and_those_of_another_are_not(
+    server, key, other, place, plain_poll, held_poll, plain
+):
     plain_poll()
-    queries = [plain, "after=1", "after=1&hold=25", "after=latest&hold=25"]
-    answers = [held_poll(key, query) for query in queries]
-    assert not any(answer.done() for answer in answers)
+    theirs = held_poll(other, "after=latest&hold=25")
+    answers = {query: held_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
+    assert not any(answer.done() for answer in answers.values())
     place("a")
-    for query, answer in zip(queries, answers, strict=True):
+    for query, answer in answers.items():
         woken = answer.result(60)
         assert [entry["id"] for entry in woken.json["async-responses"]] == ["a"]
         assert ("Mirror-Cursor" in woken.headers) is ("after" in query)
-
-
-def test_what_goes_to_another_key_wakes_nobody(server, key, place, other, held_poll):
-    answer = held_poll(other, "after=latest&hold=25")
-    place("a")
-    assert not answer.done()
+    assert not theirs.done()
     server.add_device(key, "sensor-2")
-    assert list(answer.result(60).json) == ["registrations"]
+    assert list(theirs.result(60).json) == ["registrations"]
 
 
 def test_a_poll_is_held_25_s_or_as_long_as_asked(server, key, plain_poll, device, hold_seconds):
@@ -229,7 +226,7 @@ def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server,
     monkeypatch.setattr(polls, "take", take_late)
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 410
     monkeypatch.undo()
-    assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
+    assert server.call(key, "GET", CHANNEL).status_code == 404
     assert list(server.call(key, "GET", f"{PULL}?hold=0").json) == ["registrations"]
 
 

@@ -159,6 +159,7 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
     "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
+    "it cannot be looked for": (lambda dispatcher: dispatcher._link, "is_reachable", lambda one, id_: id_ == one),
     "it cannot be sent to": (lambda dispatcher: dispatcher._link, "send", lambda one, device_id, *_: device_id == one),
     "its answer cannot be stored": (lambda dispatcher: dispatcher, "_finish", lambda one, job, _: job.device_id == one),
 }

@@ -37,16 +37,9 @@ def cursor(server, key):
     return int(server.call(key, "GET", f"{PULL}?after=latest&hold=0").headers["Mirror-Cursor"])
 
 
-def test_keys_go_on_and_revoked_ones_stay_revoked(server, key, refused):
+def test_the_log_goes_on_at_the_next_number_also_of_a_key_that_asks_for_nothing(server, key, device, other, refused):
     gone = server.key()
-    key_id = gone.split("_")[1]
-    assert server.services.database.write(lambda session: stored_keys.revoke(session, key_id, server.now))
-    server.restart()
-    assert server.call(key, "GET", "/v3/devices").status_code == 200
-    refused(server.call(gone, "GET", "/v3/devices"), 401)
-
-
-def test_the_log_goes_on_at_the_next_number_also_of_a_key_that_asks_for_nothing(server, key, device, other):
+    server.services.database.write(lambda session: stored_keys.revoke(session, gone.split("_")[1], server.now))
     server.place(key, device, "a", "GET", SWITCH)
     before = server.log(key)
     assert cursor(server, key) == len(before) == 2
@@ -55,6 +48,7 @@ def test_the_log_goes_on_at_the_next_number_also_of_a_key_that_asks_for_nothing(
     server.registration(key, device, "PUT")
     server.restart()
     assert server.kinds(other) == ["reg-updates"]
+    refused(server.call(gone, "GET", "/v3/devices"), 401)
     server.place(key, device, "b", "GET", SWITCH)
     answer = server.call(key, "GET", f"{PULL}?after=3&hold=0")
     assert [entry["id"] for entry in answer.json["async-responses"]] == ["b"]

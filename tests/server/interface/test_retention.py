@@ -49,7 +49,7 @@ def exists(server, key):
     return ask
 
 
-def test_a_device_object_is_kept_for_six_calendar_months_and_then_deleted_and_begins_empty(
+def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
     server, key, device, exists, pass_months
 ):
     server.patch(key, device, online=False)

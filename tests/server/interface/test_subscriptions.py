@@ -244,9 +244,7 @@ def test_the_second_subscriber_gets_the_initial_value_and_the_first_nothing(serv
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_change_that_waits_for_its_pmin_reaches_the_first_subscriber_though_others_saw_it(
-    server, key, other, device, is_read
-):
+def test_a_change_that_waits_for_its_pmin_reaches_the_first_subscriber_too(server, key, other, device, is_read):
     server.subscribe(key, device)
     server.place(key, device, "rules", "PUT", f"{TEMPERATURE}?pmin=60")
     server.advance(key, 10)
