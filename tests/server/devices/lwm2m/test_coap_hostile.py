@@ -287,24 +287,6 @@ async def test_who_answers_and_fails_or_takes_for_ever_does_not_show_it(caplog):
         assert "a secret" in caplog.text
 
 
-async def test_requests_that_are_remembered_are_bounded():
-    registry = Registry()
-    async with speaking(registry, limits=Limits(remembered_messages=3)) as (endpoint, device):
-        for number in (1, 2, 3, 4, 1, 4):
-            device.send(registration(number))
-            await device.receive()
-        assert len(registry.requests) == 5
-        assert endpoint.counts.duplicates == 1
-
-
-async def test_a_request_is_forgotten_after_its_lifetime():
-    registry = Registry()
-    async with speaking(registry, tuning=Tuning(exchange_lifetime_seconds=0.02)) as (_, device):
-        while len(registry.requests) < 2:
-            device.send(registration(1))
-            await device.receive()
-
-
 @pytest.mark.parametrize("kernel_has_ipv6", [True, False])
 async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypatch):
     monkeypatch.setattr(sockets, "has_ipv6", lambda: kernel_has_ipv6)
@@ -338,3 +320,16 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
         with pytest.raises(UploadRefused) as refused:
             uploads.add(*upload(), Block(number, True, 16))
         assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
+
+
+async def test_requests_that_are_remembered_are_bounded_in_number_and_time():
+    registry = Registry()
+    async with speaking(registry, limits=Limits(remembered_messages=3)) as (endpoint, device):
+        for number in (1, 2, 3, 4, 1, 4):
+            device.send(registration(number))
+            await device.receive()
+        assert (len(registry.requests), endpoint.counts.duplicates) == (5, 1)
+    async with speaking(registry, tuning=Tuning(exchange_lifetime_seconds=0.02)) as (_, device):
+        while len(registry.requests) < 7:
+            device.send(registration(1))
+            await device.receive()
