@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mirror_server.devices.link import Content, Outcome, Write
 from mirror_server.devices.simulator import models
 from mirror_server.devices.simulator.device import SimulatedDevice, seeded_device
-from mirror_server.devices.simulator.models import Setting
 
 TEMPERATURE = "/3303/0/5700"
 SET_POINT = "/3308/0/5900"
@@ -107,17 +106,6 @@ def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps
         after = float(device.reading(TEMPERATURE, now).text)
         assert min(began, float(text)) - 2 * NOISE <= after <= max(began, float(text)) + 2 * NOISE
         assert SimulatedDevice.from_json(device.to_json()) == device
-
-
-@settings(max_examples=40)
-@given(st.floats(5, 35), st.floats(5, 35), st.integers(0, 10**12), st.integers(0, 10**9))
-def test_the_longer_ago_the_nearer(celsius, began, at, elapsed):
-    setting = Setting(celsius, at, began)
-    far, near = (
-        abs(models.room_celsius("7/5", at + later, setting) - celsius) for later in (elapsed, elapsed + 30 * MINUTE)
-    )
-    assert near <= far
-    assert far <= abs(began - celsius) + 1e-9
 
 
 @pytest.mark.parametrize("text", ["warm", "", "nan", "1" * 400, "99", None])

@@ -157,15 +157,6 @@ async def test_what_comes_one_by_one_is_taken_at_once(registry, device, monkeypa
         await tell(registry, device, 1)
 
 
-async def test_when_no_more_comes_the_socket_is_listened_to_again(registry, endpoint, device, monkeypatch):
-    interface = endpoint._ways[False].transport._interface
-    await tell(registry, device, MUCH)
-    assert interface._resting is not None
-    await until(lambda: interface._resting is None)
-    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
-    await tell(registry, device, 1)
-
-
 async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(registry, endpoint, device, caplog):
     asyncio.get_running_loop().set_exception_handler(None)
     way = endpoint._ways[False]
