@@ -82,14 +82,6 @@ def test_an_observed_value_that_the_device_changes_is_sent(world):
     assert observation.changed_at == world.clock.now()
 
 
-def test_a_value_the_bench_sets_is_no_longer_modelled(world):
-    world.simulator.start(2)
-    station = world.id_of("weather-station-01")
-    world.simulator.set_value(station, TEMPERATURE, value="99.9")
-    world.advance(24 * 3600)
-    assert world.value(station, TEMPERATURE) == "99.9"
-
-
 def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the_change(world):
     device_id = world.add(door={"value": "0", "auto_observable": True})
     world.simulator.set_behaviour(device_id, online=False)

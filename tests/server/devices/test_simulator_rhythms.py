@@ -179,16 +179,6 @@ def test_a_sleeping_device_reports_at_its_contacts(world, thermometer):
     assert sent <= contacts
 
 
-def test_a_sleeping_device_whose_update_came_early_does_not_report_when_it_was_due(world, thermometer):
-    world.send(thermometer, Observe(TEMPERATURE))
-    world.advance(HALF_A_DAY - 60)
-    world.simulator.update(thermometer)
-    spoke_at = {at for name, at, _ in world.diary.entries if name in {"contact", "updated", "registered"}}
-    world.advance(120)
-    spoke_at |= set(world.diary.times("contact"))
-    assert set(world.diary.times("observed")) <= spoke_at - {world.diary.times("registered")[0] + HALF_A_DAY * 1000}
-
-
 def test_an_auto_observable_resource_is_sent_unasked(world):
     world.simulator.start(6)
     values = [world.value(world.id_of("door-contact-01"), DOOR)]

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from mirror_server.devices.lwm2m_client.resources import DeviceResource
-
 T = TypeVar("T")
 
 LIMIT_SECONDS = 60
@@ -65,19 +63,15 @@ class DeviceSide:
 
     def device(self, name: str = "sensor-1", *resources: Any, **options: Any) -> Any:
         """A device that is not registered yet; a thermometer with a switch where no resources are given."""
-        from mirror_server.devices.lwm2m_client.device import LwM2MDevice  # noqa: PLC0415 - needs an extra
+        # They need an extra.
+        from udp_server import thermometer  # noqa: PLC0415
 
-        usual = (
-            DeviceResource("/3/0/4", on_execute=lambda _: None, observable=False),
-            DeviceResource("/3303/0/5700", 21.5),
-            DeviceResource("/3311/0/5850", False, writable=True),
-            DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
-        )
+        from mirror_server.devices.lwm2m_client.device import LwM2MDevice  # noqa: PLC0415
 
         scheme = "coaps" if "key" in options else "coap"
 
         async def made() -> Any:
-            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or usual, **options)
+            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or thermometer(), **options)
 
         device = self.run(made())
         self.devices.append(device)

@@ -37,9 +37,22 @@ async def server() -> AsyncIterator[UdpServer]:
         yield server
 
 
+class WatchedClock(ManualClock):
+    """Refuses timers that are due at once, which would come again and again."""
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        assert due_at > self.now()
+        return super().call_at(due_at, action)
+
+
 @pytest.fixture
-async def device(server: UdpServer) -> AsyncIterator[LwM2MDevice]:
-    async with registered(server) as device:
+def clock() -> ManualClock:
+    return WatchedClock(0)
+
+
+@pytest.fixture
+async def device(server: UdpServer, clock: ManualClock) -> AsyncIterator[LwM2MDevice]:
+    async with registered(server, clock=clock) as device:
         yield device
 
 
@@ -142,60 +155,57 @@ async def test_discover_tells_the_resources_and_the_attributes_written_to_them(s
     assert links.payload == b"</3303/0>,</3303/0/5700>;pmin=5;pmax=60"
 
 
-async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server):
-    clock = ManualClock(0)
-    async with registered(server, clock=clock) as device:
-        # The attributes of a resource come before those of its instance.
-        await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
-        await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-        device.set_value(TEMPERATURE, 22.0)
-        device.set_value(TEMPERATURE, 23.0)
-        clock.advance(4999)
-        await nothing_came(server)
-        clock.advance(1)
-        assert Message.decode(await server.next()).payload == b"23.0"
-        clock.advance(59_999)
+async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server, device, clock):
+    # The attributes of a resource come before those of its instance.
+    await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    device.set_value(TEMPERATURE, 22.0)
+    device.set_value(TEMPERATURE, 23.0)
+    for milliseconds in (5_000, 60_000):
+        clock.advance(milliseconds - 1)
         await nothing_came(server)
         clock.advance(1)
         assert Message.decode(await server.next()).payload == b"23.0"
 
 
-class WatchedClock(ManualClock):
-    """Refuses timers that are due at once, which would come again and again."""
-
-    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        assert due_at > self.now()
-        return super().call_at(due_at, action)
-
-
-async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server):
-    clock = WatchedClock(0)
-    async with registered(server, clock=clock) as device:
-        await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-        device.sleep()
-        for _ in range(3):
-            clock.advance(60_000)
-            await asyncio.sleep(0)
-        await accept(server, device.wake(), CHANGED)
-        assert Message.decode(await server.next()).payload == b"21.5"
-        await nothing_came(server)
+async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, device, clock):
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    port = device.port
+    device.sleep()
+    assert device.is_asleep
+    for _ in range(3):
         clock.advance(60_000)
-        assert Message.decode(await server.next()).payload == b"21.5"
+        await asyncio.sleep(0)
+    await accept(server, device.wake(), CHANGED)
+    assert Message.decode(await server.next()).payload == b"21.5"
+    await nothing_came(server)
+    clock.advance(60_000)
+    assert Message.decode(await server.next()).payload == b"21.5"
+    device.sleep()
+    # What is sent to it meanwhile is lost, and it tells its changes when it wakes.
+    server.send("40 00 0001")
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not device.lost_datagrams:
+            await asyncio.sleep(0)
+    device.set_value(TEMPERATURE, 25.0)
+    update = Message.decode(await accept(server, device.wake(), CHANGED))
+    assert update.opt.uri_path == ("rd", "a1")
+    assert Message.decode(await server.next()).payload == b"25.0"
+    assert device.port == port
+    await nothing_came(server)
 
 
-async def test_a_pmax_that_is_over_already_is_told_at_once(server):
-    clock = WatchedClock(0)
-    async with registered(server, clock=clock) as device:
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-        clock.advance(10_000)
-        told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
-        assert (told.token, told.payload) == (b"\xaa", b"21.5")
-        assert Message.decode(await server.next()).code.dotted == "2.04"
-        device.remove(TEMPERATURE)
-        clock.advance(5_000)
-        await nothing_came(server)
+async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock):
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    clock.advance(10_000)
+    told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+    assert (told.token, told.payload) == (b"\xaa", b"21.5")
+    assert Message.decode(await server.next()).code.dotted == "2.04"
+    device.remove(TEMPERATURE)
+    clock.advance(5_000)
+    await nothing_came(server)
 
 
 async def test_notifications_as_a_test_wants_them(server, device):
@@ -230,24 +240,6 @@ async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_reso
     told = Message.decode(await server.next())
     assert (told.token, told.payload) == (b"\x02", bytes.fromhex("e1 16da 01  e1 16db 28"))
     await nothing_came(server)
-
-
-async def test_what_is_sent_to_a_sleeping_device_is_lost_and_it_tells_its_changes_when_it_wakes(server):
-    async with registered(server, queue_mode=True) as device:
-        port = device.port
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-        device.sleep()
-        assert device.is_asleep
-        server.send("40 00 0001")
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while not device.lost_datagrams:
-                await asyncio.sleep(0)
-        device.set_value(TEMPERATURE, 25.0)
-        update = Message.decode(await accept(server, device.wake(), CHANGED))
-        assert update.opt.uri_path == ("rd", "a1")
-        assert Message.decode(await server.next()).payload == b"25.0"
-        assert device.port == port
-        await nothing_came(server)
 
 
 async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationR
 from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceFleet, DeviceOptions
 from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
-from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME
+from mirror_server.devices.simulator.kinds import KINDS
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +35,12 @@ MINUTE = 60_000
 async def server() -> AsyncIterator[UdpServer]:
     async with udp_server() as server:
         yield server
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 class AnsweringServer:
@@ -63,15 +69,11 @@ class AnsweringServer:
 
     async def has_asked(self, count: int) -> list[tuple[str, ...]]:
         """The paths of all requests, once there are so many."""
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(self.asked) < count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.asked) >= count)
         return [message.opt.uri_path for message in self.asked]
 
     async def has_told(self, count: int) -> list[Message]:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(self.told) < count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.told) >= count)
         return self.told
 
     def stop(self) -> None:
@@ -83,9 +85,7 @@ class Running:
         self.clock = ManualClock(BEGIN_AT)
         self.lines: list[str] = []
         self.executed: list[tuple[str, bytes]] = []
-        self.model = ModelledDevice(
-            kind, "probe", 7, self.clock.now, lambda path, argument: self.executed.append((path, argument))
-        )
+        self.model = ModelledDevice(kind, "probe", 7, self.clock.now, lambda *told: self.executed.append(told))
         self.transmission = transmission
         options.update(clock=self.clock, endpoint_type=self.model.endpoint_type)
         self.device = LwM2MDevice(server.url, "probe", self.model.resources, **options)
@@ -98,15 +98,12 @@ class Running:
             await asyncio.sleep(0)
 
     async def said(self, words: str) -> None:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while not any(words in line for line in self.lines):
-                await asyncio.sleep(0.001)
+        await until(lambda: any(words in line for line in self.lines))
 
 
 @asynccontextmanager
-async def running(
-    server: UdpServer, kind: str, *more: Any, **options: Any
-) -> AsyncIterator[tuple[Running, AnsweringServer]]:
+async def running(server: UdpServer, kind: str, *more: Any, **options: Any) -> AsyncIterator[Any]:
+    """The device, and what answers it."""
     answering, one = AnsweringServer(server), Running(server, kind, *more, **options)
     await one.runner.start()
     speak(one.device, one.transmission)
@@ -120,13 +117,11 @@ async def running(
         answering.stop()
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
-def test_a_kind_over_coap_has_the_resources_and_rules_of_the_simulator(kind: str) -> None:
-    model = ModelledDevice(kind, "probe", 7, ManualClock(BEGIN_AT).now, lambda path, argument: None)
-    rules = KINDS_BY_NAME[kind].rules
-    assert [resource.path for resource in model.resources] == list(rules)
-    for resource in model.resources:
-        rule = rules[resource.path]
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_over_coap_has_the_resources_and_rules_of_the_simulator(kind):
+    model = ModelledDevice(kind.name, "probe", 7, ManualClock(BEGIN_AT).now, print)
+    for resource, (path, rule) in zip(model.resources, kind.rules.items(), strict=True):
+        assert resource.path == path
         assert resource.writable is rule.writable
         assert resource.is_executable is rule.executable
         assert (resource.auto_observed_token is not None) is rule.auto_observable
@@ -212,10 +207,7 @@ async def test_a_door_tells_by_itself_and_again_if_nobody_took_it(server):
         (told,) = await answering.has_told(1)
         assert (told.mtype, told.payload) == (0, b"1")
         # Nobody acknowledges; the next contact brings it once more.
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(answering.told) < 2:
-                await asyncio.sleep(0.001)
-                one.device.report("/3200/0/5500")
+        await until(lambda: one.device.report("/3200/0/5500") or len(answering.told) > 1)
         assert answering.told[1].payload == b"1"
 
 

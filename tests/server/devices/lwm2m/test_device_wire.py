@@ -87,7 +87,7 @@ OBSERVE = "41 01 0010 bb  60 54 33333033 01 30 04 35373030 60"
 """GET /3303/0/5700 with Observe (6) 0, Accept text/plain, token bb."""
 
 
-async def test_an_observation_brings_the_value_then_its_changes_and_ends_with_a_reset(server, device):
+async def test_an_observation_brings_the_value_then_its_changes_and_ends_with_a_reset_or_observe_1(server, device):
     assert await server.ask(OBSERVE) == "61 45 00 10 bb 61 01 60 ff 32 31 2e 35"
     device.set_value("/3303/0/5700", 21.5)
     device.set_value("/3303/0/5700", 22.5)
@@ -98,15 +98,12 @@ async def test_an_observation_brings_the_value_then_its_changes_and_ends_with_a_
     assert len(device.observations) == 0
     device.set_value("/3303/0/5700", 23.5)
     assert await server.ask("40 00 0002") == "70 00 00 02"
-
-
-async def test_an_observation_ends_with_observe_1_and_its_token(server, device):
-    await server.ask(OBSERVE)
+    await server.ask(OBSERVE.replace("0010", "0012"))
     # Observe 1 is one byte long.
     cancel = "41 01 0011 bb  61 01 54 33333033 01 30 04 35373030 60"
-    assert await server.ask(cancel) == "61 45 00 11 bb c0 ff 32 31 2e 35"
-    device.set_value("/3303/0/5700", 22.5)
-    assert await server.ask("40 00 0001") == "70 00 00 01"
+    assert await server.ask(cancel) == "61 45 00 11 bb c0 ff 32 33 2e 35"
+    device.set_value("/3303/0/5700", 24.5)
+    assert await server.ask("40 00 0003") == "70 00 00 03"
 
 
 @pytest.mark.parametrize(

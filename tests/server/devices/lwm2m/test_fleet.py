@@ -429,7 +429,6 @@ async def test_the_format_a_device_has_is_remembered(world):
     ("command", "request_"),
     [
         (Read(TEMPERATURE), Request("GET", TEMPERATURE, accept=0)),
-        (Read(TEMPERATURE, "application/vnd.oma.lwm2m+tlv"), Request("GET", TEMPERATURE, accept=11542)),
         (Write("/3311/0/5850", Content(b"1")), Request("PUT", "/3311/0/5850", payload=b"1", content_format=0)),
         (Write("/3311/0/5850", Content(b"")), Request("PUT", "/3311/0/5850", payload=b"", content_format=0)),
         (WriteAttributes(TEMPERATURE, "pmin=5&pmax=9"), Request("PUT", TEMPERATURE, ("pmin=5", "pmax=9"))),

@@ -54,10 +54,10 @@ def test_a_device_registers_is_read_written_executed_and_leaves(real, key, devic
     assert ask(mine, "PUT", TEMPERATURE, value="1") == (400, "METHOD_NOT_ALLOWED")
     # A shorter list of links removes resources, and the mirror keeps them.
     device_side.call(device.remove, TEMPERATURE)
-    device_side.run(device.update(with_links=True, lifetime_seconds=600))
+    device_side.run(device.update(with_links=True, lifetime_seconds=600, binding="UQ"))
     assert TEMPERATURE not in {each["uri"] for each in real.call(key, "GET", f"/v2/endpoints/{mine}").json}
     assert float(reported(real, key, mine)) == 21.5
-    assert connection(real, key)["lifetime_seconds"] == 600
+    assert (connection(real, key)["lifetime_seconds"], listed(real, key)["queue_mode"]) == (600, True)
     device_side.run(device.deregister())
     assert listed(real, key)["state"] == "deregistered"
     assert "de-registrations" in real.kinds(key)
