@@ -542,6 +542,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         "by name": f"state=registered&endpoint_name__neq={name}",
         "among others": f"state=registered&id__in={kept},{erased}&custom_attributes__room=%C3%B6",
         "of another": f"id={kept}",
+        "of an empty value": "description=",
     }
     for label, query in queries.items():
         services.directory.save_query(label, query).result(60)
@@ -558,6 +559,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         "Lamp of Ms Raymond": "state=registered",
         "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
         "of another": f"id={kept}",
+        "of an empty value": "description=",
     }
     if not databases.ON_POSTGRESQL:
         assert erased.encode() not in stored_bytes(tmp_path)
