@@ -15,13 +15,15 @@ from contextlib import closing
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
 
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
+
+if TYPE_CHECKING:
+    import pytest
 
 ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 

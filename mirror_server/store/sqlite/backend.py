@@ -397,8 +397,8 @@ def copy(source: Path, path: Path) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is no database, a damaged one or one of a newer version, or the new file is there already or
-            cannot be written.
+        DatabaseError: It is no database, a damaged one or one of a version that is not known, or the new file is there
+            already or cannot be written.
     """
     refuse_other_name(source)
     try:

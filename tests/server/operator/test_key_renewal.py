@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,18 +171,14 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
     assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
 
 
-def test_the_view_gives_the_stream_the_key_to_ask_for(server, key, monkeypatch):
+def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
     url, app_id = server.settings.database_url, key.split("_")[1]
-    client = server.app.test_client()
     headers = {"Authorization": f"Bearer {key}"}
-    answer = client.get("/v2/notification/events", headers=headers, buffered=False)
-    stream = iter(answer.response)
-    began = time.monotonic()
+    stream = iter(server.app.test_client().get("/v2/notification/events", headers=headers, buffered=False).response)
     assert b"retry" in next(stream)
     mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url)
     assert b"".join(stream).replace(b": still here\n\n", b"") == b""
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
             lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', services.clock.now())
         )
         before = services.webhooks.backlog(app_id), measure(services.database)
-        assert before[0] > 0
+        assert before[0] == 3
         refused = mirror_server("went-back", "--database", url)
         assert (refused.exit_code, "stop it first" in refused.stderr) == (1, True)
     assert mirror_server("went-back", "--database", url).exit_code == 0
@@ -542,6 +542,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         "by name": f"state=registered&endpoint_name__neq={name}",
         "among others": f"state=registered&id__in={kept},{erased}&custom_attributes__room=%C3%B6",
         "of another": f"id={kept}",
+        "of an empty value": "description=",
     }
     for label, query in queries.items():
         services.directory.save_query(label, query).result(60)
@@ -558,6 +559,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         "Lamp of Ms Raymond": "state=registered",
         "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
         "of another": f"id={kept}",
+        "of an empty value": "description=",
     }
     if not databases.ON_POSTGRESQL:
         assert erased.encode() not in stored_bytes(tmp_path)
