@@ -58,12 +58,10 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_page.py",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
-    "process/test_process_cli.py",
     "process/test_process_command.py",
     "process/test_process_command_borders.py",
     "process/test_process_dask.py",
     "process/test_process_demo.py",
-    "process/test_process_early_end.py",
     "process/test_process_example_app.py",
     "process/test_process_full_disk.py",
     "process/test_process_hostile_clients.py",
@@ -73,9 +71,7 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_real_devices.py",
     "process/test_process_record.py",
     "process/test_process_secrets.py",
-    "process/test_process_tasks.py",
     "process/test_process_tls.py",
-    "process/test_process_wsgi_server.py",
     # They start what they compare, PostgreSQL as well, themselves.
     "process/test_process_benchmarks.py",
 )

@@ -3,10 +3,7 @@
 import asyncio
 import importlib
 import os
-import sqlite3
 import sys
-import threading
-from concurrent.futures import Future
 
 import pytest
 from process_server import ROOT
@@ -45,28 +42,6 @@ def test_the_load_generator_waits_for_the_first_answer():
     assert set(told["statuses"]) == {200}
     assert told["rate"] > 0
     assert told["p50_ms"] > 0
-
-
-def test_a_device_side_without_any_time_sends_once_and_waits_for_it():
-    device_side = importlib.import_module("device_side")
-    stored = Future()
-    threading.Thread(target=stored.set_result, args=[None]).start()
-    taken, took = device_side._keep_busy(lambda: stored, 4, lambda *_: False)
-    assert len(taken) == 1
-    assert took > 0
-
-
-def test_raw_inserts_store_one_group_at_least():
-    raw_inserts = importlib.import_module("raw_inserts")
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    columns = "content_type, observable, reported_value, reported_content_type, reported_origin, reported_at"
-    database.execute(
-        f"CREATE TABLE resources (device_id, path, present, resource_type, {columns}, PRIMARY KEY (device_id, path))"
-    )
-    database.execute("CREATE TABLE logs (app_id, last_seq)")
-    database.execute("INSERT INTO logs VALUES ('app', 0)")
-    database.execute("CREATE TABLE notifications (app_id, seq, logged_at, device_id, kind, body)")
-    assert raw_inserts.run(database, "app", ["a"], "/3303/0/5700", seconds=0, batch=2)["rate"] > 0
 
 
 def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_path):

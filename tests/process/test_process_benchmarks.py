@@ -80,13 +80,3 @@ def test_the_command_of_an_installed_package_measures_that_package(installed: Pa
     names = {path.name for path in (installed / "mirror_sdk" / "_benchmarks").iterdir()}
     ours = (ROOT / "tests" / "benchmarks").iterdir()
     assert {path.name for path in ours if path.is_file()} | {"bare_coap.py", "databases.py"} <= names
-
-
-def test_the_command_without_its_extra_tells_what_to_install(installed: Path) -> None:
-    program = "import sys; sys.modules['numpy'] = None; from mirror_sdk.testing.benchmarks import main; main()"
-    environment = child_environment(PYTHONPATH=str(installed))
-    ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr == "mirror-benchmarks needs numpy: pip install 'device-state-mirror[test]'\n"

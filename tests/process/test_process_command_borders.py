@@ -145,25 +145,6 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
         assert (event["event"], event["endpoint_name"], event["path"]) == ("observation", device, OFFSET)
 
 
-def test_watch_in_csv_begins_with_the_names_of_its_columns(shell: Shell) -> None:
-    finished = shell.run("watch", "--csv", "--timeout", "0")
-    assert finished.stdout.decode() == "at,event,device_id,endpoint_name,path,value,async_id,status,category\n"
-
-
-def test_table_is_aligned_where_names_are_shown_as_escapes(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
-    other = f"plain-{os.urandom(4).hex()}"
-    application.add_device(other, {"path": OFFSET, "value": "1", "writable": True})
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text("\n".join(["device,path,value", *(f"{one},{OFFSET},5" for one in (device, other))]))
-    finished = shell.run("plan", str(wanted), encoding="ascii")
-    heading, *lines = finished.stdout.decode("ascii").splitlines()
-    rows = [line for line in lines if OFFSET in line]
-    assert len(rows) == 2
-    assert {line.index(OFFSET) for line in rows} == {heading.index("path")}
-
-
 def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
     shell: Shell, device: str, tmp_path: Path
 ) -> None:
@@ -360,26 +341,6 @@ def test_the_operators_commands_show_what_they_can(tmp_path: Path) -> None:
     assert r"\u65e5\u672c" in listed.stdout.decode("ascii")
     refused = run("keys", "renew", "東京")
     assert (refused.returncode, r"\u6771" in refused.stderr.decode("ascii")) == (1, True)
-
-
-def test_after_a_failed_canary_the_others_are_not_sent(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
-    others = [f"other-{os.urandom(4).hex()}" for _ in range(2)]
-    for name in others:
-        application.add_device(name, {"path": OFFSET, "value": "1", "writable": True})
-    application.patch_device(id_of(application, device), answer="reject")
-    wanted = tmp_path / "wanted.csv"
-    rows = "".join(f"{name},{OFFSET},20\n" for name in (device, *others))
-    wanted.write_text(f"device,path,value\n{rows}", encoding="utf-8")
-    ended = shell.run("plan", str(wanted), "--apply", "--json")
-    assert ended.returncode == 1
-    assert [row["status"] for row in json.loads(ended.stdout)] == ["failure", "not sent", "not sent"]
-    assert [row["latency"] is None for row in json.loads(ended.stdout)] == [False, True, True]
-    assert b"stopped: the first write" in ended.stderr
-    table = shell.run("plan", str(wanted), "--apply").stdout.decode()
-    assert table.count("not sent") == 2
-    assert "queued" not in table
 
 
 def test_files_are_utf_8_whatever_the_locale(shell: Shell, device: str, tmp_path: Path) -> None:

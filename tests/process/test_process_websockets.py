@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -283,21 +282,6 @@ def test_what_is_no_frame_ends_its_own_connection_only(
         wait_until(lambda: state(application)["status"] == "disconnected", "its end")
 
 
-def test_pieces_of_a_message_that_never_ends_are_not_kept(
-    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
-) -> None:
-    register(application)
-    silent = open_silent(shared_server, application.key)
-    silent.head()
-    silent.send(Opcode.TEXT, b"", fin=False)
-    for _ in range(100):
-        silent.socket.sendall(Frame(Opcode.CONT, b"", fin=False).serialize(mask=True) * 100)
-    silent.send(Opcode.PING, b"still there")
-    while silent.frame() != (Opcode.PONG, b"still there"):
-        pass
-    silent.close()
-
-
 def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server: Any, open_silent: OpenSilent) -> None:
     server: ServerProcess = start_server("--simulate", "0", "--write-timeout-seconds", "1")
     application = server.application()
@@ -367,23 +351,6 @@ def test_client_that_does_not_answer_pings_and_a_revoked_key_end_their_websocket
     assert closed(sockets.open(server, revoked.key))[0] == 1008
     assert state(answering)["status"] == "connected"
     lively.close()
-
-
-def test_stopping_closes_websockets_with_1001(start_server: Any, sockets: Sockets) -> None:
-    server: ServerProcess = start_server()
-    applications = [server.application() for _ in range(3)]
-    opened = []
-    for application in applications:
-        register(application)
-        opened.append(sockets.open(server, application.key))
-
-    assert server.stop(signal.SIGTERM) == 0
-    for socket in opened:
-        code, reason = closed(socket)
-        assert code == 1001
-        assert "the server stops" in reason
-    assert "graceful shutdown exceeded" not in server.stderr
-    assert "Traceback" not in server.stderr
 
 
 def test_kill_in_mid_message_loses_nothing(start_server: Any, sockets: Sockets) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import databases
@@ -19,10 +20,13 @@ import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
 
+from mirror_server.config import Settings
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
+from mirror_server.services import Services
 from mirror_server.store.database import Database
 from mirror_server.store.url import is_postgresql
+from mirror_server.web.app import create_app
 
 pytestmark = pytest.mark.process
 
@@ -291,3 +295,19 @@ print(app.test_client().get("/readyz").status_code)
     ended = run_program(f"-c {shlex.quote(program)}", MIRROR_DATABASE=databases.new_database_url(tmp_path))
     assert ended.stdout.splitlines() == ["[(503, True), (503, True)]", "200"], ended.stderr
     assert ended.stderr.count("forked") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_a_thread_for_each_request_does_not_use_up_open_files(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with closing(Services(Settings(database_url=databases.new_database_url(tmp_path), simulate=0))) as services:
+        services.start()
+        client = create_app(services).test_client()
+        headers = {"Authorization": f"Bearer {keys.create(services.database, 'test', tuple(Scope), 0)}"}
+        before = open_files()
+        for _ in range(50):
+            with ThreadPoolExecutor(1) as thread:
+                assert thread.submit(client.get, "/v3/devices", headers=headers).result().status_code == 200
+        wait_until(lambda: open_files() < before + 20, "the files of ended requests to be closed")
