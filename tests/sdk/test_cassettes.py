@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from blocking import pause_in_no_time
 from changed_answers import Between
-from waits import PATIENCE_SECONDS, wait_until
+from waits import PATIENCE_SECONDS
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -206,24 +206,6 @@ def test_refusals_are_played_too(client, new_client, alone, lights, file):
 
     recorded, played = both(client, alone, file, program)
     assert recorded == played
-
-
-@pytest.mark.both_clients
-def test_events_come_no_earlier_than_what_caused_them(client, alone, bench, lights, file, monkeypatch):
-    # However late this thread comes to ask.
-    monkeypatch.setattr(playing, "_ORDER_SECONDS", 60.0)
-
-    def program(one):
-        order = []
-        with one.watch(lambda event: order.append(event.kind.value)):
-            for number in range(3):
-                order.append("asked")
-                one.begin_read(f"light-{number}", TEMPERATURE)
-                wait_until(lambda: order.count("async_response") > order.count("asked") - 1)
-        return order
-
-    recorded, played = both(client, alone, file, program)
-    assert recorded == played == ["asked", "async_response"] * 3
 
 
 def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):

@@ -3,13 +3,10 @@
 Source: specification 5.2 and 6.
 """
 
-import threading
-
 import httpx
 import ports
 import pytest
 from click.testing import CliRunner
-from werkzeug.serving import make_server
 
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
@@ -19,18 +16,6 @@ from mirror_server.service.keys import Scope
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 CALLBACK = "/v2/notification/callback"
-
-
-@pytest.fixture
-def address(mirror):
-    """Where the server of the test listens."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
