@@ -486,18 +486,6 @@ def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump
     assert pump.wait(expectation, 0) is not None
 
 
-def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(log, pump):
-    expectation = pump.expect("a")
-
-    def before_poll(number: int) -> None:
-        log.add("de-registrations", f"d{number}")
-        log.time.seconds += 0.5
-
-    log.before_poll = before_poll
-    assert pump.wait(expectation, 0) is None
-    assert len(log.polls) < 60
-
-
 def test_a_look_beside_a_thread_that_reads():
     log = Log(page=1)
     pump = pump_of(log)

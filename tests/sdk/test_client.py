@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-import pandas as pd
 import pytest
 
 import mirror_sdk
@@ -17,17 +16,12 @@ from mirror_sdk import (
     Bench,
     Conflict,
     DesiredStatus,
-    DeviceUnavailable,
     Event,
     EventKind,
-    ExecuteRejected,
     MirrorClient,
-    ReadRejected,
-    RequestExpired,
     ValueKind,
     ValueRefused,
     WaitTimeout,
-    WriteRejected,
 )
 from mirror_server.service.keys import Scope
 
@@ -35,7 +29,6 @@ pytestmark = pytest.mark.both_clients
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
-REBOOT = "/3/0/4"
 
 
 # Devices
@@ -75,16 +68,6 @@ def test_a_value_is_written_and_then_is_a_desired_value_that_succeeded(client, b
     assert client.read_value(device_id, SWITCH) is True
 
 
-def test_a_resource_is_executed(client, device_id):
-    client.execute(device_id, REBOOT)
-    client.execute(device_id, REBOOT, "0='now'")
-    with pytest.raises(ExecuteRejected, match="cannot be executed") as refused:
-        client.execute(device_id, TEMPERATURE)
-    assert isinstance(refused.value, WriteRejected)
-    with pytest.raises(ReadRejected, match="cannot be read; it may be executable"):
-        client.read_value(device_id, REBOOT)
-
-
 def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     before = datetime.now(UTC)
     request = client.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
@@ -97,32 +80,6 @@ def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     assert request.done()
     assert request.exception() is None
     assert request.result().python == 21.5
-
-
-def test_a_refused_write_is_an_error_with_its_category(client, device_id):
-    request = client.begin_write(device_id, TEMPERATURE, 5.0, allow_read_only=True)
-    with pytest.raises(WriteRejected) as failure:
-        request.result()
-    error = failure.value
-    told = (error.category, error.status, error.device_id, error.path, error.async_id)
-    assert told == ("METHOD_NOT_ALLOWED", 400, device_id, TEMPERATURE, request.async_id)
-    assert type(request.exception()) is WriteRejected
-
-
-def test_a_request_expires_when_the_device_stays_away(client, bench, device_id):
-    bench.set_online(device_id, False)
-    request = client.begin_write(device_id, SWITCH, True, expiry_seconds=60)
-    bench.advance(61)
-    with pytest.raises(RequestExpired, match=r"not connected, or did not answer an earlier request.*expiry_seconds"):
-        request.result()
-
-
-def test_a_request_fails_when_the_device_leaves(client, bench, device_id):
-    bench.set_answer(device_id, "silent")
-    request = client.begin_read(device_id, TEMPERATURE)
-    bench.deregister(device_id)
-    with pytest.raises(DeviceUnavailable):
-        request.result()
 
 
 def test_a_wait_that_timed_out_can_be_taken_up_again(client, bench, device_id):
@@ -274,16 +231,3 @@ def test_a_request_is_taken_up_again_by_its_async_id(client, bench, device_id):
     assert resumed.result(60).kind is ValueKind.NONE
     with pytest.raises(Conflict):
         client.begin_read(device_id, TEMPERATURE, async_id="later")
-
-
-def test_the_log_is_a_table(client, bench, device_id):
-    client.subscribe(device_id, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, "30")
-    client.read_value(device_id, TEMPERATURE)
-    frame = client.events_frame(after=0, timeout=0)
-    told = frame[["event", "path", "value_num"]].to_records(index=False).tolist()
-    observed, answered = ("observation", TEMPERATURE), ("async_response", TEMPERATURE)
-    assert told[-3:] == [(*observed, 21.5), (*observed, 30.0), (*answered, 30.0)]
-    about = frame.attrs["mirror"]
-    assert (about["devices"], about["complete"], about["server"]) == (1, True, "http://mirror.localhost")
-    assert pd.Timestamp(about["taken_at"]) == frame["changed_at"].max()

@@ -35,15 +35,6 @@ def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_
     assert "/3303/1/5700" not in [resource.uri for resource in client.list_resources(device_id)]
 
 
-def test_a_slow_device_answers_when_its_latency_is_over(client, bench, device_id):
-    bench.set_latency_seconds(device_id, 5)
-    request = client.begin_read(device_id, TEMPERATURE)
-    bench.advance(4)
-    assert not request.done()
-    bench.advance(1)
-    assert request.done()
-
-
 @pytest.mark.parametrize("amount", [0, -1, timedelta(days=400)])
 def test_time_moves_on_only_and_not_too_far(bench, amount):
     with pytest.raises(ValueError, match="advance_seconds"):
@@ -53,20 +44,6 @@ def test_time_moves_on_only_and_not_too_far(bench, amount):
 def test_an_unknown_simulated_device_is_not_found(bench):
     with pytest.raises(NotFound):
         bench.set_online("nobody", True)
-
-
-def test_a_silent_device_is_found_by_its_last_contact(client, bench, device_id):
-    other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1"}])
-    for each in (device_id, other):
-        client.read_value(each, TEMPERATURE)
-    heard_at = client.get_directory_device(device_id).last_contact_at
-    assert heard_at == bench.get_clock()
-    bench.set_online(device_id, False)
-    bench.advance(timedelta(hours=3))
-    client.read_value(other, TEMPERATURE)
-    silent = client.state_frame().mirror.stale("1h", by="device", devices=client.list_devices())
-    assert silent[["endpoint_name", "stale", "last_contact"]].values.tolist() == [["sensor-1", 1, heard_at]]
-    assert client.get_directory_device(other).last_contact_at == bench.get_clock()
 
 
 def test_several_instances_are_refused_with_what_can_have_them(bench):

@@ -58,26 +58,15 @@ def test_a_real_device_is_shown_in_words(telling, device_id):
     assert "[2001:db8::1]:40000" in shown
 
 
-@pytest.mark.parametrize(
-    ("protocol", "version", "way"),
-    [
+def test_the_protocols_in_words():
+    told = {"device_id": "d1", "reachable": True, "lifetime_seconds": 60, "last_contact_at": "2026-01-05T08:00:00Z"}
+    for protocol, version, way in (
         ("coap", "1.0", "LwM2M 1.0 over CoAP"),
         ("coaps", None, "LwM2M over CoAP with DTLS"),
-        ("simulated", None, "simulated"),
         ("smoke signals\x1b[2J", "1.1", r"smoke signals\x1b[2J"),
         (None, None, ""),
-    ],
-)
-def test_the_protocols_in_words(protocol, version, way):
-    found = DeviceConnection(
-        device_id="d1",
-        protocol=protocol,
-        lwm2m_version=version,
-        reachable=True,
-        lifetime_seconds=60,
-        last_contact_at="2026-01-05T08:00:00Z",
-    )
-    assert found.way == way
+    ):
+        assert DeviceConnection(**told, protocol=protocol, lwm2m_version=version).way == way
 
 
 def test_an_explanation_tells_by_which_way_a_value_came_and_from_where(telling, device_id):

@@ -1,12 +1,10 @@
 """A history as a Dask DataFrame: its partitions together are what client.history gives. Source: wire.md 10."""
 
-import threading
 from datetime import datetime, timedelta
 
 import dask
 import pytest
 from changed_answers import RESOURCES, TEMPERATURE
-from werkzeug.serving import make_server
 
 from mirror_sdk import BeforeHistory, MirrorClient, ValueRefused
 from mirror_sdk.dask import read_history
@@ -22,16 +20,10 @@ def kept_seconds():
 
 
 @pytest.fixture
-def access(mirror):
+def access(mirror, address):
     """The address of the server on a port, and a key."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     with dask.config.set(scheduler="synchronous"):
-        yield f"http://127.0.0.1:{server.server_port}", mirror.new_key()
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
+        yield address, mirror.new_key()
 
 
 @pytest.fixture

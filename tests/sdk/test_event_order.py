@@ -242,20 +242,6 @@ def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
     assert frame["seq"].tolist() == [4, 5, 6]
 
 
-@pytest.mark.both_clients
-def test_a_program_that_only_looks_goes_on_in_a_log_that_began_anew(client, bench, device_id):
-    """Else each look behind its position would tell of a loss, and none would bring anything any more."""
-    client.subscribe(device_id, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, "22.5")
-    end = client.events(timeout=0).position
-    events = client.events(after=end + 100, timeout=0)
-    with pytest.warns(GapWarning):
-        assert kinds(events) == ["gap"]
-    assert events.position == end
-    bench.set_value(device_id, TEMPERATURE, "23.5")
-    assert kinds(client.events(after=events.position, timeout=0)) == ["observation"]
-
-
 # Beginning at the call, on a loop
 
 

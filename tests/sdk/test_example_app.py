@@ -3,13 +3,10 @@
 Source: specification 5.2 and 6.
 """
 
-import threading
-
 import httpx
 import ports
 import pytest
 from click.testing import CliRunner
-from werkzeug.serving import make_server
 
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
@@ -19,18 +16,6 @@ from mirror_server.service.keys import Scope
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 CALLBACK = "/v2/notification/callback"
-
-
-@pytest.fixture
-def address(mirror):
-    """Where the server of the test listens."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
@@ -148,11 +133,7 @@ def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, address)
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
-        ({"APP_HOST": "http://10.0.0.7:8090"}, Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
-        (
-            {"APP_HOST": " https://app.example.com:8443/ "},
-            Place("https://app.example.com:8443/callback", "127.0.0.1", 8443),
-        ),
+        ({"APP_HOST": " http://10.0.0.7:8090/ "}, Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
         (
             {"APP_HOST": "https://app.example.com:444/x", "APP_LISTEN_PORT": "9000", "APP_LISTEN_HOST": "0.0.0.0"},
             Place("https://app.example.com:444/x/callback", "0.0.0.0", 9000),
@@ -161,7 +142,6 @@ def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, address)
             {"APP_HOST": "http://app:80", "APP_LISTEN_PORT": "", "APP_LISTEN_HOST": ""},
             Place("http://app:80/callback", "127.0.0.1", 80),
         ),
-        ({"APP_HOST": "http://[::1]:8090"}, Place("http://[::1]:8090/callback", "127.0.0.1", 8090)),
     ],
 )
 def test_where_it_is_called_and_where_it_listens(variables, place):
@@ -174,7 +154,6 @@ def test_where_it_is_called_and_where_it_listens(variables, place):
         ({}, ["APP_HOST is missing"]),
         ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
         ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
-        ({"APP_HOST": "127.0.0.1:8090"}, ["APP_HOST", "no scheme"]),
         ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
         ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
         ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),

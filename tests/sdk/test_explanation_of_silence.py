@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk.explanation import Rhythm, rhythm_of
-from mirror_server.service.keys import Scope
 
 TEMPERATURE, ALARM = "/3303/0/5700", "/3338/0/5850"
 RESOURCES = [
@@ -125,13 +124,6 @@ def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, be
     assert CUT_OFF not in words
     assert "Its last registration event was at 2026-01-06T08:00:00.000Z" in words, "its registration expired"
     assert "It was last heard at 2026-01-05T08:05:00.000Z, 2 days ago." in words
-
-
-def test_a_key_that_may_only_read_has_what_it_was_told(new_client, bench, device_id):
-    reader = new_client(Scope.READ)
-    words, _ = told_of(reader, device_id)
-    assert "It was last heard at" in words
-    assert "its rhythm is not known" in words
 
 
 def test_a_service_that_tells_less(client_over, bench, device_id):

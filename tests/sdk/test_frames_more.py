@@ -95,13 +95,6 @@ def test_events_are_rows_with_typed_values():
     assert events_frame([]).attrs["mirror"] == {"taken_at": None, "devices": 0, "complete": True, "server": ""}
 
 
-def test_a_payload_that_cannot_be_read_is_opaque_and_breaks_nothing():
-    broken = observation("not a number")
-    frame = events_frame([broken, observation("1.5")], raw=True)
-    assert frame["value_kind"].tolist() == ["opaque", "number"]
-    assert frame["value_raw"].tolist() == [b"not a number", b"1.5"]
-
-
 def test_events_pivot_to_a_column_for_each_device_and_resource():
     frame = events_frame([observation("1", 0), observation("2", 1), observation("3", 1, device_id="d2")])
     table = frame.mirror.wide()
