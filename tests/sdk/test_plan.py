@@ -366,11 +366,3 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
     with pytest.raises(FileNotFoundError):
         client.load_plan(tmp_path / "missing.json")
     assert client.list_device_requests() == []
-
-
-def test_a_plan_with_refused_writes_is_loaded_as_it_was_saved(client, lights, tmp_path):
-    plan = client.plan(
-        [("nobody", LEVEL, 40), (lights[0], "no path", 40), (lights[0], LEVEL, "dim"), (lights[1], LEVEL, 40)]
-    )
-    plan.save(tmp_path / "plan.json")
-    assert client.load_plan(tmp_path / "plan.json").frame.equals(plan.frame)

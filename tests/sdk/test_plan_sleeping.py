@@ -188,16 +188,6 @@ def test_an_outcome_of_days_ago_is_found_in_another_program_and_nothing_is_writt
     assert client.load_plan(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])
 
 
-def test_a_write_that_expired_days_ago_is_a_failure_in_another_program(client, bench, sleepers, tmp_path):
-    bench.set_online(sleepers[0], False)
-    plan = client.plan(all_to(sleepers[:1]))
-    plan.apply()
-    plan.save(tmp_path / "plan.json")
-    fall_asleep(bench, sleepers, days=3.1)
-    bench.set_online(sleepers[0], False)
-    bench.advance(timedelta(days=1.1))
-    again = client.load_plan(tmp_path / "plan.json").apply()
-    assert (statuses(again), again["category"].tolist()) == (["failure"], ["REQUEST_EXPIRED"])
 
 
 def test_what_another_write_has_replaced_is_not_written_again_days_later(client, plain, bench, sleepers, tmp_path):

@@ -240,15 +240,6 @@ def test_availability_is_that_of_a_plain_computation(question):
     assert list(zip(*columns, strict=True)) == stretches
 
 
-def test_a_device_is_there_from_the_receipt_of_an_old_value_on():
-    rows = [Row("reported", "d1", TEMPERATURE, second, 1.0, received=when) for second, when in ((0, 0), (10, 60))]
-    rows.append(Row("reported", "d1", TEMPERATURE, 90, 2.0, received=90))
-    found = frame_of(rows).mirror.availability(begin=at(0), end=at(100), silence_limit="30s", each=True)
-    assert found["presence"].tolist() == ["available", "absent", "available"]
-    assert instants(found["begin"]) == [0, 40, 60]
-    (row,) = frame_of(rows[:2]).mirror.availability(begin=at(0), end=at(100)).to_dict("records")
-    assert instants([row["last_heard_at"]]) == [60]
-    assert instants(frame_of(rows).mirror.gaps(silence_limit="30s", end=at(100))["end"]) == [60]
 
 
 def test_nothing_is_said_of_the_time_behind_what_is_known():

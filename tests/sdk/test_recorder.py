@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 import tracemalloc
-import warnings
 from datetime import datetime, timedelta
 
 import httpx
@@ -184,29 +183,6 @@ def test_a_recorder_that_could_not_begin_leaves_the_folder_free_for_the_next_one
     assert recorder.audit().complete
 
 
-@pytest.mark.both_clients
-def test_what_the_log_dropped_is_a_row_and_a_hole(client, bench, mirror, observed, device_id, folder):
-    with client.record(folder):
-        observed(1.0)
-    observed(2.0)
-    bench.advance(timedelta(hours=25))
-    observed(3.0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with client.record(folder) as recorder:
-            observed(4.0)
-    assert [one.category for one in caught] == [GapWarning]
-    frame = recorder.recording.events()
-    assert "gap" in set(frame["event"])
-    assert frame.attrs["mirror"]["complete"] is False
-    audit = recorder.audit()
-    assert not audit.complete
-    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
-    assert "missing" in str(audit)
-    # The state was taken again behind the loss.
-    assert len(state_numbers(folder)) == 3
-
-
 def test_a_cut_off_or_damaged_journal_gives_what_is_whole_and_the_rest_is_read_again(client, observed, folder):
     recorder = client.record(folder)
     observed(1.0, 2.0)
@@ -337,16 +313,6 @@ def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
         table = pq.read_table(path)
         pq.write_table(table.drop_columns(list(ADDED_COLUMNS)), path, write_page_checksum=True)
     pd.testing.assert_frame_equal(Recording(folder).as_of(now), before)
-
-
-def test_a_device_that_came_later_is_in_the_state(client, bench, folder):
-    with client.record(folder) as recorder:
-        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
-        bench.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
-        now = bench.advance(2)
-    frame = recorder.recording.as_of(now)
-    assert frame["reported_num"].tolist() == [7.5]
-    assert frame["label"].tolist() == ["Temperature · Sensor Value"]
 
 
 def test_the_changes_between_two_instants_have_both_values(client, bench, observed, device_id, folder):
