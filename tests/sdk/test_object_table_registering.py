@@ -15,26 +15,34 @@ FLOW = ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s", (0, 50.5))
 SPEED = ResourceDeclaration("Speed", ResourceType.INTEGER, "RW", "1/min", (0, 3000))
 STOP = ResourceDeclaration("Stop", ResourceType.NONE, "E")
 PUMP = {1: FLOW, 2: SPEED, 3: STOP}
-PUMP_XML = """<?xml version="1.0" encoding="UTF-8"?>
-<LWM2M>
-  <Object ObjectType="MODefinition">
-    <Name>Pump</Name><ObjectID>33001</ObjectID>
-    <Resources>
-      <Item ID="1"><Name>Flow</Name><Operations>R</Operations><MultipleInstances>Single</MultipleInstances>
-        <Type>Float</Type><RangeEnumeration>0..50.5</RangeEnumeration><Units>l/s</Units></Item>
-      <Item ID="2"><Name>Speed
-        </Name><Operations>RW</Operations><MultipleInstances>Multiple</MultipleInstances>
-        <Type>Unsigned Integer</Type><RangeEnumeration>0..100</RangeEnumeration><Units>/100</Units></Item>
-      <Item ID="3"><Name>Stop</Name><Operations>E</Operations><Type></Type></Item>
-      <Item ID="4"><Name>Note</Name><Operations>RW</Operations><Type>String</Type>
-        <RangeEnumeration>0..255</RangeEnumeration></Item>
-      <Item ID="5"><Name>Mode</Name><Operations>RW</Operations><Type>Integer</Type>
-        <RangeEnumeration>1, 2 or 7</RangeEnumeration></Item>
-      <Item ID="6"><Name>Secret</Name><Operations></Operations><Type>Opaque</Type></Item>
-    </Resources>
-  </Object>
-</LWM2M>
-"""
+
+
+def object_of(object_id, name, *items):
+    resources = f"<Resources>{''.join(items)}</Resources>"
+    return f"<LWM2M><Object><Name>{name}</Name><ObjectID>{object_id}</ObjectID>{resources}</Object></LWM2M>"
+
+
+def item(number, operations, type_, rest="", name=None, instances="Single"):
+    return (
+        f'<Item ID="{number}"><Name>{name or f"N{number}"}</Name><Operations>{operations}</Operations>'
+        f"<MultipleInstances>{instances}</MultipleInstances><Type>{type_}</Type>{rest}</Item>"
+    )
+
+
+def within(values, units=""):
+    return f"<RangeEnumeration>{values}</RangeEnumeration><Units>{units}</Units>"
+
+
+PUMP_XML = '<?xml version="1.0" encoding="UTF-8"?>' + object_of(
+    33001,
+    "Pump",
+    item(1, "R", "Float", within("0..50.5", "l/s"), "Flow"),
+    item(2, "RW", "Unsigned Integer", within("0..100", "/100"), "Speed\n", "Multiple"),
+    item(3, "E", "", name="Stop"),
+    item(4, "RW", "String", within("0..255"), "Note"),
+    item(5, "RW", "Integer", within("1, 2 or 7"), "Mode"),
+    item(6, "", "Opaque", name="Secret"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -166,18 +174,6 @@ def test_what_is_no_object_definition_is_refused(text, words):
     assert lookup("/33001/0/1") is None
 
 
-def items_of(*items):
-    resources = f"<Resources>{''.join(items)}</Resources>"
-    return f"<LWM2M><Object><Name>Odd</Name><ObjectID>33002</ObjectID>{resources}</Object></LWM2M>"
-
-
-def item(number, operations, type_, rest=""):
-    return (
-        f'<Item ID="{number}"><Name>N{number}</Name><Operations>{operations}</Operations>'
-        f"<MultipleInstances>Single</MultipleInstances><Mandatory>Optional</Mandatory><Type>{type_}</Type>{rest}</Item>"
-    )
-
-
 @pytest.mark.parametrize(
     "odd", [item(2, "R", ""), item(2, "RW", "<!-- none -->"), item(2, "R", "").replace("<Type></Type>", "")]
 )
@@ -185,7 +181,7 @@ def test_an_item_without_a_type_that_is_not_executable_is_left_out_with_a_warnin
     # The registry's object 10482 has such an item.
     left_out = r"resource 2 of object 33002 \(N2\) has operations '(R|RW)' and no <Type>; it is left out"
     with pytest.warns(UserWarning, match=left_out) as caught:
-        assert load_object_definitions(items_of(item(1, "R", "Float"), odd, item(3, "E", ""))) == [33002]
+        assert load_object_definitions(object_of(33002, "Odd", item(1, "R", "Float"), odd, item(3, "E", ""))) == [33002]
     assert [warning.filename for warning in caught] == [__file__]
     assert lookup("/33002/0/2") is None
     assert (lookup("/33002/0/1").type, lookup("/33002/0/3").access) == ("float", "E")
@@ -194,7 +190,9 @@ def test_an_item_without_a_type_that_is_not_executable_is_left_out_with_a_warnin
 def test_operations_are_read_in_every_spelling():
     spellings = dict.fromkeys(("RW", "R W", "R, W", "R/W", "WR", "Read/Write"), "RW")
     for operations, access in (spellings | {"r": "R", "Read": "R", "W\n": "W", " E ": "E", "Execute": "E"}).items():
-        load_object_definitions(items_of(item(1, operations, "" if access == "E" else "String")), replace=True)
+        load_object_definitions(
+            object_of(33002, "Odd", item(1, operations, "" if access == "E" else "String")), replace=True
+        )
         assert lookup("/33002/0/1").access == access
 
 
@@ -209,13 +207,13 @@ def test_operations_are_read_in_every_spelling():
     ],
 )
 def test_elements_of_an_item_may_be_missing_or_empty(rest, unit, range_):
-    load_object_definitions(items_of(item(1, "RW", "integer", rest)))
+    load_object_definitions(object_of(33002, "Odd", item(1, "RW", "integer", rest)))
     found = lookup("/33002/0/1")
     assert (found.type, found.unit, found.range) == ("integer", unit, range_)
 
 
 def test_odd_beginnings_and_namespaces_of_a_file_are_read(tmp_path):
-    plain = items_of(item(1, "R", "Float"))
+    plain = object_of(33002, "Odd", item(1, "R", "Float"))
     prefixed = plain.replace("</", "</o:").replace("<", "<o:").replace("<o:/o:", "</o:")
     for text in (
         "\ufeff<?xml version='1.0' encoding='utf-8'?>\n<!-- made by hand -->" + plain,

@@ -13,6 +13,8 @@ from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, Valu
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
+from mirror_server.store import history, revisions
+from mirror_server.store.history import HistoryRow
 
 SECOND = timedelta(seconds=1)
 
@@ -134,19 +136,15 @@ def test_what_changed_is_told_with_both_values(client, told, plain, bench):
     assert_frame_equal(found, client.changes(times[0], bench.get_clock(), paths=[TEMPERATURE]))
 
 
-def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror):
-    _, times = told
-    gap = mirror.services.clock.now() - 1000, mirror.services.clock.now()
-    from mirror_server.store import history, revisions  # noqa: PLC0415
-    from mirror_server.store.history import HistoryRow  # noqa: PLC0415
+def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, bench):
+    def put_gap(session):
+        row = HistoryRow(revisions.note_change(session, ()), None, None, None, now - 1000, now, "gap", until=now)
+        history.add(session, [row])
 
-    def put(session):
-        row = HistoryRow(revisions.note_change(session, ()), None, None, None, gap[0], gap[1], "gap")
-        history.add(session, [row._replace(until=gap[1])])
-
-    mirror.services.database.write(put)
-    assert not client.changes(times[0], datetime.fromtimestamp(gap[1] / 1000, UTC)).attrs["mirror"]["complete"]
-    assert client.changes(*times).attrs["mirror"]["complete"]
+    now = mirror.services.clock.now()
+    mirror.services.database.write(put_gap)
+    assert not client.changes(told[1][0], bench.get_clock()).attrs["mirror"]["complete"]
+    assert client.changes(*told[1]).attrs["mirror"]["complete"]
 
 
 # Services of earlier versions

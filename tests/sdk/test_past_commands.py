@@ -131,15 +131,3 @@ def test_the_fleet_as_of_an_instant_is_written_into_a_file(shell, times, tmp_pat
         assert f"into {file}" in told.stderr
         assert read(file)["reported_num"].dropna().tolist() == [22.5]
     assert "wrote 0 rows of 0 devices" in shell("as-of", at, tmp_path / "fans.parquet", "--type", "Fan").stderr
-
-
-class TestWithoutHistory:
-    @pytest.fixture
-    def kept_seconds(self):
-        return None
-
-    def test_it_is_told_how_to_have_one(self, shell, device_id, tmp_path):
-        for words in (["history", "sensor-1"], ["as-of", "2026-01-05T08:00Z", tmp_path / "then.csv"]):
-            found = shell(*words)
-            assert found.exit_code == 1
-            assert "--keep-history" in found.stderr

@@ -59,6 +59,10 @@ def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
     assert "light-0" in plan._repr_html_()
     assert statuses(plan.result) == ["queued"] * 4
     assert client.list_device_requests() == []
+    nothing = client.plan([])
+    assert "nothing is wanted" in repr(nothing)
+    assert nothing.frame.dtypes.astype(str).equals(plan.frame.dtypes.astype(str))
+    assert list(nothing.apply().columns) == REQUESTS_SCHEMA.names
 
 
 @pytest.mark.both_clients
@@ -163,15 +167,6 @@ def test_what_is_nothing_to_write_is_refused_with_the_cure(client):
             client.plan(wanted)
 
 
-def test_no_write_at_all_is_a_plan_too(client):
-    plan = client.plan([])
-    assert len(plan) == 0
-    assert "nothing is wanted" in repr(plan)
-    assert list(plan.frame.columns) == PLAN_SCHEMA.names
-    assert plan.frame["decision"].cat.categories.tolist() == ["write", "skip", "refuse"]
-    assert list(plan.apply().columns) == REQUESTS_SCHEMA.names
-
-
 @pytest.mark.both_clients
 def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, bench, lights):
     bench.set_answer(lights[0], "reject")
@@ -189,18 +184,14 @@ def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, bench, 
 def test_too_many_failures_end_it_and_the_rest_can_be_taken_up(client, bench, lights):
     for device_id in lights[:3]:
         bench.set_answer(device_id, "reject")
+    bench.deregister(lights[3])
     plan = client.plan(all_to(lights, 40))
     assert statuses(plan.apply(canary=0, concurrency=1, max_failures=1)) == ["failure", "failure", "queued", "queued"]
     assert "max_failures is 1" in repr(plan)
-    assert statuses(plan.apply(canary=0, max_failures=None)) == ["failure", "failure", "failure", "success"]
-
-
-def test_devices_that_are_away_are_written_to_on_request(client, bench, lights):
-    bench.deregister(lights[0])
-    plan = client.plan(all_to(lights[:2], 40))
-    assert statuses(plan.apply()) == ["queued", "success"]
-    with once(lambda: "pending" in statuses(plan.result), lambda: bench.register(lights[0])):
-        assert statuses(plan.apply(include_offline=True)) == ["success", "success"]
+    assert statuses(plan.apply(canary=0, max_failures=None)) == ["failure", "failure", "failure", "queued"]
+    # Devices that are away are written to on request.
+    with once(lambda: "pending" in statuses(plan.result), lambda: bench.register(lights[3])):
+        assert statuses(plan.apply(canary=0, include_offline=True))[3] == "success"
 
 
 @pytest.mark.both_clients
@@ -329,7 +320,6 @@ def test_a_saved_plan_is_taken_up_by_another_client_and_nothing_is_written_twice
 
 DAMAGES = [
     ((), "version", 4, "version"),
-    ((), "version", "1", "version"),
     ((), "canary", 1, "canary"),
     (("writes", 0), "async_id", "not an id", "writes.0.async_id"),
     (("writes", 0), "async_id", "that of the other", "writes: async_id"),
@@ -339,9 +329,7 @@ DAMAGES = [
     (("writes", 1, "wanted"), "payload", "no base64!", "writes.1.wanted.payload"),
     (("writes", 1), "decision", "send", "writes.1.decision"),
     (("writes", 1), "expiry_seconds", 10**9, "writes.1.expiry_seconds"),
-    (("writes", 1), "sleeps", "deeply", "writes.1.sleeps"),
     (("writes", 1), "retries", 2, "writes.1.retries"),
-    (("writes", 1, "wanted"), "unit", "K", "writes.1.wanted.unit"),
 ]
 
 
@@ -366,11 +354,3 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
     with pytest.raises(FileNotFoundError):
         client.load_plan(tmp_path / "missing.json")
     assert client.list_device_requests() == []
-
-
-def test_a_plan_with_refused_writes_is_loaded_as_it_was_saved(client, lights, tmp_path):
-    plan = client.plan(
-        [("nobody", LEVEL, 40), (lights[0], "no path", 40), (lights[0], LEVEL, "dim"), (lights[1], LEVEL, 40)]
-    )
-    plan.save(tmp_path / "plan.json")
-    assert client.load_plan(tmp_path / "plan.json").frame.equals(plan.frame)

@@ -87,7 +87,8 @@ def test_what_cannot_be_meant_is_refused(recorded):
             recorded[0].history(**asked)
 
 
-def test_what_was_lost_is_a_gap_with_its_ends(client, bench, device_id, folder):
+@pytest.mark.both_clients
+def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, bench, device_id, folder):
     client.subscribe(device_id, TEMPERATURE)
     with client.record(folder):
         bench.set_value(device_id, TEMPERATURE, 22.5)
@@ -96,15 +97,21 @@ def test_what_was_lost_is_a_gap_with_its_ends(client, bench, device_id, folder):
     # A day of the log is kept.
     bench.advance(timedelta(days=3))
     bench.set_value(device_id, TEMPERATURE, 24.5)
-    with pytest.warns(GapWarning), client.record(folder):
+    with pytest.warns(GapWarning), client.record(folder) as recorder:
         bench.advance(1)
-    frame = Recording(folder).history([device_id], end=lost_from + timedelta(days=30))
+    recording = recorder.recording
+    frame = recording.history([device_id], end=lost_from + timedelta(days=30))
     gaps = frame[frame["what"] == "gap"]
     assert gaps["changed_at"].min() <= pd.Timestamp(lost_from) + SECOND
     assert gaps["until"].max() >= pd.Timestamp(lost_from) + timedelta(days=1)
     assert not frame.attrs["mirror"]["complete"]
     assert gaps["device_id"].isna().all()
-    assert Recording(folder).history(end=lost_from + SECOND).attrs["mirror"]["devices"] == 1
+    assert recording.history(end=lost_from + SECOND).attrs["mirror"]["devices"] == 1
+    events, audit = recording.events(), recorder.audit()
+    assert "gap" in set(events["event"])
+    assert events.attrs["mirror"]["complete"] is False
+    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
+    assert "missing" in str(audit)
 
 
 def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
