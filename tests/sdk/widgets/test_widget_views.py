@@ -102,6 +102,7 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     explorer.unsubscribe_button.click()
     assert client.is_subscribed(device_id, TEMPERATURE)
     assert not client.is_subscribed(device_id, SWITCH)
+    assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
     explorer.select([REBOOT])
     explorer.subscribe_button.click()
     assert "NOT_OBSERVABLE" in explorer.notices_view.value
@@ -125,21 +126,6 @@ def test_a_panel_writes_the_selected_resource(widget, client, device_id):
     explorer.close()
     explorer.close()
     assert {part.comm for part in (*parts, explorer.writer)} == {None}
-
-
-def test_the_selection_is_a_table_and_survives_what_changes(widget, client, bench, device_id):
-    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
-    explorer.select([SWITCH])
-    fleet.select(["sensor-1"])
-    client.read_value(device_id, SWITCH)
-    for one in (explorer, fleet):
-        one.model.load()
-        one.refresh()
-    assert explorer.selected[["device_id", "path", "reported_bool"]].values.tolist() == [[device_id, SWITCH, False]]
-    assert fleet.selected["device_id"].tolist() == [device_id]
-    other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
-    explorer.choose(other)
-    assert (explorer.resources.selected, len(explorer.selected)) == ([], 0)
 
 
 def test_fields_send_nothing(widget, device_id, transport):

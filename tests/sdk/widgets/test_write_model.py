@@ -197,14 +197,6 @@ def test_the_value_of_the_device_is_filled_in_unless_something_was_typed(client,
     assert (model.value.entry, model.missing) == (entry, "")
 
 
-def test_a_resource_that_the_device_does_not_have_is_told_and_may_be_previewed(new_model, lights):
-    model = new_model(lights, path="/3308/0/5900")
-    assert model.value.text.startswith("light-0 has no resource /3308/0/5900; a preview tells which device has.")
-    model.value.enter("21")
-    model.preview()
-    assert model.counts[Mark.REFUSED] == 3
-
-
 @pytest.mark.parametrize(
     ("path", "entry", "told"),
     [(LEVEL, "140", "from 0 to 100"), (LEVEL, "4O", "whole number"), ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z")],
@@ -418,14 +410,6 @@ def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
     assert client.read_value(lights[0], LEVEL) == 40
     assert not model.can_apply
     assert model.plan is not None
-
-
-def test_the_first_device_has_to_succeed_before_any_other_is_written_to(new_model, bench, lights):
-    bench.set_answer(lights[0], "reject")
-    model = previewed(new_model(lights))
-    model.apply()
-    assert [state for _, state in states(model)] == [Mark.FAILED, Mark.UNSENT, Mark.UNSENT]
-    assert model.status_text.startswith("Ended early, because the first write, to /3311/0/5851 of light-0, is failure")
 
 
 def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):

@@ -124,19 +124,6 @@ def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, benc
     assert "WritePanel, as of " in panel.to_html(tmp_path / "panel.html").read_text(encoding="utf-8")
 
 
-def test_errors_are_seen_in_the_panel_until_they_are_dismissed(new_panel, client, lights):
-    panel = new_panel(lights)
-    panel.preview_button.click()
-    assert "No preview yet: choose a resource" in panel.notices_view.value
-    assert 'role="alert"' in panel.notices_view.value
-    panel.dismiss_button.click()
-    assert panel.notices_view.value == ""
-    enter(panel)
-    client.close()
-    panel.preview_button.click()
-    assert "The preview: " in panel.notices_view.value
-
-
 def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, bench):
     resources = [{"path": OWN, "value": NASTY}]
     ids = [bench.add_device(f"{NASTY}{number}", resources) for number in range(2)]
