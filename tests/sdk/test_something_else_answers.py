@@ -11,7 +11,7 @@ from hostile_service import BRIEFLY, HostileService
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, MirrorError, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -164,22 +164,6 @@ def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status
     with pytest.raises(UnexpectedAnswer, match=told):
         client.snapshot_dataset(tmp_path / "fleet")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.both_clients
-@pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_a_snapshot_that_breaks_off_is_a_failure_of_the_connection(client_of, form):
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {form}\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".encode()
-
-    class Closing(HostileService):
-        def _serve(self, connection):
-            self._request(connection)
-            connection.sendall(head)
-            connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-
-    with Closing(lambda _: []) as service, pytest.raises(ConnectionFailed):
-        client_of(service.url).snapshot()
 
 
 def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
