@@ -109,14 +109,6 @@ def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> Non
     assert grid.told("selected") == [[], []]
 
 
-def test_what_python_makes_of_a_selection_is_told_to_the_page_that_made_it() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
-    grid.observe(lambda _: setattr(grid, "selected", ["a"]), "selected")
-    grid._handle_custom_msg({"selected": ["a", "b"]}, [])
-    assert grid.told("selected") == [["a"]]
-
-
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
 def test_what_is_no_selection_changes_none(content: object) -> None:
     grid = Page()

@@ -70,20 +70,12 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
         seconds.now = 1000 + number / 1000
         model.take([observation(number, at=START + timedelta(milliseconds=number))])
     assert model.rate == pytest.approx(1000)
+    seconds.now += 20
+    assert model.rate == 0
     assert (model.total, model.forgotten, len(model.frame), len(model.rows)) == (6000, 4000, 2000, ROWS_SHOWN)
     assert values(model)[0] == "5999.0"
     (line,) = model.series
     assert len(thinned(line.points, POINTS)) <= POINTS
-
-
-def test_the_rate_falls_to_nothing_when_nothing_comes(seconds):
-    model = watcher(clock=seconds)
-    model.take([observation(1)] * 50)
-    assert model.rate == 50
-    seconds.now += 5
-    assert model.rate == pytest.approx(50 / 6)
-    seconds.now += 10
-    assert model.rate == 0
 
 
 def test_losses_are_counted_and_told():

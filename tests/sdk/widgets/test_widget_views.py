@@ -176,26 +176,6 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     assert len(watcher.frame) == 3000
 
 
-def test_the_window_stays_where_somebody_zoomed_until_they_go_back(widget, seconds):
-    watcher = widget(EventWatcher, clock=seconds)
-    watcher._take([observation(60_000 * number, str(number)) for number in range(10)], 0)
-    seconds.now += 1
-    watcher.refresh()
-    figure = watcher.plot.figure
-    zoomed = {"xaxis.range[0]": "2026-01-05 00:02:00.1234", "xaxis.range[1]": "2026-01-05 00:04", "yaxis.range[0]": 1}
-    figure.set_state({"_js2py_relayout": {"relayout_data": zoomed, "source_view_id": "1"}})
-    at = datetime(2026, 1, 5, tzinfo=UTC)
-    assert watcher.model.window.staying == (at.replace(minute=2, microsecond=123400), at.replace(minute=4))
-    assert (watcher.follow_button.value, watcher.window.value) == (False, None)
-    watcher._take([observation(60_000 * 20, "20")], 0)
-    seconds.now += 1
-    watcher.refresh()
-    assert figure.layout.xaxis.range[1] == "2026-01-05 00:04:00.000"
-    whole = {"xaxis.autorange": True}
-    figure.set_state({"_js2py_relayout": {"relayout_data": whole, "source_view_id": "1"}})
-    assert (watcher.model.window.staying, watcher.follow_button.value) == (None, True)
-
-
 def test_saving_again_asks_first(widget, tmp_path):
     watcher = widget(EventWatcher)
     file = tmp_path / "events.parquet"

@@ -42,15 +42,11 @@ def test_a_slider_has_the_declared_range_and_the_unit():
 @pytest.mark.parametrize(
     ("path", "entry", "value"),
     [
-        (SWITCH, True, True),
         (LEVEL, "40", 40),
         (DEBOUNCE, " 9007199254740993 ", 9007199254740993),
-        (SET_POINT, "21.5", 21.5),
         (NAME, " as it is ", " as it is "),
         (TIME, "2026-01-05T08:00:00Z", datetime(2026, 1, 5, 8, tzinfo=UTC)),
-        (TIME, "2026-01-05T09:00:00+01:00", datetime(2026, 1, 5, 8, tzinfo=UTC)),
         (LINK, " 3303:0 ", "3303:0"),
-        (PACKAGE, "00 ff 1A", b"\x00\xff\x1a"),
         (PACKAGE, b"a file", b"a file"),
         (UNKNOWN, "000012300007", "000012300007"),
     ],
