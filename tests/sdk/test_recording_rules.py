@@ -17,7 +17,6 @@ from mirror_sdk import (
     NotSubscribedWarning,
     PresubscriptionRule,
     RecordingDamaged,
-    ValueRefused,
 )
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
@@ -274,23 +273,14 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"paths": "/3303/*"}, TypeError, r"write paths=\['/3303/\*'\]"),
-        ({"paths": ["3303"]}, ValueRefused, "'3303' matches no"),
-        ({"paths": [f"/3303/{number}/*" for number in range(257)]}, ValueError, "256"),
-        (
-            {"devices": [f"{number:032x}" for number in range(1025)]},
-            ValueRefused,
-            "devices: each needs a rule",
-        ),
-    ],
-    ids=["a text", "no pattern", "too many paths", "too many devices"],
-)
-def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder, options, kind, words):
-    with pytest.raises(kind, match=words):
-        client.record(folder, subscribe=True, **options)
+def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
+    for options, words in (
+        ({"paths": ["3303"]}, "'3303' matches no"),
+        ({"paths": [f"/3303/{number}/*" for number in range(257)]}, "256"),
+        ({"devices": [f"{number:032x}" for number in range(1025)]}, "devices: each needs a rule"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            client.record(folder, subscribe=True, **options)
     assert not folder.exists()
 
 

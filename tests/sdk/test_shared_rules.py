@@ -138,20 +138,6 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
 
 
-@pytest.mark.parametrize("tag", ["", " ", "\x07", "é".encode().decode("latin-1")])
-def test_a_tag_that_cannot_be_sent_back_is_none(tag):
-    asked = []
-
-    def answer(request):
-        asked.append(request)
-        headers = [(b"ETag", tag.encode("latin-1"))]
-        return httpx.Response(200, json=[], headers=headers) if request.method == "GET" else httpx.Response(202)
-
-    with MirrorClient(URL, "k", transport=httpx.MockTransport(answer)) as client:
-        assert client.add_presubscriptions([LIGHTS]) == put(LIGHTS)
-    assert [("If-Match" in request.headers) for request in asked] == [False, False]
-
-
 def test_what_a_lost_answer_was_about_counts_as_done(client_over):
     """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
     lost = []

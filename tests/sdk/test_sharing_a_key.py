@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mirror_sdk import Conflict, MirrorClient, SubscriptionState
+from mirror_sdk import Conflict, MirrorClient
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
@@ -32,15 +32,6 @@ def stranger(mirror):
     """Somebody with a key of their own."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport, max_retries=0) as made:
         yield made
-
-
-def test_a_single_subscription_is_that_of_both(one, two, stranger, device_id):
-    stranger.subscribe(device_id, TEMPERATURE)
-    one.subscribe(device_id, TEMPERATURE)
-    two.subscribe(device_id, TEMPERATURE)
-    two.unsubscribe(device_id, TEMPERATURE)
-    assert one.subscription_state(device_id, TEMPERATURE) is SubscriptionState.NONE
-    assert stranger.is_subscribed(device_id, TEMPERATURE)
 
 
 def test_a_request_of_one_is_listed_and_taken_up_by_the_other(one, two, stranger, bench, device_id):

@@ -15,7 +15,7 @@ LATE_SECONDS = 200
 
 @pytest.fixture
 def device_id(bench):
-    return bench.add_device("light-1", RESOURCES, endpoint_type="Light")
+    return bench.add_device("light-1", RESOURCES)
 
 
 @pytest.fixture

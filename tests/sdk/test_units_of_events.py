@@ -1,15 +1,12 @@
 """The unit of an event that its device names in resource 5701, which no event tells. Source: wire.md 1, 5."""
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 from patience import until
 
 from mirror_sdk import MirrorClient, UnitWarning
-from mirror_sdk.frames import events_frame
 from mirror_sdk.recording import Recording
 from mirror_sdk.recording import recorder as recorder_module
-from mirror_sdk.tables.units import NamedUnits, with_units
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -76,14 +73,6 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
             bench.set_value(client.get_device(name).device_id, LEVEL if name == "lamp" else TEMPERATURE, 7)
     assert units(Recording(tmp_path / "run.parquet").events()) == EXPECTED
     assert units(pd.read_parquet(tmp_path / "run.parquet")) == EXPECTED
-
-
-def test_what_an_event_tells_itself_stays(client, rooms):
-    frame = events_frame(client.events(after=0, timeout=0, paths=[LEVEL]))
-    (device_id,) = frame["device_id"].unique()
-    state = pa.table({"device_id": [device_id], "path": [LEVEL], "unit": ["cd"]})
-    told = with_units(pa.Table.from_pandas(frame), NamedUnits(state))
-    assert set(told["unit"].to_pylist()) == {"%"}
 
 
 # A unit that changes

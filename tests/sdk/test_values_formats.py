@@ -213,7 +213,6 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
 @pytest.mark.parametrize(
     ("content_type", "text", "path", "problem"),
     [
-        (JSON, "NaN", FLOAT, "no number of JSON"),
         (JSON, '"21.5"', FLOAT, "type float"),
         (JSON, "[1]", UNDECLARED, "not one number"),
         (JSON, '"AA=="', OPAQUE, "type opaque"),
@@ -224,15 +223,12 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
         (SENML_JSON, "[1]", FLOAT, "no array of records"),
         (SENML_JSON, "[]", FLOAT, "no value for"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
-        (SENML_JSON, '[{"n":"/3308/0/5900","vs":"21.5"}]', FLOAT, "holds 'vs'"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
         (SENML_JSON, '[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),
         (SENML_JSON, '[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
         (SENML_JSON, '[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
-        (SENML_JSON, '[{"n":"/5/0/0","vd":"\u00e9"}]', OPAQUE, "type opaque"),
         (SENML_JSON, '[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
         (LWM2M_JSON, "[]", FLOAT, "an object"),
-        (LWM2M_JSON, '{"bt":"x","e":[{"v":1}]}', FLOAT, "member 'bt'"),
         *((LINK_FORMAT, text, "/3", "CoRE link format") for text in ("/3/0", "</3/0", "3/0>", "</3/0>\ufffd")),
         ("text/html", "21.5", FLOAT, "unknown"),
     ],
@@ -307,7 +303,6 @@ def test_a_multiple_resource_is_a_mapping_by_instance_id(content_type, raw):
     ("raw", "path", "values", "text"),
     [
         ("8007", VOLTAGES, {}, "{}"),
-        ("", VOLTAGES, {}, "{}"),
         ("830b410000", "/3/0/11", {0: 0}, '{"0": 0}'),
         ("83014100ff", "/27000/0/1", {0: b"\xff"}, '{"0": "ff"}'),
         ("88160c 440000420001 440700430002", "/3/0/22", {0: "66:1", 7: "67:2"}, None),
@@ -379,13 +374,11 @@ def test_one_bad_resource_leaves_the_others_as_they_are():
 SPELLINGS = {
     "0": TEXT_PLAIN,
     "42": OCTET_STREAM,
-    "60": CBOR,
     "11542": LWM2M_TLV,
     "1542": LWM2M_TLV,
     "application/nanoservice-tlv": LWM2M_TLV,
     "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
     "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
-    "APPLICATION/vnd.oma.lwm2m+tlv; x=1": LWM2M_TLV,
 }
 
 
@@ -447,10 +440,7 @@ def test_lwm2m_json_names_are_resolved(body, path, expected):
     [
         (cbor2.CBORTag(4, [-1, 215]), FLOAT, 21.5),
         (cbor2.CBORTag(4, [0, 2**53 + 1]), INTEGER, 2**53 + 1),
-        (cbor2.CBORTag(4, [2, 36]), TIME, ONE_O_CLOCK),
         (cbor2.CBORTag(1, 3600), TIME, ONE_O_CLOCK),
-        (3600, TIME, ONE_O_CLOCK),
-        (20.0, INTEGER, 20),
         (ONE_O_CLOCK, UNDECLARED, ONE_O_CLOCK),
         (b"\x01", UNDECLARED, b"\x01"),
     ],
@@ -470,8 +460,6 @@ def test_the_longest_value_of_a_tlv_is_read_again():
     [
         (21.5, FLOAT, LWM2M_TLV, "e4170c41ac0000"),
         (0.1, FLOAT, LWM2M_TLV, "e8170c083fb999999999999a"),
-        (255, UNSIGNED, LWM2M_TLV, "c10dff"),
-        (True, BOOLEAN, LWM2M_TLV, "e116da01"),
         ("66:1", LINKS, LWM2M_TLV, "8618440300420001"),
         (ONE_O_CLOCK, TIME, CBOR, "c1190e10"),
         (np.float32(21.5), FLOAT, SENML_CBOR, "81a2006c2f333330382f302f3539303002f94d60"),

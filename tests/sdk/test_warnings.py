@@ -120,23 +120,6 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_i
     asyncio.run(scene())
 
 
-def test_in_a_task_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, device_id, lose):
-    async def scene():
-        async with new_client_here(mirror) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            request = await client.begin_read(device_id, SWITCH)
-            await asyncio.to_thread(lose)
-            with pointing_at("made for tasks", GapWarning):
-                (failure,) = await asyncio.gather(request.result(timeout=0), return_exceptions=True)
-            assert isinstance(failure, WaitTimeout)
-
-    asyncio.run(scene())
-
-
-def new_client_here(mirror):
-    return AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)  # made for tasks
-
-
 def test_an_asynchronous_recorder_points_at_the_line_that_began_it(mirror, device_id, lose, tmp_path):
     async def scene():
         async with new_client(mirror, AsyncMirrorClient) as client:

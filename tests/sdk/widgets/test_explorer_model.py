@@ -64,21 +64,18 @@ def test_an_operator_is_told_where_a_real_device_is(client_over, device_id):
     )
 
 
-def test_a_read_brings_value_unit_and_time(model):
+def test_a_read_brings_value_unit_and_time(model, bench, device_id):
     assert row(model, TEMPERATURE)["value"] == ""
     model.read(TEMPERATURE)
     read = row(model, TEMPERATURE)
     assert (read["value"], read["activity"]) == ("21.5", "")
     assert read["reported_at"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
-    assert model.notices.texts == []
-
-
-def test_a_unit_of_the_device_stands_behind_its_number(model, bench, client, device_id):
     bench.set_value(device_id, "/3303/0/5701", "Cel")
     bench.update_registration(device_id)
     for path in ("/3303/0/5701", TEMPERATURE):
         model.read(path)
     assert row(model, TEMPERATURE)["value"] == "21.5 Cel"
+    assert model.notices.texts == []
 
 
 def test_a_refused_read_is_told_and_goes_when_the_next_works(model, bench, device_id):
@@ -157,21 +154,6 @@ def test_drift_marks(model, client, bench, device_id):
     model.load()
     assert (row(model, SWITCH)["drift"], row(model, SWITCH)["tones"]["drift"]) == ("… pending", "note")
     assert row(model, TEMPERATURE)["drift"] == row(model, TEMPERATURE)["desired"] == ""
-
-
-def test_a_subscribed_value_is_stale_when_its_device_is_silent_and_a_read_one_never_is(client, bench, device_id):
-    model = ExplorerModel(client, stale_after_seconds=600)
-    client.subscribe(device_id, TEMPERATURE)
-    for path in (TEMPERATURE, SWITCH):
-        client.read_value(device_id, path)
-    bench.set_online(device_id, False)
-    bench.advance(599)
-    model.choose(device_id)
-    assert row(model, TEMPERATURE)["stale"] == ""
-    bench.advance(2)
-    model.load()
-    assert row(model, TEMPERATURE)["stale"] == "◔ stale"
-    assert row(model, SWITCH)["stale"] == ""
 
 
 def test_the_selected_resources_are_rows_of_the_state_table(model, client):

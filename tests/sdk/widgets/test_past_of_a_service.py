@@ -10,7 +10,6 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
-from mirror_sdk.widgets.models.watcher_model import WatcherModel
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -42,11 +41,6 @@ def earlier(mirror, bench: Bench, device_id, client):
 
 def told(events):
     return [event.value.python for event in events if event.path == TEMPERATURE]
-
-
-def await_event(client, path):
-    """Wait for the event of a subscription's initial value."""
-    assert [event.path for event in client.events(after=0, paths=[path], limit=1, timeout=60)] == [path]
 
 
 def every_event(_):
@@ -106,25 +100,6 @@ def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.get_presubscriptions()
         assert read_past(listener, None, every_event, 100).recorded == ()
-
-
-def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, bench, client):
-    """The service sends the unit with its history, and with no notification."""
-    unit = TEMPERATURE.replace("5700", "5701")
-    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
-    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K"}])
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
-        other.read_value(device_id, unit)
-        other.read_value(device_id, TEMPERATURE)
-    bench.advance(60)
-    bench.set_value(device_id, TEMPERATURE, 2)
-    client.subscribe(device_id, TEMPERATURE)
-    await_event(client, TEMPERATURE)
-    model = WatcherModel(client, paths=[TEMPERATURE])
-    model.load()
-    frame = model.frame
-    assert (frame["value_num"].tolist(), frame["seq"].isna().tolist()) == ([1, 2], [True, False])
-    assert frame["unit"].tolist() == ["K", "K"]
 
 
 @pytest.mark.usefixtures("earlier")

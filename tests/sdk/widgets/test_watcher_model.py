@@ -70,20 +70,12 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
         seconds.now = 1000 + number / 1000
         model.take([observation(number, at=START + timedelta(milliseconds=number))])
     assert model.rate == pytest.approx(1000)
+    seconds.now += 20
+    assert model.rate == 0
     assert (model.total, model.forgotten, len(model.frame), len(model.rows)) == (6000, 4000, 2000, ROWS_SHOWN)
     assert values(model)[0] == "5999.0"
     (line,) = model.series
     assert len(thinned(line.points, POINTS)) <= POINTS
-
-
-def test_the_rate_falls_to_nothing_when_nothing_comes(seconds):
-    model = watcher(clock=seconds)
-    model.take([observation(1)] * 50)
-    assert model.rate == 50
-    seconds.now += 5
-    assert model.rate == pytest.approx(50 / 6)
-    seconds.now += 10
-    assert model.rate == 0
 
 
 def test_losses_are_counted_and_told():
@@ -296,16 +288,6 @@ def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypat
     assert [file.read_text() for file in tmp_path.iterdir()] == ["as it was"]
 
 
-def test_names_that_cannot_be_read_are_told(monkeypatch):
-    model = watcher(NOWHERE)
-    monkeypatch.setattr(NOWHERE._sender, "_sleep", lambda _: None)
-    model.load()
-    assert [text.partition(":")[0] for text in model.notices.texts] == [
-        "Reading the names of devices",
-        "Reading what was before",
-    ]
-
-
 # What was before
 
 
@@ -411,22 +393,6 @@ def test_a_recording_is_shown_before_the_log(client, bench, sensor, tmp_path):
     late.clear()
     late.choose([], [])
     assert values(late) == []
-
-
-def test_values_of_a_recording_are_what_they_were(client, bench, tmp_path):
-    things = {"/3311/0/5850": "1", "/3311/0/5851": "40", "/3/0/0": "maker", "/3303/0/5700": "1.5"}
-    client.list_devices()
-    device = bench.add_device(
-        "thing", [{"path": path, "value": one, "observable": True} for path, one in things.items()]
-    )
-    with client.record(tmp_path / "run.parquet") as recorder:
-        begun = recorder.position
-        for path in things:
-            client.subscribe(device, path)
-        assert len(list(client.events(limit=4, timeout=60, after=begun))) == 4
-    told = {event.path: event.value.python for event in past.recorded_events(recorder.recording) if event.path}
-    assert told == {"/3311/0/5850": True, "/3311/0/5851": 40, "/3/0/0": "maker", "/3303/0/5700": 1.5}
-    assert {type(told["/3311/0/5850"]), type(told["/3311/0/5851"])} == {bool, int}
 
 
 # Lines

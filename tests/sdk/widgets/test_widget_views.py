@@ -102,6 +102,7 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     explorer.unsubscribe_button.click()
     assert client.is_subscribed(device_id, TEMPERATURE)
     assert not client.is_subscribed(device_id, SWITCH)
+    assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
     explorer.select([REBOOT])
     explorer.subscribe_button.click()
     assert "NOT_OBSERVABLE" in explorer.notices_view.value
@@ -125,21 +126,6 @@ def test_a_panel_writes_the_selected_resource(widget, client, device_id):
     explorer.close()
     explorer.close()
     assert {part.comm for part in (*parts, explorer.writer)} == {None}
-
-
-def test_the_selection_is_a_table_and_survives_what_changes(widget, client, bench, device_id):
-    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
-    explorer.select([SWITCH])
-    fleet.select(["sensor-1"])
-    client.read_value(device_id, SWITCH)
-    for one in (explorer, fleet):
-        one.model.load()
-        one.refresh()
-    assert explorer.selected[["device_id", "path", "reported_bool"]].values.tolist() == [[device_id, SWITCH, False]]
-    assert fleet.selected["device_id"].tolist() == [device_id]
-    other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
-    explorer.choose(other)
-    assert (explorer.resources.selected, len(explorer.selected)) == ([], 0)
 
 
 def test_fields_send_nothing(widget, device_id, transport):
@@ -188,26 +174,6 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     assert len(watcher.grid.rows) == ROWS_SHOWN
     assert "1,000.0 events/s · 10,000 events" in watcher.counts_view.value
     assert len(watcher.frame) == 3000
-
-
-def test_the_window_stays_where_somebody_zoomed_until_they_go_back(widget, seconds):
-    watcher = widget(EventWatcher, clock=seconds)
-    watcher._take([observation(60_000 * number, str(number)) for number in range(10)], 0)
-    seconds.now += 1
-    watcher.refresh()
-    figure = watcher.plot.figure
-    zoomed = {"xaxis.range[0]": "2026-01-05 00:02:00.1234", "xaxis.range[1]": "2026-01-05 00:04", "yaxis.range[0]": 1}
-    figure.set_state({"_js2py_relayout": {"relayout_data": zoomed, "source_view_id": "1"}})
-    at = datetime(2026, 1, 5, tzinfo=UTC)
-    assert watcher.model.window.staying == (at.replace(minute=2, microsecond=123400), at.replace(minute=4))
-    assert (watcher.follow_button.value, watcher.window.value) == (False, None)
-    watcher._take([observation(60_000 * 20, "20")], 0)
-    seconds.now += 1
-    watcher.refresh()
-    assert figure.layout.xaxis.range[1] == "2026-01-05 00:04:00.000"
-    whole = {"xaxis.autorange": True}
-    figure.set_state({"_js2py_relayout": {"relayout_data": whole, "source_view_id": "1"}})
-    assert (watcher.model.window.staying, watcher.follow_button.value) == (None, True)
 
 
 def test_saving_again_asks_first(widget, tmp_path):

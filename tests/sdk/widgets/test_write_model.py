@@ -127,15 +127,6 @@ def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, fle
     assert model.devices.text == "0 of 5 devices picked"
 
 
-def test_a_device_that_comes_is_listed(new_model, bench, seconds):
-    model = new_model(clock=seconds)
-    assert model.devices.text == "the directory lists no device"
-    model.take([event(EventKind.REGISTRATION, device_id=bench.add_device("new"))])
-    seconds.now += 1.1
-    model.tick()
-    assert [choice.name for choice in model.devices.choices] == ["new"]
-
-
 def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, client, lights):
     model = new_model()
     client.close()
@@ -197,14 +188,6 @@ def test_the_value_of_the_device_is_filled_in_unless_something_was_typed(client,
     assert (model.value.entry, model.missing) == (entry, "")
 
 
-def test_a_resource_that_the_device_does_not_have_is_told_and_may_be_previewed(new_model, lights):
-    model = new_model(lights, path="/3308/0/5900")
-    assert model.value.text.startswith("light-0 has no resource /3308/0/5900; a preview tells which device has.")
-    model.value.enter("21")
-    model.preview()
-    assert model.counts[Mark.REFUSED] == 3
-
-
 @pytest.mark.parametrize(
     ("path", "entry", "told"),
     [(LEVEL, "140", "from 0 to 100"), (LEVEL, "4O", "whole number"), ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z")],
@@ -252,19 +235,6 @@ def test_entering_sends_nothing_and_a_preview_only_reads(new_model, lights, tran
     model.preview()
     assert model.to_write == 3
     assert {request.partition(" ")[0] for request in transport.requests} == {"GET"}
-
-
-def test_resources_that_come_late_do_not_count_for_another_device(client, bench, lights, later):
-    other = bench.add_device("other", [{"path": OWN, "value": "x"}])
-    model = WriteModel(client, None, later)
-    model.devices.load()
-    later.make()
-    model.devices.pick([other], True)
-    model.devices.pick([lights[0]], True)
-    later.make(1)
-    later.make_all()
-    assert [path.partition(" ")[0] for path in model.value.paths] == [SWITCH, LEVEL, OWN]
-    assert model.value.paths_text == "listed is what light-0 has and may take"
 
 
 # Preview
@@ -420,14 +390,6 @@ def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
     assert model.plan is not None
 
 
-def test_the_first_device_has_to_succeed_before_any_other_is_written_to(new_model, bench, lights):
-    bench.set_answer(lights[0], "reject")
-    model = previewed(new_model(lights))
-    model.apply()
-    assert [state for _, state in states(model)] == [Mark.FAILED, Mark.UNSENT, Mark.UNSENT]
-    assert model.status_text.startswith("Ended early, because the first write, to /3311/0/5851 of light-0, is failure")
-
-
 def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
     outcomes = []
 
@@ -499,13 +461,6 @@ def test_a_key_that_may_not_write_is_told(mirror, lights):
         assert not model.can_undo
 
 
-def test_limits_are_told_in_words():
-    assert Limits(canary=2, max_failures=0, expiry_seconds=3600).text == (
-        "2 devices first, which must succeed · no more is sent after 1 failure · a write waits 3,600 s for its device"
-    )
-    assert Limits(canary=0, max_failures=None).text == "a write waits as long as its row says for its device"
-
-
 # The way back
 
 
@@ -540,12 +495,3 @@ def test_the_way_back_is_dropped_when_the_input_changes(new_model, client, light
     assert client.read_value(lights[0], LEVEL) == 40
     model.preview_undo()
     assert model.can_apply
-
-
-def test_without_an_effect_there_is_nothing_to_undo(new_model, bench, lights):
-    bench.set_answer(lights[0], "reject")
-    model = previewed(new_model(lights[:1]))
-    model.preview_undo()
-    assert model.notices.texts == ["Undo: nothing was written that could be undone"]
-    model.apply()
-    assert not model.can_undo

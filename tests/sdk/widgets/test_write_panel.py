@@ -8,7 +8,6 @@ import ipywidgets
 import pytest
 from patience import until
 
-from mirror_sdk import show_progress
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
 
@@ -68,21 +67,6 @@ def apply_live(panel):
     panel.apply_button.click()
 
 
-# Inputs
-
-
-def test_what_people_enter_is_not_overwritten_while_it_is_on_its_way(new_panel, lights):
-    panel = new_panel(lights, path=LEVEL)
-    number, grid = panel.field.fields[0], panel.device_grid
-    # So it is between the message of a page and the handlers: the field has it, and nobody was told.
-    with number.hold_trait_notifications(), grid.hold_trait_notifications():
-        number.value, grid.selected = "34", lights[1:]
-        panel.model.version += 1
-        panel.refresh()
-    assert panel.model.value.entry == "34"
-    assert panel.model.devices.picked == lights[1:]
-
-
 # Buttons
 
 
@@ -124,19 +108,6 @@ def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, benc
     assert "WritePanel, as of " in panel.to_html(tmp_path / "panel.html").read_text(encoding="utf-8")
 
 
-def test_errors_are_seen_in_the_panel_until_they_are_dismissed(new_panel, client, lights):
-    panel = new_panel(lights)
-    panel.preview_button.click()
-    assert "No preview yet: choose a resource" in panel.notices_view.value
-    assert 'role="alert"' in panel.notices_view.value
-    panel.dismiss_button.click()
-    assert panel.notices_view.value == ""
-    enter(panel)
-    client.close()
-    panel.preview_button.click()
-    assert "The preview: " in panel.notices_view.value
-
-
 def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, bench):
     resources = [{"path": OWN, "value": NASTY}]
     ids = [bench.add_device(f"{NASTY}{number}", resources) for number in range(2)]
@@ -151,18 +122,6 @@ def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, be
         assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
     for part in all_parts(panel):
         assert not getattr(part, "description_allow_html", False)
-
-
-def test_no_bar_is_shown_besides_the_panel(new_panel, lights, capsys):
-    panel = new_panel(lights)
-    enter(panel)
-    panel.preview_button.click()
-    show_progress(True)
-    try:
-        panel.apply_button.click()
-    finally:
-        show_progress(None)
-    assert capsys.readouterr().err == ""
 
 
 # Life
