@@ -91,7 +91,7 @@ def test_snapshot_as_a_table_has_it_for_nobody(server, device, issuer):
         assert [desired["desired_status"] for desired in table.to_pylist()[0]["desired"]] == [2]
 
 
-def test_the_event_stream_and_the_log_tell_it_to_the_issuer_alone(server, device, issuer, other):
+def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):
     def streamed(key):
         return EventStream(server.services.log, key.split("_")[1], 0).begin()
 
@@ -108,7 +108,7 @@ def test_routes_of_the_page_have_it_for_the_issuer_alone(server, device, issuer,
         assert any(CATEGORY.encode() in body for body in bodies) is expected
 
 
-def test_what_was_stored_before_keeps_its_issuer(tmp_path):
+def test_upgrade_keeps_the_issuer_of_a_failed_write(tmp_path):
     """Where the command is still there; else nobody is told, rather than everybody."""
     url = databases.new_database_url(tmp_path, template="template0")
     databases.upgrade_to(url, "0008")
