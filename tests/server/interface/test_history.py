@@ -144,7 +144,8 @@ def test_lines_are_rows_and_the_last_one_counts_them(server, key, device):
     rows, end = lines_of(server, key)
     assert told(rows) == EXPECTED
     assert {(row["device_id"], row["endpoint_name"]) for row in rows} == {(device, "a")}
-    assert (rows[-1]["status"], rows[-1]["origin"]) == (1, "write")
+    assert [row.get("origin") for row in rows] == [None, *["observation"] * 3, "read", "write"]
+    assert rows[-1]["status"] == 1
     assert rows[-1]["requested_at"] == rows[-1]["changed_at"]
     assert end.after is None
     assert end.revision >= max(row["revision"] for row in rows)
