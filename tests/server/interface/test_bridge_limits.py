@@ -1,6 +1,7 @@
 """What the bridge bounds: the polls that are parked, and the time a body may take."""
 
 import asyncio
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
@@ -132,6 +133,8 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
 
 async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
     monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
+    # All come in before the answer to one waits to be taken, however slow the machine is.
+    monkeypatch.setattr(asgi_bridge, "_SHORT_SECONDS", 60)
     bridge, key = small_room(server)
     read, pages = server.services.log.read, []
 
@@ -245,6 +248,20 @@ async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(se
     await held.end()
     assert held.sent == []
     assert (await Request(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
+
+
+@pytest.mark.parametrize(("body", "seconds"), [(b" " * 100_000, 0), (b"", 0.01)])
+async def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_turn(
+    server, key, monkeypatch, body, seconds
+):
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, seconds).__next__))
+    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+    sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
+    for name, by in sent.items():
+        request = Request(bridge, by, "/v3/device-queries", method="POST", body=body)
+        request.task.add_done_callback(lambda _, name=name: answered.append(name))
+    await until(lambda: len(answered) == len(sent))
+    assert answered == ["first", "other", "second", "third"]
 
 
 async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):

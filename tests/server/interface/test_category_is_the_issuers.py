@@ -2,17 +2,12 @@
 
 import json
 
-import databases
 import pyarrow as pa
 import pytest
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
 from mirror_server.arrow import stream
 from mirror_server.service.keys import Scope
-from mirror_server.store import devices
-from mirror_server.store import resources as stored_resources
-from mirror_server.store.database import Database
-from mirror_server.views import serialize
 from mirror_server.views.event_stream import EventStream
 
 READ_ONLY = "/3303/0/5700"
@@ -106,32 +101,3 @@ def test_routes_of_the_page_have_it_for_the_issuer_alone(server, device, issuer,
     for key, expected in ((issuer, True), (other, False), (server.key(Scope.READ), False)):
         bodies = [server.call(key, "GET", path).get_data() for path in asked]
         assert any(CATEGORY.encode() in body for body in bodies) is expected
-
-
-def test_upgrade_keeps_the_issuer_of_a_failed_write(tmp_path):
-    """Where the command is still there; else nobody is told, rather than everybody."""
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0008")
-    resource = (
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, desired_command_id,"
-        " desired_status, desired_at, requested_at, desired_category)"
-        " VALUES ('d', '{}', 1, '', '', 0, {}, 2, 0, 0, 'X')"
-    )
-    databases.execute(
-        url,
-        "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, registration_expires_at)"
-        " VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 5, 0)",
-        resource.format("/1/0/0", 7),
-        resource.format("/1/0/1", 3),
-        "INSERT INTO commands (command_id, app_id, async_id, device_id, method, path, requested_at, expires_at,"
-        " retries) VALUES (7, 'issuer', 'w', 'd', 'PUT', '/1/0/0', 0, 0, 0)",
-    )
-    database = Database(url)
-    try:
-        with database.read() as session:
-            device, resources = devices.find(session, "d"), stored_resources.of_device(session, "d")
-    finally:
-        database.close()
-    assert {row.path: row.desired_app_id for row in resources} == {"/1/0/0": "issuer", "/1/0/1": None}
-    assert b"category" not in serialize.device_content(device, resources, None)

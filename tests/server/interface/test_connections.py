@@ -85,14 +85,6 @@ async def listening(server, **limits):
             await asyncio.sleep(0)
 
 
-def run(server, check, **limits):
-    async def main():
-        async with listening(server, **limits) as served:
-            await check(served)
-
-    asyncio.run(main())
-
-
 def assert_refused(answer, status, case=""):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), (case, answer[:200])

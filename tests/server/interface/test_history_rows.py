@@ -6,21 +6,17 @@ from typing import Any
 import pytest
 
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Content, IntroducedResource, Observation, Observe, Outcome, Registration
+from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.store import history, revisions
 from mirror_server.store.history import HistoryRow
 
 PATH = "/3303/0/5700"
 
 
-def rows_of(server: Any, *, settled: bool = True) -> list[HistoryRow]:
-    assert not settled or server.services.database.settle(60)
+def rows_of(server: Any) -> list[HistoryRow]:
+    assert server.services.database.settle(60)
     with server.services.database.read() as session:
         return [row for some in history.tail(session, 0, 100) for row in some]
-
-
-def words(rows: list[HistoryRow]) -> list[tuple[Any, ...]]:
-    return [(row.what, row.origin, row.path, row.value) for row in rows]
 
 
 @pytest.fixture
@@ -55,7 +51,7 @@ def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
     server.registration(key, device, "POST")
     server.advance(key, 1)
     server.patch(key, device, online=False)
-    server.advance(key, 2 * 86_400)
+    server.advance(key, 86_400)
     found = rows_of(server)
     assert [row.what for row in found] == ["registration", "reg_update", "deregistration", "registration", "expired"]
     assert {(row.device_id, row.endpoint_name, row.path, row.origin) for row in found} == {
@@ -64,22 +60,8 @@ def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
     assert found[1].changed_at == found[0].changed_at + 1000 == found[1].received_at
 
 
-def test_what_is_told_has_its_row_whatever_is_subscribed(server: Any, key: str, device: str) -> None:
-    server.subscribe(key, device)
-    server.set_value(key, device, "22")
-    server.subscribe(key, device, method="DELETE")
-    server.place(key, device, "read", "GET", PATH)
-    found = rows_of(server)
-    assert words(found[1:]) == [
-        ("reported", "observation", PATH, b"21.5"),
-        ("reported", "observation", PATH, b"22"),
-        ("reported", "read", PATH, b"22"),
-    ]
-    assert {row.content_type for row in found[1:]} == {"text/plain"}
-    assert server.resource(key, device)["reported"]["revision"] == found[-1].revision
-
-
-def test_ends_of_writes_are_rows_also_superseded_ones(server: Any, key: str, device: str) -> None:
+def test_ends_of_writes_are_rows_also_superseded_and_failed_ones(server: Any, key: str, device: str) -> None:
+    server.place(key, device, "failed", "PUT", PATH, value="30")
     server.patch(key, device, online=False)
     for value in ("1", "2", "3"):
         server.advance(key, 1)
@@ -87,21 +69,12 @@ def test_ends_of_writes_are_rows_also_superseded_ones(server: Any, key: str, dev
     server.advance(key, 10)
     server.patch(key, device, online=True)
     server.advance(key, 120)
-    found = [row for row in rows_of(server) if row.what == "desired"]
-    assert [(row.value, row.status, row.category) for row in found] == [
-        (b"1", 1, None),
-        (b"2", 1, None),
-        (b"3", 1, None),
-    ]
+    failed, *found = [row for row in rows_of(server) if row.what == "desired"]
+    assert (failed.status, failed.category) == (2, "METHOD_NOT_ALLOWED")
+    assert [(row.value, row.status, row.category) for row in found] == [(each, 1, None) for each in (b"1", b"2", b"3")]
     assert [row.requested_at for row in found] == [found[0].requested_at + 1000 * each for each in range(3)]
     assert {(row.origin, row.app_id) for row in found} == {("write", key.split("_")[1])}
     assert server.resource(key, device, "/3303/0/5603")["desired"]["revision"] == found[-1].revision
-
-
-def test_a_write_that_failed_tells_why(server: Any, key: str, device: str) -> None:
-    server.place(key, device, "write", "PUT", PATH, value="30")
-    (row,) = [row for row in rows_of(server) if row.what == "desired"]
-    assert (row.status, row.category) == (2, "METHOD_NOT_ALLOWED")
 
 
 def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, device: str) -> None:
@@ -114,7 +87,9 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         Observation(device, PATH, Content(b"3"), now),
     ]
     server.services.devices.observed(told).result(60)
-    found = rows_of(server)[1:]
+    server.place(key, device, "read", "GET", PATH)
+    *found, read = rows_of(server)[1:]
+    assert (read.value, read.origin, read.content_type) == (b"21.5", "read", "text/plain")
     assert [(row.value, row.changed_at, row.origin, row.content_type) for row in found] == [
         (b"1", now - 5000, "observation", "text/plain"),
         (b"2", now - 9000, "auto_observation", "text/plain"),
@@ -122,33 +97,11 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         (b"3", now, "observation", "text/plain"),
     ]
     assert [row.revision for row in found] == list(range(found[0].revision, found[0].revision + 4))
-    assert server.resource(key, device)["reported"]["revision"] == found[-1].revision
+    assert server.resource(key, device)["reported"]["revision"] == read.revision
     # The device did not announce this one.
     assert server.resource(key, device, "/3303/1/5700")["reported"]["revision"] == found[2].revision
     with server.services.database.read(with_revision=True) as session:
-        assert revisions.last(session) == found[-1].revision
-
-
-def test_no_two_things_have_one_revision(server: Any, key: str) -> None:
-    for number in range(3):
-        device = server.add_device(key, f"sensor-{number}")
-        server.subscribe(key, device)
-        server.set_value(key, device, "1")
-        server.place(key, device, f"write-{number}", "PUT", PATH, value="30")
-    found = [row.revision for row in rows_of(server)]
-    assert found == sorted(set(found))
-
-
-def test_a_device_that_comes_back_keeps_its_rows(server: Any, key: str) -> None:
-    registration = Registration("real", "Sensor", False, 60, (IntroducedResource(PATH),))
-    device_id = server.services.devices.registered(registration).result(60)
-    server.services.devices.deregistered(device_id).result(60)
-    assert server.services.devices.registered(registration).result(60) == device_id
-    assert [(row.what, row.device_id) for row in rows_of(server)] == [
-        ("registration", device_id),
-        ("deregistration", device_id),
-        ("registration", device_id),
-    ]
+        assert revisions.last(session) == read.revision
 
 
 def test_an_answer_stands_at_the_time_the_device_tells(server: Any, key: str, device: str) -> None:

@@ -1,7 +1,7 @@
 """What was looked up is not looked up again while nothing is committed, and always again when something was."""
 
 import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 
@@ -34,27 +34,18 @@ def read(server, key, device):
     return server.call(key, "GET", f"/v3/devices/{device}/echo")
 
 
-def test_a_key_and_a_device_that_nobody_changed_are_not_looked_up_again(server, looks):
-    key = server.key()
-    device = server.add_device(key, "sensor-1")
-    first = read(server, key, device)
-    looks.clear()
-
-    assert read(server, key, device).get_data() == first.get_data()
-
-    assert looks == []
-
-
-def test_after_any_commit_both_are_looked_up_once(server, looks):
+def test_a_key_and_a_device_are_looked_up_once_after_a_commit(server, looks):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
-    read(server, key, device)
+    first = read(server, key, device)
+    looks.clear()
+    assert read(server, key, device).get_data() == first.get_data()
+    assert looks == []
+
     server.set_value(key, other, "30")
     looks.clear()
-
     for _ in range(3):
         assert read(server, key, device).status_code == 200
-
     assert len(looks) == 2
 
 
@@ -75,52 +66,28 @@ def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(s
     assert [each == shown[0] for each in shown] == [True, False, True, True, True]
 
 
-def test_a_device_that_this_and_another_process_changed_is_seen_as_it_is_now(server):
+def test_what_another_process_commits_is_seen_by_the_next_request(server):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     read(server, key, device)
-
     with closing(Database(server.settings.database_url)) as another:
         another.write(lambda session: devices.rename(session, device, "sensor-3"))
-    server.registration(key, other, "PUT")
-
-    assert read(server, key, device).json["endpoint_name"] == "sensor-3"
-
-
-def test_what_another_process_commits_is_seen_by_the_next_request(server):
-    key = server.key()
-    device = server.add_device(key, "sensor-1")
-    assert read(server, key, device).status_code == 200
-
-    with closing(Database(server.settings.database_url)) as other:
-        other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
-
+        server.registration(key, other, "PUT")
+        assert read(server, key, device).json["endpoint_name"] == "sensor-3"
+        another.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
     assert read(server, key, device).status_code == 401
 
 
-@pytest.mark.parametrize("resources", [0, 1, 20])
-def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, resources):
-    database, paths = server.services.database, [f"/3303/{number}/5700" for number in range(resources)]
-    announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
-    other = [AnnouncedResource("/3303/0/5700", "", "text/plain", observable=True)]
-
-    def work(session):
-        for device_id, listed in (("one", announced), ("other", other)):
-            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[server.now] * 4))
-            stored_resources.announce(session, device_id, listed)
-
-    database.write(work)
-    with database.read() as session:
-        for device_id in ("one", "other", "unknown"):
-            by_two = device_objects.find(session, device_id)
+def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, key):
+    one = server.add_device(key, "one", *[{"path": f"/3303/{number}/5700"} for number in range(20)])
+    other = server.add_device(key, "other", {"path": "/3303/0/5700"})
+    with server.services.database.read() as session:
+        assert device_objects.find_at_once(session, "unknown") is None
+        for device_id in (one, other):
+            device, _ = by_two = device_objects.find(session, device_id)
             assert device_objects.find_at_once(session, device_id) == by_two
-            if by_two is not None:
-                device, _ = by_two
-                assert device_objects.find_at_once(session, device_id, device.revision) == (device, [])
-                assert device_objects.find_at_once(session, device_id, device.revision - 1) == by_two
-        found = device_objects.find(session, "one")
-    assert found is not None
-    assert {row.path for row in found[1]} == set(paths)
+            assert device_objects.find_at_once(session, device_id, device.revision) == (device, [])
+            assert device_objects.find_at_once(session, device_id, device.revision - 1) == by_two
 
 
 def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
@@ -128,6 +95,9 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
     observed = {"/1/0/0": ("wanted", 7, 0), "/2/0/0": ("wanted", 3, 0), "/3/0/0": ("active", 5, 0)}
     observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("refused", 1, 1), "/6/0/0": ("ended", 2, 1)}
+    subscribed = (
+        "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) VALUES (?, ?, 'a', 0, ?, ?)"
+    )
 
     def work(session):
         for device_id in ("one", "other", "idle"):
@@ -135,76 +105,43 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
         for device_id in ("one", "other"):
             announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in observed]
             stored_resources.announce(session, device_id, announced)
-            for path, (state, position, observing) in observed.items():
-                session.run_many(
-                    "INSERT INTO subscriptions (device_id, path, app_id, single, state, position)"
-                    " VALUES (?, ?, ?, 0, ?, ?)",
-                    [(device_id, path, app_id, state, position) for app_id in ("a", "b")],
-                )
-                session.run_many(
-                    "UPDATE resources SET observing = ? WHERE device_id = ? AND path = ?",
-                    [(observing, device_id, path)],
-                )
+            session.run_many(subscribed, [(device_id, path, *rest[:2]) for path, rest in observed.items()])
+            observing = [(device_id, path) for path, (*_, is_observing) in observed.items() if is_observing]
+            session.run_many("UPDATE resources SET observing = 1 WHERE device_id = ? AND path = ?", observing)
+            request = CommandRequest("GET", "/1/0/0")
             for number, expires_at in enumerate((now, now + 1, now + 1)):
-                request = CommandRequest("PUT", "/1/0/0", payload=b"%d" % number, content_type="text/plain")
-                name = f"{device_id} r{number}"
-                commands.insert(session, [Command(0, "a", name, device_id, request, now, expires_at, 0, 0)])
+                command = Command(0, "a", f"{device_id} r{number}", device_id, request, now, expires_at, 0, 0)
+                commands.insert(session, [command])
 
     database.write(work)
     device_ids = ("one", "other", "idle", "unknown")
-    together = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
-    apart = [database.look(partial(waiting.of_devices, device_ids=[device_id], now=now)) for device_id in device_ids]
-    assert together == {device_id: found[device_id] for device_id, found in zip(device_ids, apart, strict=True)}
+    found = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
-        found = together[device_id]
-        assert (found.wanted, found.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
-        assert found.command.async_id == f"{device_id} r1"
-        assert bytes(found.command.request.payload) == b"1"
-    for device_id in ("idle", "unknown"):
-        assert together[device_id] == Waiting([], [], None)
+        each = found[device_id]
+        assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        assert each.command.async_id == f"{device_id} r1"
+    assert found["idle"] == found["unknown"] == Waiting([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
     key = server.key()
     device = server.add_device(key, "sensor-1")
-    seen: list[str] = []
-
-    def ask() -> None:
-        seen.append(read(server, key, device).json["updated_at"])
-
-    for seconds in (1, 1):
-        server.advance(key, seconds)
-        server.registration(key, device, "POST")
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert len(set(seen)) == 1
-        assert len(seen) == 8
-        now = read(server, key, device).json
-        assert seen[0] == now["updated_at"] == now["created_at"]
-        seen.clear()
+    read(server, key, device)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            server.advance(key, 1)
+            server.registration(key, device, "POST")
+            seen = pool.map(lambda _: read(server, key, device).json["updated_at"], range(8))
+            assert set(seen) == {read(server, key, device).json["created_at"]}
 
 
-@pytest.fixture
-def url(tmp_path) -> str:
-    return new_database_url(tmp_path)
-
-
-def test_the_version_stands_still_while_nothing_is_committed(url):
-    with closing(Database(url)) as database:
-        before = database.version()
-        assert database.version() == before
-        keys.create(database, "test", tuple(Scope), 0)
-        assert database.version() != before
-
-
-def test_a_commit_of_another_process_makes_another_version(url):
+def test_the_version_changes_with_each_commit_of_any_process_alone(tmp_path):
+    url = new_database_url(tmp_path)
     with closing(Database(url)) as database, closing(Database(url)) as other:
-        for name in ("first", "second"):
+        for each in (database, other, other):
             before = database.version()
-            keys.create(other, name, tuple(Scope), 0)
+            assert database.version() == before
+            keys.create(each, "test", tuple(Scope), 0)
             assert database.version() != before
 
 

@@ -1,60 +1,26 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
-import pytest
-
-from mirror_sdk.wire import routes
 from mirror_sdk.wire.older_calls import Endpoint, Limits
 
 ENDPOINTS = "/v2/endpoints"
 TEMPERATURE = "/3303/0/5700"
-RULES = [{"endpoint-type": "Light"}]
 
 
-def listed(server, key, query=""):
-    answer = server.call(key, "GET", f"{ENDPOINTS}{query}")
-    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
-    found = answer.json
-    answer.close()
-    for entry in found:
-        Endpoint.model_validate(entry, extra="forbid", strict=True)
-    return found
-
-
-def test_registered_devices_are_listed_as_the_public_api_lists_them(server, key):
-    assert listed(server, key) == []
-    lamp = server.add_device(key, "lamp", endpoint_type="Light")
-    sleeper = server.add_device(key, "sleeper", endpoint_type="Lock", queue_mode=True)
-    assert sorted(listed(server, key), key=lambda entry: entry["type"]) == [
-        {"name": lamp, "type": "Light", "status": "ACTIVE", "q": False},
-        {"name": sleeper, "type": "Lock", "status": "ACTIVE", "q": True},
-    ]
-    assert [entry["name"] for entry in listed(server, key, "/?type=Lock")] == [sleeper]
-    assert listed(server, key, "?type=lock") == []
-    assert listed(server, key, "?type=") == []
-
-
-def test_a_device_that_left_is_no_endpoint_until_it_is_back(server, key, device):
-    server.registration(key, device, "DELETE")
-    assert listed(server, key) == []
-    server.registration(key, device, "POST")
-    assert [entry["name"] for entry in listed(server, key)] == [device]
-
-
-def test_endpoints_come_page_by_page_and_all_of_them(server, key, monkeypatch):
+def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monkeypatch):
     monkeypatch.setattr("mirror_server.service.snapshots._DEVICES_AT_A_TIME", 2)
-    ids = {server.add_device(key, f"d{number}") for number in range(5)}
-    assert [entry["name"] for entry in listed(server, key)] == sorted(ids)
-
-
-@pytest.mark.parametrize("query", ["?type=a&type=b", "?typ=Light", "?type=Light&limit=3"])
-def test_what_endpoints_cannot_be_asked_for_is_refused_by_name(server, key, refused, query):
-    refused(server.call(key, "GET", f"{ENDPOINTS}{query}"), 400)
-
-
-def test_a_list_of_endpoints_takes_a_place_only_while_it_is_sent(server, key):
+    first, *others = sorted(server.add_device(key, f"d{number}") for number in range(5))
+    server.registration(key, first, "DELETE")
+    # A list that was sent leaves room for the next.
     for _ in range(20):
-        listed(server, key)
-    assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
+        with server.call(key, "GET", ENDPOINTS) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            assert [Endpoint.model_validate(entry, extra="forbid").name for entry in answer.json] == others
+    assert server.call(key, "GET", f"{ENDPOINTS}?type=").json == []
+
+
+def test_what_endpoints_cannot_be_asked_for_is_refused_by_name(server, key, refused):
+    for query, field in (("type=a&type=b", "type"), ("typ=Light", "typ"), ("type=Light&limit=3", "limit")):
+        refused(server.call(key, "GET", f"{ENDPOINTS}?{query}"), 400, field)
 
 
 def limits(server, key):
@@ -75,20 +41,9 @@ def test_limits_count_what_the_key_was_told_and_the_devices_that_are_registered(
     server.registration(key, device, "DELETE")
     assert limits(server, key) == {**mine, "transaction-count": 3, "endpoint-count": 0}
     assert mine["transaction-quota"] == mine["endpoint-quota"] == 2**31 - 1
-
-
-def test_what_is_over_for_a_day_counts_no_more(server, key):
-    server.add_device(key, "d")
     server.advance(key, 2 * 24 * 3600)
-    server.registration(key, server.add_device(key, "e"), "PUT")
-    assert limits(server, key)["transaction-count"] == len(server.log(key, after=1))
-
-
-def test_the_versions_are_those_in_front_of_the_paths(server, key):
-    answer = server.call(key, "GET", "/rest-versions")
-    assert (answer.status_code, answer.json) == (200, ["v2", "v3"])
-    paths = {value.split("/")[1] for value in vars(routes).values() if str(value).startswith("/v")}
-    assert sorted(paths) == answer.json
+    server.registration(key, device, "POST")
+    assert limits(server, key)["transaction-count"] == 1
 
 
 def test_a_path_without_a_version_is_the_same_path(server, key, device):
@@ -104,23 +59,10 @@ def test_a_path_without_a_version_is_the_same_path(server, key, device):
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
 
 
-def test_rules_put_without_a_version_are_answered_as_older_programs_expect(server, key):
-    answer = server.call(key, "PUT", "/subscriptions", json=RULES)
-    assert (answer.status_code, answer.get_data()) == (204, b"")
-    assert server.call(key, "GET", "/subscriptions").json == server.call(key, "GET", "/v2/subscriptions").json == RULES
-    assert server.call(key, "PUT", "/v2/subscriptions", json=[]).status_code == 202
-
-
-def test_a_path_without_a_version_wants_the_same_key(server, refused):
+def test_a_path_without_a_version_wants_the_same_key_and_what_only_looks_like_one_is_none(server, key, refused):
     refused(server.call(None, "GET", "/subscriptions"), 401)
-    refused(server.call("x", "GET", "/notification/callback"), 401)
-
-
-@pytest.mark.parametrize(
-    "path", ["/subscription", "/subscriptionsx", "/notifications/pull", "/notification", "/limits"]
-)
-def test_what_only_looks_like_such_a_path_is_none(server, key, refused, path):
-    refused(server.call(key, "GET", path), 404)
+    for path in ("/subscription", "/subscriptionsx", "/notifications/pull", "/notification", "/limits"):
+        refused(server.call(key, "GET", path), 404)
 
 
 def test_the_description_tells_the_other_names(server):
@@ -134,9 +76,3 @@ def test_the_description_tells_the_other_names(server):
     assert told
     assert all(path == f"/v2{name}" for path, name in told.items())
     assert set(told) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
-
-
-def test_a_poll_that_does_not_wait_gives_what_there_is_and_then_nothing(server, key, device):
-    poll = "/v2/notification/pull?noWait=true"
-    assert list(server.call(key, "GET", poll).json) == ["registrations"]
-    assert server.call(key, "GET", poll).status_code == 204

@@ -21,43 +21,27 @@ from mirror_server.views.deferred import PARK
 @contextmanager
 def logged(log_format, *, access_log=True):
     """The server's log as it is written, while the context lasts."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
     stream = StringIO()
-    # pytest's own handlers are not closed by this.
-    root.handlers.clear()
-    configure(log_format, stream=stream, access_log=access_log)
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        # pytest's own handlers are not closed by this.
+        patched.setattr(logging.root, "handlers", [])
+        configure(log_format, stream=stream, access_log=access_log)
         yield stream
-    finally:
-        logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
-        root.handlers[:] = before
-        root.setLevel(level)
-
-
-class LogLines:
-    """The lines of a log in JSON."""
-
-    def __init__(self, stream):
-        self._stream = stream
-
-    def clear(self):
-        self._stream.truncate(0)
-        self._stream.seek(0)
-
-    def read(self):
-        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
+    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
 
 
 @pytest.fixture
 def log_lines():
+    """Gives the lines of the log in JSON that were written since the last call."""
     with logged("json") as stream:
-        yield LogLines(stream)
 
+        def read():
+            lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+            stream.truncate(0)
+            stream.seek(0)
+            return lines
 
-def add_failing_webhook(session, app_id):
-    callbacks.put(session, app_id, "{}", at=0)
-    callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
+        yield read
 
 
 @pytest.fixture
@@ -78,27 +62,27 @@ def metric(server):
     return read
 
 
-def test_a_server_that_stores_is_ready(server):
+def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds_for_all(server, monkeypatch):
+    monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
+    held, go_on = threading.Event(), threading.Event()
+    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
+    assert held.wait(60)
+    before = server.services.database.count_waiting()
+    parked = []
+    for _ in range(50):
+        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
+    assert server.call(None, "GET", "/healthz").status_code == 200
+    answer = server.call(None, "GET", "/readyz")
+    assert server.services.database.count_waiting() == before + 1
+    go_on.set()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert ErrorBody.model_validate(answer.json, extra="forbid").type == "unavailable"
+    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
     answer = server.call(None, "GET", "/readyz")
     assert (answer.status_code, answer.json) == (200, {"status": "ready"})
 
 
-def test_a_server_that_cannot_store_is_alive_but_not_ready(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
-    stored = threading.Event()
-    server.services.database.submit(lambda session: stored.wait(60))
-    try:
-        assert server.call(None, "GET", "/healthz").status_code == 200
-        answer = server.call(None, "GET", "/readyz")
-    finally:
-        stored.set()
-    assert answer.status_code == 503
-    assert ErrorBody.model_validate(answer.json, extra="forbid").type == "unavailable"
-    assert answer.headers["Retry-After"] == "5"
-
-
-def test_requests_are_counted_by_their_rule_and_status(server, key, metric):
-    device = server.add_device(key, "d")
+def test_requests_are_counted_by_their_rule_and_status(server, key, device, metric):
     for _ in range(3):
         server.call(key, "GET", f"/v3/devices/{device}/echo")
     server.call(key, "GET", "/v3/devices/nobody/echo")
@@ -107,106 +91,65 @@ def test_requests_are_counted_by_their_rule_and_status(server, key, metric):
     assert metric("mirror_requests_total", **rule, status="404") == 1
     assert metric("mirror_request_seconds_count", **rule) == 4
     assert 0 < metric("mirror_request_seconds_sum", **rule) < 10
-
-
-def test_what_no_route_has_is_one_metric_only(server, key, metric):
     for path in ("/a", "/b", "/v3/devices"):
         server.call(key, "STRANGE", path)
     assert metric("mirror_requests_total", method="", route="") == 3
     assert metric("mirror_requests_total", method="STRANGE") == 0
 
 
-def test_devices_queues_and_logs_are_counted(server, key, metric):
-    registered = server.add_device(key, "d")
+def test_devices_queues_and_logs_are_counted(server, key, device, metric):
     gone = server.add_device(key, "gone")
     server.registration(key, gone, "DELETE")
-    server.patch(key, registered, online=False)
-    before = metric("mirror_notification_log_bytes")
+    server.patch(key, device, online=False)
+    before = metric("mirror_notification_log_bytes"), metric("mirror_notification_log_entries")
     for number in range(3):
-        assert server.place(key, registered, f"r{number}", "GET", "/3303/0/5700").status_code == 202
+        assert server.place(key, device, f"r{number}", "GET", "/3303/0/5700").status_code == 202
     assert metric("mirror_devices", state="registered") == 1
     assert metric("mirror_devices", state="deregistered") == 1
     assert metric("mirror_waiting_device_requests") == 3
     assert metric("mirror_longest_device_queue") == 3
-    server.patch(key, registered, online=True)
+    server.patch(key, device, online=True)
     assert metric("mirror_waiting_device_requests") == 0
-    assert metric("mirror_notification_log_bytes") > before
+    assert metric("mirror_notification_log_bytes") > before[0]
+    assert metric("mirror_notification_log_entries") == before[1] + 3
 
 
-def test_the_entries_of_all_logs_are_counted(server, key, metric):
-    before = metric("mirror_notification_log_entries")
-    another = server.key()
-    server.add_device(key, "d")
-    assert len(server.log(another)) == 1
-    assert metric("mirror_notification_log_entries") == before + 2
-
-
-def test_open_polls_are_counted_while_they_are_held(server, key, metric):
-    polls = server.services.polls
+def test_open_polls_and_failing_webhooks_are_counted(server, key, metric):
+    polls, app_id = server.services.polls, key.split("_")[1]
     more = polls.open("somebody")
     assert metric("mirror_open_polls") == 1
     polls.close("somebody", more)
-    assert metric("mirror_open_polls") == 0
+    assert metric("mirror_open_polls") == metric("mirror_webhooks") == 0
 
+    def fail(session):
+        callbacks.put(session, app_id, "{}", at=0)
+        callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
 
-def test_a_failing_webhook_is_counted(server, key, metric):
-    assert metric("mirror_webhooks") == 0
-    app_id = key.split("_")[1]
-    server.services.database.write(lambda session: add_failing_webhook(session, app_id))
-    assert (metric("mirror_webhooks"), metric("mirror_failing_webhooks"), metric("mirror_webhook_failures")) == (
-        1,
-        1,
-        4,
-    )
+    server.services.database.write(fail)
+    names = ("mirror_webhooks", "mirror_failing_webhooks", "mirror_webhook_failures")
+    assert [metric(name) for name in names] == [1, 1, 4]
     server.add_device(key, "d")
     assert metric("mirror_webhook_backlog_entries") == len(server.log(key))
 
 
-def test_each_request_is_one_line_of_json(server, key, log_lines):
-    device = server.add_device(key, "d")
+def test_each_request_is_one_line_of_json(server, key, device, log_lines):
     request_id = "0123456789abcdef" * 2
-    log_lines.clear()
-    answer = server.call(
-        key,
-        "POST",
-        f"/v2/device-requests/{device}",
-        query_string={"async-id": "mine"},
-        headers={"X-Request-ID": request_id},
-        json={"method": "GET", "uri": "/3303/0/5700"},
-    )
-    assert answer.status_code == 202
-    (line,) = log_lines.read()
+    url, body = f"/v2/device-requests/{device}", {"method": "GET", "uri": "/3303/0/5700"}
+    log_lines()
+    server.call(key, "POST", f"{url}?async-id=mine", headers={"X-Request-ID": request_id}, json=body)
+    (line,) = log_lines()
     assert line["duration_ms"] > 0
-    assert (
-        line.items()
-        >= {
-            "event": "request",
-            "level": "info",
-            "method": "POST",
-            "path": f"/v2/device-requests/{device}",
-            "status": 202,
-            "request_id": request_id,
-            "async_id": "mine",
-            "application": key.split("_")[1],
-        }.items()
-    )
-
-
-def test_a_generated_async_id_is_logged_too(server, key, log_lines):
-    device = server.add_device(key, "d")
-    log_lines.clear()
-    answer = server.call(key, "POST", f"/v2/device-requests/{device}", json={"method": "GET", "uri": "/3303/0/5700"})
-    assert [line["async_id"] for line in log_lines.read()] == [answer.json["async-response-id"]]
+    expected = {"event": "request", "level": "info", "method": "POST", "path": url, "status": 202}
+    expected |= {"request_id": request_id, "async_id": "mine", "application": key.split("_")[1]}
+    assert expected.items() <= line.items()
+    answer = server.call(key, "POST", url, json=body)
+    assert [line["async_id"] for line in log_lines()] == [answer.json["async-response-id"]]
 
 
 def test_a_path_with_a_line_break_is_still_one_line(server, key, log_lines):
-    log_lines.clear()
     server.call(key, "GET", "/v3/devices/a%0Ab")
-    (line,) = log_lines.read()
+    (line,) = log_lines()
     assert line["path"] == "/v3/devices/a\nb"
-
-
-def test_the_console_format_has_one_line_a_request_too(server, key):
     with logged("console") as stream:
         server.call(key, "GET", "/v3/devices/a%0Ab")
     (line,) = stream.getvalue().splitlines()
@@ -221,13 +164,13 @@ def test_a_failure_is_logged_with_the_id_the_client_was_told(server, key, log_li
 
     monkeypatch.setattr(server.services.devices, "described", fail)
     answer = server.call(key, "GET", "/v3/devices/x")
-    (failure,) = [line for line in log_lines.read() if line["level"] == "error"]
+    (failure,) = [line for line in log_lines() if line["level"] == "error"]
     assert failure["request_id"] == answer.json["request_id"]
     assert "RuntimeError: inside" in failure["exception"]
     assert "planted-x" not in failure["exception"]
 
 
-def test_without_the_line_of_each_request_failures_are_still_told(server, key, monkeypatch):
+def test_without_the_line_of_each_request_failures_are_still_logged(server, key, device, monkeypatch):
     def fail(*_):
         raise RuntimeError("broken")
 
@@ -235,24 +178,9 @@ def test_without_the_line_of_each_request_failures_are_still_told(server, key, m
         server.call(key, "GET", "/v3/devices")
         assert stream.getvalue() == ""
         monkeypatch.setattr("mirror_server.views.devices.serialize.device_object", fail)
-        device = server.add_device(key, "d", {"path": "/3303/0/5700", "value": "1"})
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 500
     (line,) = map(json.loads, stream.getvalue().splitlines())
     assert line["event"] == "request failed"
-
-
-def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
-    held, go_on = threading.Event(), threading.Event()
-    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
-    assert held.wait(60)
-    before = server.services.database.count_waiting()
-    parked = []
-    for _ in range(50):
-        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
-    assert server.services.database.count_waiting() == before + 1
-    go_on.set()
-    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
-    assert server.call(None, "GET", "/readyz").status_code == 200
 
 
 def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):

@@ -3,37 +3,12 @@
 import asyncio
 
 import pytest
-from test_bridge_limits import Request, until
-from test_connections import run
+from bridge_requests import Request, until
 
 from mirror_server.views import notifications
 from mirror_server.web.asgi_bridge import Bridge
 
 PULL = "/v2/notification/pull"
-
-
-async def sent(served, key, connection, query=""):
-    """Send a poll on an open connection."""
-    _, writer = connection
-    head = f"GET {PULL}?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-    writer.write(head.encode())
-    await writer.drain()
-
-
-def test_poll_on_another_connection_right_after_an_abort_is_answered(server, key):
-    async def check(served):
-        first, second = await served.connect(), await served.connect()
-        for _ in range(20):
-            await sent(served, key, first, "hold=55")
-            await until(lambda: server.services.log.open_polls == 1)
-            first[1].transport.abort()
-            await sent(served, key, second, "hold=0")
-            assert (await second[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
-            first = await served.connect()
-        for _, writer in (first, second):
-            writer.close()
-
-    run(server, check)
 
 
 @pytest.fixture

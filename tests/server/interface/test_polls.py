@@ -27,40 +27,25 @@ def place(server, key, device):
 def plain_poll(server, key):
     """The async-ids of a plain poll that is not held, ``None`` when it was empty."""
 
-    def poll(by=key):
-        answer = server.call(by, "GET", f"{PULL}?hold=0")
-        if answer.status_code == 204:
-            assert (answer.get_data(), answer.headers.get("Mirror-Cursor")) == (b"", None)
-            return None
-        assert answer.status_code == 200
-        return [entry["id"] for entry in answer.json.get("async-responses", [])]
+    def poll():
+        answer = server.call(key, "GET", f"{PULL}?hold=0")
+        assert "Mirror-Cursor" not in answer.headers
+        return [entry["id"] for entry in answer.json.get("async-responses", [])] if answer.status_code == 200 else None
 
     return poll
 
 
 @pytest.fixture
 def read_after(server, key):
-    """The async-ids behind a position, the cursor and the gap."""
+    """The async-ids behind a position, and the cursor."""
 
     def read(after):
         answer = server.call(key, "GET", PULL, query_string={"after": after, "hold": 0})
-        assert answer.status_code in {200, 204}
+        assert "Mirror-Gap" not in answer.headers
         entries = answer.json.get("async-responses", []) if answer.status_code == 200 else []
-        return (
-            [entry["id"] for entry in entries],
-            int(answer.headers["Mirror-Cursor"]),
-            answer.headers.get("Mirror-Gap"),
-        )
+        return [entry["id"] for entry in entries], int(answer.headers["Mirror-Cursor"])
 
     return read
-
-
-def test_a_plain_poll_gives_everything_once_and_moves_its_position(place, plain_poll):
-    place("a", "b")
-    assert plain_poll() == ["a", "b"]
-    assert plain_poll() is None
-    place("c")
-    assert plain_poll() == ["c"]
 
 
 def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
@@ -81,126 +66,65 @@ def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
         assert "uid" not in body[kind][0]
 
 
-def test_a_plain_poll_names_devices_that_left_by_their_id_alone(server, key, device):
-    """A reader with a position is told when, and the name; who knows nothing of that sees no difference."""
-    server.registration(key, device, "DELETE")
-    server.registration(key, device, "POST")
-    server.patch(key, device, online=False)
-    server.advance(key, 24 * 3600)
-    body = server.call(key, "GET", f"{PULL}?hold=0").json
-    assert (body["de-registrations"], body["registrations-expired"]) == ([device], [device])
-
-
-def test_a_reader_with_a_position_gets_uid_timestamp_and_cursor(server, key, device, place):
-    server.subscribe(key, device)
-    place("a")
-    answer = server.call(key, "GET", f"{PULL}?after=0&hold=0")
-    entries = [entry for kind in answer.json.values() for entry in kind]
-    assert {entry["timestamp"] for entry in entries} == {server.now}
-    assert len({entry["uid"] for entry in entries}) == len(entries) == int(answer.headers["Mirror-Cursor"]) == 3
-    assert "Mirror-Gap" not in answer.headers
-
-
-def test_any_number_of_readers_take_nothing_from_each_other(place, plain_poll, read_after):
+def test_any_number_of_readers_take_nothing_from_each_other_or_from_a_plain_poll(place, plain_poll, read_after):
     place("a", "b")
-    for _ in range(3):
-        assert read_after(0) == (["a", "b"], 3, None)
-    assert read_after(1) == (["a", "b"], 3, None)
-    assert read_after(2) == (["b"], 3, None)
-    assert read_after(3) == ([], 3, None)
-    assert read_after("latest") == ([], 3, None)
+    for _ in range(2):
+        assert read_after(0) == read_after(1) == (["a", "b"], 3)
+    assert read_after(2) == (["b"], 3)
+    assert read_after(3) == read_after("latest") == ([], 3)
     assert plain_poll() == ["a", "b"]
-    assert read_after(0) == (["a", "b"], 3, None)
+    assert plain_poll() is None
+    assert read_after(0) == (["a", "b"], 3)
+    place("c")
+    assert read_after("latest")[1] == 4
+    assert plain_poll() == ["c"]
 
 
-def test_a_plain_poll_moves_no_other_reader_and_no_reader_moves_the_plain_poll(place, plain_poll, read_after):
-    place("a")
-    assert plain_poll() == ["a"]
-    assert read_after(0)[0] == ["a"]
-    place("b")
-    assert read_after("latest")[1] == 3
-    assert plain_poll() == ["b"]
-
-
-@pytest.mark.parametrize("query", ["hold=25", "after=1&hold=25", "after=latest&hold=25", "", "after=1"])
-def test_a_held_poll_wakes_at_once(server, key, plain_poll, place, held_poll, query):
+@pytest.mark.parametrize("plain", ["", "hold=25", "noWait=false"])
+def test_all_polls_of_a_key_that_wait_are_woken_at_once_and_those_of_another_are_not(
+    server, key, other, place, plain_poll, held_poll, plain
+):
     plain_poll()
-    answer = held_poll(key, query)
-    assert not answer.done()
+    theirs = held_poll(other, "after=latest&hold=25")
+    answers = {query: held_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
+    assert not any(answer.done() for answer in answers.values())
     place("a")
-    woken = answer.result(60)
-    assert [entry["id"] for entry in woken.json["async-responses"]] == ["a"]
-    assert ("Mirror-Cursor" in woken.headers) is ("after" in query)
-
-
-def test_all_readers_that_wait_are_woken(server, key, place, plain_poll, held_poll):
-    plain_poll()
-    answers = [held_poll(key, "after=latest"), held_poll(key, "after=latest"), held_poll(key, "")]
-    place("a")
-    for answer in answers:
-        assert [entry["id"] for entry in answer.result(60).json["async-responses"]] == ["a"]
-
-
-def test_what_goes_to_another_key_wakes_nobody(server, key, place, other, held_poll):
-    answer = held_poll(other, "after=latest&hold=25")
-    place("a")
-    assert not answer.done()
+    for query, answer in answers.items():
+        woken = answer.result(60)
+        assert [entry["id"] for entry in woken.json["async-responses"]] == ["a"]
+        assert ("Mirror-Cursor" in woken.headers) is ("after" in query)
+    assert not theirs.done()
     server.add_device(key, "sensor-2")
-    assert list(answer.result(60).json) == ["registrations"]
+    assert list(theirs.result(60).json) == ["registrations"]
 
 
-@pytest.mark.parametrize(
-    ("query", "seconds"),
-    [("", 25), ("?after=1", 25), ("?after=latest", 25), ("?hold=0", 0), ("?hold=55", 55), ("?after=1&hold=55", 55)],
-)
-def test_a_poll_is_held_25_s_or_as_long_as_asked(server, key, plain_poll, device, hold_seconds, query, seconds):
+def test_a_poll_is_held_25_s_or_as_long_as_asked(server, key, plain_poll, device, hold_seconds):
     plain_poll()
-    assert hold_seconds(key, query) == seconds
+    cases = {"": 25, "?after=1": 25, "?after=latest": 25, "?hold=0": 0, "?hold=55": 55, "?after=1&hold=55": 55}
+    assert {query: hold_seconds(key, query) for query in cases} == cases
 
 
-def test_a_poll_whose_time_is_over_is_204_with_the_cursor(server, key, device):
-    answer = server.call(key, "GET", f"{PULL}?after=1&hold=1")
-    assert (answer.status_code, answer.get_data(), answer.headers["Mirror-Cursor"]) == (204, b"", "1")
-
-
-def test_a_bad_position_or_wait_is_named(server, key, refused):
+def test_a_bad_poll_is_refused_by_name_opens_no_channel_and_takes_nothing(server, key, device, refused):
     cases = [
-        *[
-            (f"after={value}", "after")
-            for value in ("", "x", "-1", "1.0", "%2B1", "%201", "LATEST", "1e3", "9" * 20, "9" * 30)
-        ],
-        *[(f"hold={value}", "hold") for value in ("", "x", "-1", "56", "0.5", "1.5", "%2B1", "25s")],
-        *[(f"after=0&hold={value}", "hold") for value in ("", "56")],
-        ("after=%D9%A1", "after"),
-        ("after=latest&hold=x", "hold"),
-        *[(query, "noWait") for query in ("noWait=1", "noWait=", "noWait=true&noWait=true")],
+        *[(f"after={value}", "after", "") for value in ("", "x", "-1", "1.0", "%2B1", "LATEST", "9" * 30)],
+        ("after=%D9%A1", "after", ""),
+        *[(f"hold={value}", "hold", "55") for value in ("", "x", "-1", "56", "0.5", "25s")],
+        ("after=0&hold=56", "hold", "55"),
+        *[(query, "noWait", "") for query in ("noWait=1", "noWait=", "noWait=true&noWait=true")],
+        ("aftr=1", "aftr", "known are after, hold, noWait"),
     ]
-    for query, field in cases:
-        refused(server.call(key, "GET", f"{PULL}?{query}"), 400, field)
-
-
-@pytest.mark.parametrize(
-    ("query", "field", "told"),
-    [("hold=x", "hold", "55"), ("aftr=1", "aftr", "known are after, hold, noWait"), ("noWait=1", "noWait", "true")],
-)
-def test_a_bad_poll_opens_no_channel_and_takes_nothing(server, key, device, refused, query, field, told):
-    assert told in refused(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message
+    for query, field, told in cases:
+        assert told in refused(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query
     refused(server.call(key, "GET", CHANNEL), 404)
     assert len(server.call(key, "GET", f"{PULL}?hold=0").json["registrations"]) == 1
 
 
-def test_a_poll_without_its_body_is_refused_and_loses_nothing(server, key, device):
-    answer = server.call(key, "HEAD", f"{PULL}?hold=0")
-    assert answer.status_code == 405
-    assert {method.strip() for method in answer.headers["Allow"].split(",")} >= {"GET", "DELETE"}
-    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 200
-
-
-@pytest.mark.parametrize("beyond", [2, 10**17])
-def test_a_position_beyond_the_log_has_a_word_of_its_own(server, key, device, refused, beyond):
-    body = refused(server.call(key, "GET", f"{PULL}?after={beyond}&hold=0"), 400, "after")
-    assert body.reason == "CURSOR_BEYOND_LOG"
-    assert "latest" in body.message
+def test_a_position_beyond_the_log_has_a_word_of_its_own(server, key, device, refused):
+    for path in (PULL, "/v2/notification/events"):
+        for beyond in (2, 10**17):
+            body = refused(server.call(key, "GET", f"{path}?after={beyond}"), 400, "after")
+            assert body.reason == "CURSOR_BEYOND_LOG"
+            assert "latest" in body.message
 
 
 def test_a_second_plain_poll_is_409_while_one_is_open_and_readers_are_not(
@@ -218,57 +142,40 @@ def test_a_second_plain_poll_is_409_while_one_is_open_and_readers_are_not(
     assert plain_poll() is None
 
 
-def test_deleting_the_channel_ends_the_open_plain_poll_at_once_with_410(
-    server, key, place, plain_poll, held_poll, refused
+def test_deleting_the_channel_ends_the_open_plain_poll_of_that_key_alone_with_410(
+    server, key, place, plain_poll, other, held_poll, refused
 ):
     plain_poll()
-    answer = held_poll(key, "hold=25")
+    mine, theirs, reader = held_poll(key, "hold=25"), held_poll(other, "hold=25"), held_poll(key, "after=1&hold=25")
     assert server.call(key, "DELETE", PULL).status_code == 204
-    refused(answer.result(60), 410)
+    refused(mine.result(60), 410)
     refused(server.call(key, "GET", CHANNEL), 404)
-    place("a")
-    assert plain_poll() == ["a"]
-
-
-def test_deleting_the_channel_leaves_readers_and_the_channels_of_others_alone(
-    server, key, device, place, other, held_poll
-):
-    theirs = held_poll(other, "hold=25")
-    reader = held_poll(key, "after=1&hold=25")
-    assert server.call(key, "DELETE", PULL).status_code == 204
     assert not reader.done()
     assert not theirs.done()
     place("a")
     assert reader.result(60).status_code == 200
+    assert plain_poll() == ["a"]
     server.add_device(key, "sensor-2")
     assert theirs.result(60).status_code == 200
 
 
-def test_deleting_is_2xx_without_a_channel_too_and_loses_nothing(server, key, place, plain_poll):
+def test_the_channel_exists_from_the_first_plain_poll_until_its_deletion_which_loses_nothing(
+    server, key, place, plain_poll, refused
+):
     for _ in range(2):
         assert server.call(key, "DELETE", PULL).status_code == 204
     place("a")
-    assert server.call(key, "DELETE", PULL).status_code == 204
+    server.call(key, "GET", f"{PULL}?after=0&hold=0")
+    refused(server.call(key, "GET", CHANNEL), 404)
     assert plain_poll() == ["a"]
+    assert server.channel(key) == {"delivery_mechanism": "LONG_POLLING"}
+    refused(server.call(server.key(), "GET", CHANNEL), 404)
     assert server.call(key, "DELETE", PULL).status_code == 204
+    refused(server.call(key, "GET", CHANNEL), 404)
     assert plain_poll() is None
 
 
-def test_the_channel_is_there_from_the_first_plain_poll_until_its_deletion(server, key, refused):
-    refused(server.call(key, "GET", CHANNEL), 404)
-    server.call(key, "GET", f"{PULL}?after=0&hold=0")
-    refused(server.call(key, "GET", CHANNEL), 404)
-    server.call(key, "GET", f"{PULL}?hold=0")
-    assert server.channel(key) == {"delivery_mechanism": "LONG_POLLING"}
-    refused(server.call(server.key(), "GET", CHANNEL), 404)
-    server.call(key, "DELETE", PULL)
-    refused(server.call(key, "GET", CHANNEL), 404)
-
-
-@pytest.mark.parametrize("reader", ["plain", "cursor"])
-def test_a_response_of_a_server_error_is_alone_in_its_message(
-    server, key, device, place, plain_poll, read_after, reader
-):
+def test_a_response_of_a_server_error_is_alone_in_its_message(server, key, device, place, plain_poll, read_after):
     place("a", "b")
     server.patch(key, device, answer="silent")
     place("late")
@@ -278,16 +185,11 @@ def test_a_response_of_a_server_error_is_alone_in_its_message(
     server.patch(key, device, online=False)
     server.patch(key, device, online=True, answer="normal", latency_seconds=0)
     place("c")
-    after, messages = 0, []
-    while True:
-        ids, after, _ = (plain_poll(), 0, None) if reader == "plain" else read_after(after)
-        if not ids:
-            break
-        messages.append(ids)
-    assert messages == [["a", "b"], ["late"], ["lost"], ["c"]]
-    assert {async_id: status for async_id, (status, _) in server.responses(key).items()} == {
-        "a": 200, "b": 200, "late": 504, "lost": 503, "c": 200,
-    }  # fmt: skip
+    assert [status for status, _ in server.responses(key).values()] == [200, 200, 504, 503, 200]
+    after = 0
+    for ids in [["a", "b"], ["late"], ["lost"], ["c"]]:
+        found, after = read_after(after)
+        assert found == plain_poll() == ids
 
 
 def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(server, key, device, place, other):
@@ -301,42 +203,16 @@ def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(serve
     assert server.kinds(key) == ["registrations", "async-responses", *kinds]
 
 
-def test_observation_events_go_to_the_subscriber_alone(server, key, other, device):
-    server.subscribe(other, device)
-    server.set_value(key, device, "22")
-    assert server.observed(other) == [(device, "21.5"), (device, "22")]
-    assert server.observed(key) == []
-
-
-def test_a_registration_event_tells_what_the_device_is_and_has(server, key):
-    server.advance(key, 30)
-    device = server.add_device(
-        key, "light-1", {"path": "/3311/0/5850", "observable": True}, {"path": "/3/0/0"},
-        endpoint_type="Light", queue_mode=True,
-    )  # fmt: skip
-    ((kind, event),) = server.log(key)
-    assert kind == "registrations"
-    assert event.pop("uid")
-    assert sorted(event.pop("resources"), key=lambda resource: resource["path"]) == [
-        {"path": "/3/0/0", "rt": "", "ct": "text/plain", "obs": False},
-        {"path": "/3311/0/5850", "rt": "", "ct": "text/plain", "obs": True},
-    ]
-    assert event == {
-        "ep": device, "original-ep": "light-1", "ept": "Light", "q": True, "timestamp": server.now, "seq": 1,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("value", "count"), [("21.5", 1), ("21.5", 3), ("x" * 65_536, 100)])
-def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, value, count):
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, count):
     server.subscribe(key, device)
     after = server.services.log.last_seq(key.split("_")[1])
     answer = held_poll(key, f"after={after}&hold=25")
-    observation = Observation(device, TEMPERATURE, Content(value.encode()), server.services.clock.now())
+    observation = Observation(device, TEMPERATURE, Content(b"22"), server.services.clock.now())
     server.services.devices.observed([observation] * count).result(60)
     told, read = answer.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
     assert told.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]
     assert told.get_data() == read.get_data()
-    assert len(told.get_data()) < 4.5 * 1024 * 1024
 
 
 def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server, key, device, monkeypatch):
@@ -350,7 +226,7 @@ def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server,
     monkeypatch.setattr(polls, "take", take_late)
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 410
     monkeypatch.undo()
-    assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
+    assert server.call(key, "GET", CHANNEL).status_code == 404
     assert list(server.call(key, "GET", f"{PULL}?hold=0").json) == ["registrations"]
 
 
@@ -398,27 +274,20 @@ def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypat
 
 def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server, key):
     device = server.add_device(key, "camera", {"path": "/3341/0/5527", "value": "x" * 65_536})
-    for number in range(100):
+    for number in range(60):
         server.place(key, device, f"r{number}", "GET", "/3341/0/5527")
     after, sizes = 1, []
     while (answer := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
         after = int(answer.headers["Mirror-Cursor"])
         sizes.append(len(answer.get_data()))
-    assert after == 101
-    assert len(sizes) == 3
+    assert after == 61
+    assert len(sizes) == 2
     assert max(sizes) < 4.5 * 1024 * 1024
-    assert len(server.responses(key)) == 100
 
 
-@pytest.mark.parametrize("query", ["noWait=true", "noWait=True", "noWait=true&hold=20", "noWait=true&after=0"])
-def test_a_poll_that_does_not_wait_is_answered_at_once(server, key, query):
-    assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
+def test_a_poll_that_does_not_wait_is_answered_at_once(server, key):
+    for query in ("noWait=true", "noWait=True&hold=20", "noWait=true&after=0"):
+        assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
     server.add_device(key, "sensor-1")
-    answer = server.call(key, "GET", f"{PULL}?{query}")
+    answer = server.call(key, "GET", f"{PULL}?noWait=true")
     assert (answer.status_code, len(answer.json["registrations"])) == (200, 1)
-
-
-def test_a_poll_that_may_wait_is_held(server, key, held_poll):
-    held = held_poll(key, "noWait=false")
-    server.add_device(key, "sensor-1")
-    assert len(held.result(60).json["registrations"]) == 1

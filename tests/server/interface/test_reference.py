@@ -32,29 +32,23 @@ def built(server, tmp_path):
     return server
 
 
-@pytest.mark.parametrize(("name", "content_type"), TYPES.items())
-def test_a_page_and_what_it_loads_need_no_key(built, name, content_type):
-    answer = built.call(None, "GET", f"/reference/{name}")
-    assert (answer.status_code, answer.text) == (200, FILES[name])
-    assert answer.headers["Content-Type"] == content_type
-    assert answer.headers.getlist("Cache-Control") == ["no-cache"]
-    head = built.call(None, "HEAD", f"/reference/{name}")
-    assert (head.status_code, head.data, head.headers["Content-Length"]) == (200, b"", str(len(FILES[name])))
-    again = built.call(None, "GET", f"/reference/{name}", headers={"If-None-Match": answer.headers["ETag"]})
-    assert again.status_code == 304
-
-
-@pytest.mark.parametrize("path", ["/reference", "/reference/"])
-def test_its_address_leads_to_the_first_page(built, path):
-    answer = built.call(None, "GET", path)
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/reference/index.html")
-
-
-@pytest.mark.parametrize("name", NOWHERE)
-def test_there_is_nothing_else(built, name):
-    answer = built.call(None, "GET", f"/reference/{name}")
-    assert (answer.status_code, answer.json["type"]) == (404, "not_found")
-    assert answer.headers.getlist("Cache-Control") == ["no-store"]
+def test_a_page_and_what_it_loads_need_no_key_and_there_is_nothing_else(built):
+    for name, content_type in TYPES.items():
+        answer = built.call(None, "GET", f"/reference/{name}")
+        assert (answer.status_code, answer.text) == (200, FILES[name])
+        assert answer.headers["Content-Type"] == content_type
+        assert answer.headers.getlist("Cache-Control") == ["no-cache"]
+        head = built.call(None, "HEAD", f"/reference/{name}")
+        assert (head.status_code, head.data, head.headers["Content-Length"]) == (200, b"", str(len(FILES[name])))
+        again = built.call(None, "GET", f"/reference/{name}", headers={"If-None-Match": answer.headers["ETag"]})
+        assert again.status_code == 304
+    for path in ("/reference", "/reference/"):
+        answer = built.call(None, "GET", path)
+        assert (answer.status_code, answer.headers["Location"]) == (302, "/reference/index.html")
+    for name in NOWHERE:
+        answer = built.call(None, "GET", f"/reference/{name}")
+        assert (answer.status_code, answer.json["type"]) == (404, "not_found")
+        assert answer.headers.getlist("Cache-Control") == ["no-store"]
 
 
 def test_a_browser_loads_nothing_from_elsewhere_and_runs_only_the_script_that_was_built_in(built):

@@ -49,26 +49,23 @@ def exists(server, key):
     return ask
 
 
-def test_a_device_object_is_kept_for_six_calendar_months_and_then_deleted(server, key, device, exists, pass_months):
+def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
+    server, key, device, exists, pass_months
+):
     server.patch(key, device, online=False)
     pass_months(SIX_MONTHS - 1)
     assert exists(device)
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
+    # A command that never arrives is no contact.
+    server.place(key, device, "late", "PUT", TEMPERATURE, value="1")
     server.advance(key, 1)
     assert exists(device)
     server.advance(key, HOUR)
     assert not exists(device)
-
-
-def test_the_months_are_counted_by_the_calendar(server, key, exists, pass_months):
-    server.advance(key, 54 * DAY)  # 2026-02-28
-    device = server.add_device(key, "sensor-1")
-    server.patch(key, device, online=False)
-    until_28_august = (31 + 31 + 30 + 31 + 30 + 28) * DAY
-    pass_months(until_28_august - 1)
-    assert exists(device)
-    server.advance(key, HOUR + 1)
-    assert not exists(device)
+    server.patch(key, device, online=True)
+    resource = server.resource(key, device)
+    assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
+    assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
 
 
 def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, monkeypatch, pass_months):
@@ -79,13 +76,16 @@ def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, ex
     for device in added[1:]:
         server.registration(key, device, "PUT")
         server.patch(key, device, online=False)
+    steady = server.add_device(key, "steady")
     pass_months(SIX_MONTHS - DAY + HOUR)
     assert [exists(device) for device in added] == [False] + [True] * 5
     server.advance(key, DAY)
     assert not any(exists(device) for device in added)
+    assert exists(steady)
+    assert server.call(key, "GET", f"/v3/devices/{steady}").json["state"] == "registered"
 
 
-@pytest.mark.parametrize("contact", ["command", "observation", "update", "registration", "deregistration", "online"])
+@pytest.mark.parametrize("contact", ["command", "observation", "update", "registration", "deregistration"])
 def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_months):
     server.subscribe(key, device)
     # Longer than the hour within which what is too old is deleted.
@@ -94,9 +94,6 @@ def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_
         server.place(key, device, "again", "GET", TEMPERATURE)
     elif contact == "observation":
         server.set_value(key, device, "22")
-    elif contact == "online":
-        server.patch(key, device, online=False)
-        server.patch(key, device, online=True)
     else:
         methods = {"update": "PUT", "registration": "POST", "deregistration": "DELETE"}
         server.registration(key, device, methods[contact])
@@ -107,96 +104,31 @@ def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_
     assert not exists(device)
 
 
-def test_a_command_that_never_arrives_renews_nothing(server, key, device, exists, pass_months):
-    server.patch(key, device, online=False)
-    pass_months(SIX_MONTHS - HOUR)
-    server.place(key, device, "late", "PUT", TEMPERATURE, value="1")
-    server.advance(key, 2 * HOUR)
-    assert not exists(device)
-
-
-def test_a_device_that_stays_online_is_never_deleted(server, key, exists, pass_months):
-    device = server.add_device(key, "steady")
-    pass_months(SIX_MONTHS + 30 * DAY)
-    assert exists(device)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "registered"
-
-
-def test_the_contacts_of_a_sleeping_device_renew_the_time(server, key, exists, pass_months):
-    sleeper = server.add_device(key, "sleeper", queue_mode=True)
-    server.advance(key, 3 * HOUR)
-    server.patch(key, sleeper, online=False)
-    pass_months(SIX_MONTHS - HOUR)
-    assert exists(sleeper)
-    server.advance(key, 2 * HOUR)
-    assert not exists(sleeper)
-
-
-def test_other_devices_are_not_touched(server, key, device, exists, pass_months):
-    steady = server.add_device(key, "steady")
-    server.patch(key, device, online=False)
-    pass_months(SIX_MONTHS + HOUR)
-    assert not exists(device)
-    assert exists(steady)
-
-
-def test_a_deleted_device_that_comes_back_begins_with_empty_values(server, key, device, exists, pass_months):
-    server.patch(key, device, online=False)
-    pass_months(SIX_MONTHS + HOUR)
-    assert not exists(device)
-    server.patch(key, device, online=True)
-    resource = server.resource(key, device)
-    assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
-
-
 def test_a_registration_that_is_not_updated_expires_and_every_application_is_told(server, key, device, other):
     server.subscribe(key, device)
-    server.patch(key, device, online=False)
-    server.advance(key, LIFETIME - 1)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "registered"
-    assert server.log(other) == []
-    server.advance(key, 1)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
-    assert [(kind, entry["ep"]) for kind, entry in server.log(other)] == [("registrations-expired", device)]
-    assert [entry["ep"] for kind, entry in server.log(key) if kind == "registrations-expired"] == [device]
-    assert server.resource(key, device)["subscribed"] is False
-    assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
-    server.advance(key, LIFETIME)
-    assert server.kinds(other).count("registrations-expired") <= 1
-
-
-def test_an_update_renews_the_registration(server, key, device):
     server.advance(key, HOUR)
     server.registration(key, device, "PUT")
     server.patch(key, device, online=False)
     server.advance(key, LIFETIME - 1)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "registered"
+    assert server.kinds(other) == ["reg-updates"]
     server.advance(key, 1)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
+    assert [(kind, entry["ep"]) for kind, entry in server.log(other)][1:] == [("registrations-expired", device)]
+    assert [entry["ep"] for kind, entry in server.log(key) if kind == "registrations-expired"] == [device]
+    assert server.resource(key, device)["subscribed"] is False
+    assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
+    server.advance(key, LIFETIME)
+    assert server.kinds(other).count("registrations-expired") == 1
 
 
-def test_a_device_that_left_does_not_expire_too(server, key, device):
-    server.registration(key, device, "DELETE")
-    server.advance(key, LIFETIME - 1)
-    assert sorted(server.kinds(key)) == ["async-responses", "de-registrations", "registrations"]
-    server.advance(key, 1)
-    assert "registrations-expired" not in server.kinds(key)
-
-
-def test_a_command_goes_on_waiting_over_the_end_of_the_registration(server, key, device):
+def test_a_device_that_comes_back_after_its_lifetime_registers_again_and_gets_what_waits(server, key, device):
     server.patch(key, device, online=False)
     server.place(key, device, "w", "GET", TEMPERATURE, expiry_seconds=2 * LIFETIME)
     server.advance(key, LIFETIME + HOUR)
     assert "w" not in server.responses(key)
     server.patch(key, device, online=True)
     assert server.responses(key)["w"] == (200, None)
-
-
-def test_a_device_that_comes_back_after_its_lifetime_registers_anew(server, key, device):
-    server.patch(key, device, online=False)
-    server.advance(key, LIFETIME)
-    server.patch(key, device, online=True)
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "registered"
-    assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-01-05T08:00:00.000Z"
-    assert server.kinds(key).count("registrations") == 2
+    shown = server.call(key, "GET", f"/v3/devices/{device}").json
+    assert (shown["state"], shown["created_at"]) == ("registered", "2026-01-05T08:00:00.000Z")
+    assert server.kinds(key) == ["registrations-expired", "registrations", "async-responses"]

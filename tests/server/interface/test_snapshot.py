@@ -23,7 +23,11 @@ from mirror_server.service.lru_cache import LruCache
 from mirror_server.store import devices
 
 SNAPSHOT = "/v3/device-echo"
+RANGES = f"{SNAPSHOT}/ranges"
 TEMPERATURE = "/3303/0/5700"
+REPORTED = [f"reported_{name}" for name in ("value", "content_type", "at", "expires_at", "revision", "origin")]
+DESIRED = [f"desired_{name}" for name in ("value", "content_type", "status", "at", "revision")]
+DESIRED += ["requested_at", "acknowledged_at", "acknowledged_by"]
 LIGHT = {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True}
 
 
@@ -52,16 +56,11 @@ def arrow_of(server, key, query=""):
     """The rows of all batches, and the end."""
     answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", headers={"Accept": ARROW}, buffered=True)
     assert (answer.status_code, answer.mimetype) == (200, ARROW)
-    rows, metadata = [], None
     with pa.ipc.open_stream(answer.get_data()) as batches:
         assert batches.schema == stream.SCHEMA
-        for _ in range(1000):
-            try:
-                batch, metadata = batches.read_next_batch_with_custom_metadata()
-            except StopIteration:
-                break
-            assert metadata is None or batch.num_rows == 0
-            rows += batch.to_pylist()
+        *parts, (last, metadata) = iter(batches.read_next_batch_with_custom_metadata, None)
+    assert last.num_rows == 0
+    rows = [row for batch, _ in parts for row in batch.to_pylist()]
     end = SnapshotEnd.model_validate_json(metadata[END_KEY], extra="forbid")
     assert end.device_count == len(rows) == int(answer.headers["Mirror-Total"])
     return rows, end
@@ -71,30 +70,24 @@ def device_objects(server, key, ids):
     return [server.call(key, "GET", f"/v3/devices/{device_id}/echo").json for device_id in sorted(ids)]
 
 
-def told_by_arrow(device):
-    """Of a device object what the Arrow form tells."""
-    resources, written = [], []
-    for place, resource in enumerate(device["resources"]):
-        reported, desired = resource["reported"], resource["desired"]
-        resources.append(
-            {
-                "path": resource["resource_path"],
-                "subscribed": resource["subscribed"],
-                "reported_value": reported.get("value"),
-                "reported_content_type": reported.get("content_type"),
-                "reported_at": reported.get("reported_at"),
-                "reported_expires_at": reported.get("expires_at"),
-                "reported_revision": reported.get("revision"),
-                "reported_origin": reported.get("origin"),
-            }
-        )
-        if desired:
-            about = {name: desired[name] for name in ("desired_at", "requested_at")}
-            about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status", "revision")}
-            about |= {name: desired.get(name) for name in ("acknowledged_at", "acknowledged_by")}
-            written.append({"resource": place, **about})
+def in_columns(device):
+    """The columns of the Arrow form that a device object has."""
+
+    def column(half, name):
+        return half.get(name, half.get(name.partition("_")[2]))
+
+    resources = [
+        {"path": each["resource_path"], "subscribed": each["subscribed"]}
+        | {name: column(each["reported"], name) for name in REPORTED}
+        for each in device["resources"]
+    ]
+    desired = [
+        {"resource": place} | {name: column(each["desired"], name) for name in DESIRED}
+        for place, each in enumerate(device["resources"])
+        if each["desired"]
+    ]
     names = {name: device[name] for name in ("device_id", "endpoint_name")}
-    return {**names, "resources": resources, "desired": written}
+    return {**names, "resources": resources, "desired": desired}
 
 
 def as_json(row):
@@ -105,41 +98,35 @@ def as_json(row):
             return base64.b64encode(value).decode()
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if hasattr(value, "isoformat") else value
 
-    lists = {
-        name: [{key: plain(value) for key, value in one.items()} for one in row[name]]
-        for name in ("resources", "desired")
-    }
-    return row | lists
+    def plain_list(entries):
+        return [{name: plain(value) for name, value in entry.items()} for entry in entries]
 
-
-def test_a_line_is_a_device_object_and_the_last_one_counts_them(server, key, ids):
-    lines, end = lines_of(server, key)
-    assert lines == device_objects(server, key, ids)
-    for line in lines:
-        DeviceObject.model_validate(line, extra="forbid")
-    assert end.seq == server.services.log.last_seq(key.split("_")[1])
+    return row | {name: plain_list(row[name]) for name in ("resources", "desired")}
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_an_arrow_stream_tells_the_same(server, key, ids, compression):
+def test_a_line_or_an_arrow_row_is_a_device_object_and_the_last_one_counts_them(server, key, ids, compression):
     server.place(key, ids[1], "write", "PUT", LIGHT["path"], value="1")
-    rows, end = arrow_of(server, key, f"compression={compression}")
-    assert [as_json(row) for row in rows] == [told_by_arrow(one) for one in device_objects(server, key, ids)]
-    assert end == lines_of(server, key)[1]
+    expected = device_objects(server, key, ids)
+    lines, end = lines_of(server, key)
+    assert lines == expected
+    for line in lines:
+        DeviceObject.model_validate(line, extra="forbid")
+    assert end.seq == server.services.log.last_seq(key.split("_")[1])
+    rows, end_of_rows = arrow_of(server, key, f"compression={compression}")
+    assert [as_json(row) for row in rows] == [in_columns(one) for one in expected]
+    assert end_of_rows == end
 
 
 def test_an_empty_mirror_is_a_snapshot_too(server, key):
-    assert lines_of(server, key)[0] == []
-    assert arrow_of(server, key)[0] == []
+    assert lines_of(server, key)[0] == arrow_of(server, key)[0] == []
+    assert [(one.after, one.last, one.device_count) for one in ranges_of(server, key).data] == [(None, None, 0)]
 
 
 def test_devices_and_resources_are_selected(server, key, ids):
     assert [line["endpoint_name"] for line in lines_of(server, key, "endpoint_type=B")[0]] == ["b"]
-    assert [row["endpoint_name"] for row in arrow_of(server, key, f"id__in={ids[0]},{ids[2]}")[0]] == [
-        name for _, name in sorted([(ids[0], "a"), (ids[2], "c")])
-    ]
+    assert {row["endpoint_name"] for row in arrow_of(server, key, f"id__in={ids[0]},{ids[2]}")[0]} == {"a", "c"}
     for query, paths in {
-        "path=/3303/0/5700": {TEMPERATURE},
         "path=/33*": {TEMPERATURE, LIGHT["path"]},
         "path=/3303/*&path=/3/0/4": {TEMPERATURE, "/3/0/4"},
         "path=*": {TEMPERATURE, LIGHT["path"], "/3/0/4"},
@@ -148,43 +135,39 @@ def test_devices_and_resources_are_selected(server, key, ids):
         lines, _ = lines_of(server, key, query)
         assert {resource["resource_path"] for line in lines for resource in line["resources"]} == paths
         rows, _ = arrow_of(server, key, query)
-        assert [as_json(row) for row in rows] == [told_by_arrow(line) for line in lines]
+        assert [as_json(row) for row in rows] == [in_columns(line) for line in lines]
 
 
 @pytest.mark.parametrize(
-    ("query", "field"),
+    ("path", "query", "field"),
     [
-        ("nonsense=1", "nonsense"),
-        ("limit=5", "limit"),
-        ("path=/3*/0", "path"),
-        ("&".join(f"path=/{number}/0/0" for number in range(257)), "path"),
-        ("compression=gzip", "compression"),
-        ("changed_after=-1", "changed_after"),
-        ("changed_after=9007199254740991", "changed_after"),
+        (SNAPSHOT, "limit=5", "limit"),
+        (SNAPSHOT, "path=/3*/0", "path"),
+        (SNAPSHOT, "&".join(f"path=/{number}/0/0" for number in range(257)), "path"),
+        (SNAPSHOT, "compression=gzip", "compression"),
+        (SNAPSHOT, "changed_after=-1", "changed_after"),
+        (SNAPSHOT, "changed_after=9007199254740991", "changed_after"),
+        (RANGES, "devices_per_range=0", "devices_per_range"),
+        (RANGES, "devices_per_range=1000001", "devices_per_range"),
+        (RANGES, "devices_per_range=all", "devices_per_range"),
+        (RANGES, "devices_per_range=1&devices_per_range=2", "devices_per_range"),
+        (RANGES, "path=/3303/*", "path"),
     ],
 )
-def test_a_selection_that_cannot_be_is_refused(server, key, query, field):
-    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}")
-    assert answer.status_code == 400
-    assert field in answer.json["message"]
+def test_a_selection_that_cannot_be_is_refused(shared_server, refused, path, query, field):
+    body = refused(shared_server.call(shared_server.key(), "GET", f"{path}?{query}"), 400)
+    assert body.fields[0].name == field
+    assert body.reason == ("REVISION_BEYOND_MIRROR" if "9007199254740991" in query else None)
 
 
-@pytest.mark.parametrize(
-    ("accept", "form"), [(None, NDJSON), ("*/*", NDJSON), (ARROW, ARROW), (f"{NDJSON};q=0.5, {ARROW}", ARROW)]
-)
-def test_the_form_is_the_one_asked_for(server, key, accept, form):
-    headers = {} if accept is None else {"Accept": accept}
-    assert server.call(key, "GET", SNAPSHOT, headers=headers).mimetype == form
-
-
-def test_another_form_is_refused_and_a_head_too(server, key):
+def test_the_form_is_the_one_asked_for(server, key, ids, monkeypatch):
+    for accept, form in ((None, NDJSON), ("*/*", NDJSON), (ARROW, ARROW), (f"{NDJSON};q=0.5, {ARROW}", ARROW)):
+        headers = {} if accept is None else {"Accept": accept}
+        with server.call(key, "GET", SNAPSHOT, headers=headers) as answer:
+            assert answer.mimetype == form
     answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": "text/html"})
     assert (answer.status_code, answer.json["type"]) == (406, "not_acceptable")
     assert ARROW in answer.json["message"]
-    assert server.call(key, "HEAD", SNAPSHOT).status_code == 405
-
-
-def test_without_pyarrow_there_is_ndjson(server, key, ids, monkeypatch):
     monkeypatch.setitem(sys.modules, "mirror_server.arrow.stream", None)
     answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": ARROW})
     assert answer.status_code == 406
@@ -212,132 +195,93 @@ def test_it_shows_one_instant_whatever_happens_while_it_is_sent(server, key, ids
 
 
 CHANGES = {
-    "a read": lambda server, key, one: server.place(key, one, "x", "GET", TEMPERATURE),
-    "a write": lambda server, key, one: server.place(key, one, "x", "PUT", LIGHT["path"], value="1"),
-    "a write that waits": lambda server, key, one: (
-        server.patch(key, one, online=False),
-        server.place(key, one, "x", "PUT", LIGHT["path"], value="1"),
+    "a read": lambda server, *one: server.place(*one, "read", "GET", TEMPERATURE),
+    "a write": lambda server, *one: server.place(*one, "write", "PUT", LIGHT["path"], value="1"),
+    "a write that waits": lambda server, *one: (
+        server.patch(*one, online=False),
+        server.place(*one, "waits", "PUT", LIGHT["path"], value="1", expiry_seconds=9),
     ),
-    "a write that expires": lambda server, key, one: (
-        server.patch(key, one, online=False),
-        server.place(key, one, "x", "PUT", LIGHT["path"], value="1", expiry_seconds=5),
-        server.advance(key, 10),
+    "its expiry": lambda server, key, _: server.advance(key, 10),
+    "a subscription": lambda server, *one: server.subscribe(*one),
+    "an observation": lambda server, *one: server.set_value(*one, "77"),
+    "the end of a subscription": lambda server, *one: server.subscribe(*one, method="DELETE"),
+    "a new resource": lambda server, *one: (
+        server.set_value(*one, "1", path="/3303/1/5700", observable=True),
+        server.registration(*one, "PUT"),
     ),
-    "a subscription": lambda server, key, one: server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
-    "an observation": lambda server, key, one: (
-        server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
-        server.set_value(key, one, "77"),
-    ),
-    "the end of a subscription": lambda server, key, one: (
-        server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
-        server.call(key, "DELETE", f"/v2/subscriptions/{one}{TEMPERATURE}"),
-    ),
-    "a new resource": lambda server, key, one: (
-        server.set_value(key, one, "1", path="/3303/1/5700", observable=True),
-        server.registration(key, one, "PUT"),
-    ),
-    "a registration": lambda server, key, one: (
-        server.advance(key, 1),
-        server.registration(key, one, "POST"),
-    ),
-    "a registration update": lambda server, key, one: (
-        server.advance(key, 1),
-        server.registration(key, one, "PUT"),
-    ),
-    "a deregistration": lambda server, key, one: (
-        server.advance(key, 1),
-        server.registration(key, one, "DELETE"),
-    ),
+    "a registration update": lambda server, *one: server.registration(*one, "PUT"),
+    "a registration": lambda server, *one: server.registration(*one, "POST"),
     "an expired registration": lambda server, key, one: (
         server.patch(key, one, online=False),
         server.advance(key, 40 * 86400),
     ),
+    "a deregistration": lambda server, *one: server.registration(*one, "DELETE"),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_whatever_changes_a_device_object_is_noticed(server, key, ids, change):
-    """What is held of a page is used again only while it still holds, and a change is told to who asks for changes."""
-    before, end = lines_of(server, key)
-    arrow_of(server, key)
-    CHANGES[change](server, key, ids[0])
-    expected = device_objects(server, key, ids)
-    lines, _ = lines_of(server, key)
-    assert lines == expected
-    assert [as_json(row) for row in arrow_of(server, key)[0]] == [told_by_arrow(one) for one in expected]
-    different = {
-        new["device_id"]
-        for old, new in zip(before, lines, strict=True)
-        if {**old, "created_at": ""} != {**new, "created_at": ""}
-    }
-    told, _ = lines_of(server, key, f"changed_after={end.revision}")
-    changed = {line["device_id"] for line in told if line["object"] == "device-echo"}
-    assert ids[0] in different <= changed
-    assert [line for line in told if line["object"] == "device-echo"] == [
-        one for one in expected if one["device_id"] in changed
-    ]
-    for line in told:
-        if line["device_id"] not in changed:
-            UnchangedDevice.model_validate(line, extra="forbid")
-    rows, _ = arrow_of(server, key, f"changed_after={end.revision}")
-    assert {row["device_id"] for row in rows if row["resources"] is not None} == changed
-    assert sorted(ids) == [row["device_id"] for row in rows]
+def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids):
+    """A cached page is used only while it is current, and a change is sent to a client that asks for changes."""
+    for change, make in CHANGES.items():
+        if change != "its expiry":
+            server.patch(key, ids[0], online=True)
+        before, end = lines_of(server, key)
+        arrow_of(server, key)
+        server.advance(key, 1)
+        make(server, key, ids[0])
+        expected = device_objects(server, key, ids)
+        lines, _ = lines_of(server, key)
+        assert lines == expected, change
+        assert [as_json(row) for row in arrow_of(server, key)[0]] == [in_columns(one) for one in expected], change
+        different = {
+            new["device_id"]
+            for old, new in zip(before, lines, strict=True)
+            if {**old, "created_at": ""} != {**new, "created_at": ""}
+        }
+        told, _ = lines_of(server, key, f"changed_after={end.revision}")
+        changed = {line["device_id"] for line in told if line["object"] == "device-echo"}
+        assert ids[0] in different <= changed, change
+        for line, whole in zip(told, expected, strict=True):
+            if line["device_id"] in changed:
+                assert line == whole
+            else:
+                UnchangedDevice.model_validate(line, extra="forbid")
+        rows, _ = arrow_of(server, key, f"changed_after={end.revision}")
+        assert {row["device_id"] for row in rows if row["resources"] is not None} == changed, change
+        assert sorted(ids) == [row["device_id"] for row in rows]
 
 
-def test_nothing_is_told_of_what_has_not_changed(server, key, ids):
-    _, end = lines_of(server, key)
-    server.place(key, ids[1], "again", "GET", TEMPERATURE)
-    lines, later = lines_of(server, key, f"changed_after={end.revision}")
-    assert {line["device_id"] for line in lines if line["object"] == "device-echo"} == {ids[1]}
-    assert later.revision > end.revision
-    lines, _ = lines_of(server, key, f"changed_after={later.revision}")
-    assert {line["object"] for line in lines} == {"device-echo-unchanged"}
-
-
-def test_a_device_that_is_gone_is_in_no_snapshot(server, key, ids):
+def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
     _, end = lines_of(server, key)
     arrow_of(server, key)
+    server.place(key, ids[0], "again", "GET", TEMPERATURE)
     server.services.database.write(lambda session: devices.delete(session, ids[1]))
-    kept = sorted({ids[0], ids[2]})
-    assert [row["device_id"] for row in arrow_of(server, key)[0]] == kept
-    assert [line["device_id"] for line in lines_of(server, key, f"changed_after={end.revision}")[0]] == kept
-
-
-def test_a_revision_the_mirror_never_had_is_told_apart(server, key):
-    assert (
-        server.call(key, "GET", f"{SNAPSHOT}?changed_after=9007199254740991").json["reason"] == "REVISION_BEYOND_MIRROR"
-    )
-
-
-def test_revisions_go_on_after_a_restart(server, key, ids):
-    _, end = lines_of(server, key)
-    server.restart()
-    _, later = lines_of(server, key)
-    assert later.revision >= end.revision
+    lines, _ = lines_of(server, key, f"changed_after={end.revision}")
+    assert {line["device_id"]: line["object"] for line in lines} == {
+        ids[0]: "device-echo",
+        ids[2]: "device-echo-unchanged",
+    }
+    assert [row["device_id"] for row in arrow_of(server, key)[0]] == sorted([ids[0], ids[2]])
 
 
 def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, ids):
-    most = snapshots._MOST_AT_ONCE
-    other, third = server.key(), server.key()
-    open_ones = []
-    for one in (key, other):
+    most, open_ones = snapshots._MOST_AT_ONCE, []
+    for one in (key, server.key()):
         open_ones += [server.call(one, "GET", SNAPSHOT, buffered=False) for _ in range(most // 2)]
         answer = server.call(one, "GET", SNAPSHOT)
         assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
         assert answer.json["reason"] == "TOO_MANY_SNAPSHOTS"
         assert f"{most // 2} snapshots and histories are being sent with this key" in answer.json["message"]
-    assert server.call(third, "GET", SNAPSHOT).json["reason"] == "TOO_MANY_SNAPSHOTS"
+    assert server.call(server.key(), "GET", SNAPSHOT).json["reason"] == "TOO_MANY_SNAPSHOTS"
     next(iter(open_ones[0].response))
     for one in open_ones:
         one.close()
     for _ in range(2 * most):
         assert len(lines_of(server, key)[0]) == len(ids)
-    for _ in range(2 * most):
         assert server.call(key, "GET", f"{SNAPSHOT}?changed_after=9007199254740991").status_code == 400
     assert server.call(key, "GET", SNAPSHOT).status_code == 200
 
 
-@pytest.mark.parametrize(("rows", "size"), [(1, 10**9), (10**9, 3), (2, 10**9)])
+@pytest.mark.parametrize(("rows", "size"), [(10**9, 3), (2, 10**9)])
 def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatch, rows, size):
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
@@ -349,15 +293,13 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
 
 def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids):
     cache = server.services.snapshots.encoded_pages
-    sizes = []
     for number in range(5):
         server.place(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
-        # Twice, from what is held the second time.
+        # Twice, from the cache the second time.
         rows, end = arrow_of(server, key)
         assert arrow_of(server, key)[0] == rows
         arrow_of(server, key, f"changed_after={end.revision}")
-        sizes.append((len(cache._held), cache._held_bytes))
-    assert {count for count, _ in sizes} == {1}
+        assert len(cache._held) == 1
 
 
 def test_an_lru_cache_stays_within_its_bound():
@@ -373,9 +315,6 @@ def test_an_lru_cache_stays_within_its_bound():
     assert [held.get(name) for name in ("a", "huge")] == [None, None]
 
 
-RANGES = f"{SNAPSHOT}/ranges"
-
-
 def ranges_of(server, key, query=""):
     answer = server.call(key, "GET", f"{RANGES}?{query}", buffered=True)
     assert (answer.status_code, answer.mimetype) == (200, "application/json"), answer.get_data()
@@ -389,50 +328,23 @@ def conditions_of(one):
     return "&".join(f"{name}={device_id}" for name, device_id in bounds.items() if device_id is not None)
 
 
-@pytest.mark.parametrize(("size", "counts"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (1000, [3])])
+@pytest.mark.parametrize(("size", "counts"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
 def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
     found = ranges_of(server, key, f"devices_per_range={size}")
     assert [one.device_count for one in found.data] == counts
     assert found.revision == lines_of(server, key)[1].revision
-    taken = [lines_of(server, key, conditions_of(one))[0] for one in found.data]
+    taken = [[line["device_id"] for line in lines_of(server, key, conditions_of(one))[0]] for one in found.data]
     assert list(map(len, taken)) == counts
-    assert [line["device_id"] for part in taken for line in part] == sorted(ids)
-    rows = [row for one in found.data for row in arrow_of(server, key, conditions_of(one))[0]]
-    assert [row["device_id"] for row in rows] == sorted(ids)
+    assert [device_id for part in taken for device_id in part] == sorted(ids)
 
 
-def test_a_device_that_comes_later_is_in_a_range_too(server, key, ids):
+def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids):
+    found = ranges_of(server, key, "endpoint_type=B&devices_per_range=1")
+    assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
     found = ranges_of(server, key, "devices_per_range=1")
     later = [server.add_device(key, f"later-{number}") for number in range(20)]
     taken = [line["device_id"] for one in found.data for line in lines_of(server, key, conditions_of(one))[0]]
     assert taken == sorted([*ids, *later])
-
-
-def test_ranges_are_of_a_selection(server, key, ids):
-    found = ranges_of(server, key, "endpoint_type=B&devices_per_range=1")
-    assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
-
-
-def test_without_devices_there_is_a_range_for_those_to_come(server, key):
-    found = ranges_of(server, key)
-    assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 0)]
-
-
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ("devices_per_range=0", "devices_per_range"),
-        ("devices_per_range=1000001", "devices_per_range"),
-        ("devices_per_range=all", "devices_per_range"),
-        ("devices_per_range=", "devices_per_range"),
-        ("devices_per_range=1&devices_per_range=2", "devices_per_range"),
-        ("path=/3303/*", "path"),
-        ("colour=red", "colour"),
-    ],
-)
-def test_ranges_that_cannot_be_are_refused(server, key, query, field):
-    answer = server.call(key, "GET", f"{RANGES}?{query}")
-    assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, field)
 
 
 def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
@@ -442,4 +354,3 @@ def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkey
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]
     assert len(ranges_of(server, key, "devices_per_range=2").data) == 2
-    assert server.call(key, "HEAD", RANGES).status_code == 405

@@ -12,6 +12,7 @@ RESOURCES = (
     {"path": MAKER, "value": "maker"},
 )
 BOTH = [TEMPERATURE, HUMIDITY]
+LIGHTS = {"endpoint-type": "Light"}
 
 
 @pytest.fixture
@@ -32,61 +33,31 @@ def listed(server, key, device_id):
     return answer.get_data(as_text=True).split("\n") if answer.status_code == 200 else answer.status_code
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        [],
-        [{}],
-        [{"endpoint-type": "Light", "resource-path": ["*"]}, {"endpoint-name": "a*"}],
-        [{"endpoint-name": "a*", "endpoint-type": "Light", "resource-path": ["/3303/*"]}, {}],
-        [{"resource-path": ["/3303/*", "/3303/*"]}, {"resource-path": ["/3303/*"]}],
-        [{"endpoint-name": "x" * 64, "endpoint-type": "y" * 64, "resource-path": ["/" + "1" * 127]}],
-        [{"resource-path": [f"/{number}/*" for number in range(256)]}],
-        [{"endpoint-name": f"n{number}"} for number in range(1024)],
-    ],
-    ids=["none", "all", "two", "every member", "twice", "longest", "most paths", "most rules"],
-)
-def test_rules_come_back_as_they_were_put(server, key, rules):
-    assert server.call(key, "GET", RULES).json == []
-    server.put_rules(key, {"endpoint-type": "Before"})
-    server.put_rules(key, *rules)
-    assert server.call(key, "GET", RULES).json == rules
-
-
-@pytest.mark.parametrize("clear", [("DELETE", None, 204), ("PUT", [], 202)])
-def test_cleared_rules_apply_no_more(server, key, clear):
-    server.put_rules(key, {})
-    method, body, status = clear
-    assert server.call(key, method, RULES, json=body).status_code == status
-    assert server.call(key, "GET", RULES).json == []
-    assert server.subscribed(key, server.add_device(key, "sensor-1", *RESOURCES)) == []
-    assert server.call(key, "DELETE", RULES).status_code == 204
+def test_cleared_rules_apply_no_more(server, key, device):
+    for method, body, status in (("DELETE", None, 204), ("PUT", [], 202)):
+        server.put_rules(key, {})
+        assert server.call(key, method, RULES, json=body).status_code == status
+        assert server.call(key, "GET", RULES).json == []
+        server.registration(key, device, "POST")
+        assert server.subscribed(key, device) == []
 
 
 def test_a_limit_that_is_passed_is_named_and_nothing_changes(server, key, refused):
     server.put_rules(key, {"endpoint-type": "Before"})
     cases = [
         ([{}] * 1025, "body", "1024"),
-        ([{"resource-path": ["/3303/*"] * 257}], "0.resource-path", "256"),
-        ([{"resource-path": ["/" + "1" * 128]}], "0.resource-path.0", "128"),
         ([{}, {"endpoint-name": "x" * 65}], "1.endpoint-name", "64"),
-        ([{"endpoint-type": "x" * 65}], "0.endpoint-type", "64"),
         ([{"resource-path": ["/*/0"]}], "0.resource-path.0", "'*' may stand only at the end"),
-        ([{"resource-path": ["3303"]}], "0.resource-path.0", "slash"),
-        ([{"endpoint_name": "x"}], "0.endpoint_name", "unknown"),
-        ([{"endpoint-name": "a*b"}], "0.endpoint-name", "'*' may stand only at the end"),
-        ([{"endpoint-type": "**"}], "0.endpoint-type", "'*' may stand only at the end"),
-        ([{"endpoint-name": 5}], "0.endpoint-name", "a text"),
-        ([{"resource-path": TEMPERATURE}], "0.resource-path", "list"),
-        ([{"resource-path": [5]}], "0.resource-path.0", "a text"),
-        ([5], "0", "object"),
-        ({"endpoint-name": "a"}, "body", "list"),
+        ([5], "0", ""),
     ]
     for rules, field, told in cases:
         body = refused(server.call(key, "PUT", RULES, json=rules), 400)
         assert body.fields[0].name == field
-        assert told in body.message or told == "object"
-        assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Before"}]
+        assert told in body.message
+    for value in ("", "NOW", "true"):
+        body = refused(server.call(key, "PUT", RULES, query_string={"apply": value}, json=[{}]), 400, "apply")
+        assert "now" in body.message
+    assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Before"}]
 
 
 def tag_of(server, key):
@@ -96,199 +67,135 @@ def tag_of(server, key):
 def test_the_list_of_rules_has_a_tag_that_changes_with_it(server, key):
     none = tag_of(server, key)
     assert none == tag_of(server, server.key())
-    server.put_rules(key, {"endpoint-type": "Light"})
+    server.put_rules(key, LIGHTS)
     light = tag_of(server, key)
-    assert light == tag_of(server, key) != none
-    server.put_rules(key, {"endpoint-type": "Light"}, {})
+    assert light != none
+    for known in (light, f"W/{light}"):
+        same = server.call(key, "GET", RULES, headers={"If-None-Match": known})
+        assert (same.status_code, same.get_data(), same.headers["ETag"]) == (304, b"", light)
+    server.put_rules(key, LIGHTS, {})
     assert tag_of(server, key) not in {none, light}
+    assert server.call(key, "GET", RULES, headers={"If-None-Match": light}).json == [LIGHTS, {}]
     server.restart()
-    server.put_rules(key, {"endpoint-type": "Light"})
+    server.put_rules(key, LIGHTS)
     assert tag_of(server, key) == light
-    server.call(key, "DELETE", RULES)
-    assert tag_of(server, key) == none
 
 
-@pytest.mark.parametrize("weakened", [False, True])
-def test_rules_that_are_known_already_are_not_sent_again(server, key, weakened):
-    server.put_rules(key, {"endpoint-type": "Light"})
-    tag = tag_of(server, key)
-    asked = {"If-None-Match": f"W/{tag}" if weakened else tag}
-    same = server.call(key, "GET", RULES, headers=asked)
-    assert (same.status_code, same.get_data(), same.headers["ETag"]) == (304, b"", tag)
-    server.put_rules(key, {})
-    assert server.call(key, "GET", RULES, headers=asked).json == [{}]
+def test_rules_are_changed_where_if_match_names_the_current_ones(server, key):
+    for form in ("{}", "W/{}", '"other", {}', "*"):
+        for method, body, left in (("PUT", [{}], [{}]), ("DELETE", None, [])):
+            server.put_rules(key, LIGHTS)
+            headers = {"If-Match": form.format(tag_of(server, key))}
+            assert server.call(key, method, RULES, headers=headers, json=body).status_code in {202, 204}
+            assert server.call(key, "GET", RULES).json == left, (form, method)
 
 
-@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
-@pytest.mark.parametrize(("method", "body", "left"), [("PUT", [{}], [{}]), ("DELETE", None, [])])
-def test_rules_are_changed_by_who_saw_them_last(server, key, form, method, body, left):
-    server.put_rules(key, {"endpoint-type": "Light"})
-    headers = {"If-Match": form.format(tag_of(server, key))}
-    assert server.call(key, method, RULES, headers=headers, json=body).status_code in {202, 204}
-    assert server.call(key, "GET", RULES).json == left
-
-
-@pytest.mark.parametrize("seen", ["before", "none", '"other"', "", "no tag", '"'])
-@pytest.mark.parametrize(
-    ("method", "body", "query"), [("PUT", [{}], ""), ("PUT", [{}], "?apply=now"), ("DELETE", None, "")]
-)
-def test_rules_that_changed_meanwhile_are_left_as_they_are(server, key, device, refused, seen, method, body, query):
+def test_rules_that_changed_meanwhile_are_left_as_they_are(server, key, device, refused):
     server.put_rules(key, {"endpoint-type": "Before"})
-    tags = {"before": tag_of(server, key), "none": tag_of(server, server.key())}
-    server.put_rules(key, {"endpoint-type": "Light"})
-    headers = {"If-Match": tags.get(seen, seen)}
-    told = refused(server.call(key, method, RULES + query, headers=headers, json=body), 412, "If-Match")
-    assert told.reason == "RULES_CHANGED"
-    assert "GET /v2/subscriptions" in told.message
-    assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Light"}]
+    seen = [tag_of(server, key), tag_of(server, server.key()), '"other"', "", "no tag", '"']
+    server.put_rules(key, LIGHTS)
+    for method, body, query in (("PUT", [{}], ""), ("PUT", [{}], "?apply=now"), ("DELETE", None, "")):
+        for tag in seen:
+            answer = server.call(key, method, RULES + query, headers={"If-Match": tag}, json=body)
+            told = refused(answer, 412, "If-Match")
+            assert told.reason == "RULES_CHANGED"
+            assert "GET /v2/subscriptions" in told.message
+    assert server.call(key, "GET", RULES).json == [LIGHTS]
     assert server.subscribed(key, device) == []
 
 
 def test_of_two_who_saw_the_same_rules_one_changes_them(server, key):
-    server.put_rules(key, {"endpoint-type": "Light"})
+    server.put_rules(key, LIGHTS)
     headers = {"If-Match": tag_of(server, key), "Authorization": f"Bearer {key}"}
-    # Both are sent before either is stored, so that one transaction may have both.
     bodies = [[{"endpoint-name": "a"}], [{"endpoint-name": "b"}]]
+
+    def put(body):
+        return server.app.test_client().put(RULES, headers=headers, json=body).status_code
+
+    # Both are sent before either is stored, so that one transaction may have both.
     with ThreadPoolExecutor(2) as pool:
-        answers = list(
-            pool.map(lambda body: server.app.test_client().put(RULES, headers=headers, json=body).status_code, bodies)
-        )
+        answers = list(pool.map(put, bodies))
     assert sorted(answers) == [202, 412]
     assert server.call(key, "GET", RULES).json == bodies[answers.index(202)]
 
 
-def test_apply_takes_now_alone(server, key, refused):
-    cases = ["", "later", "NOW", "true", "1"]
-    for value in cases:
-        body = refused(server.call(key, "PUT", RULES, query_string={"apply": value}, json=[{}]), 400, "apply")
-        assert "now" in body.message
-        assert server.call(key, "GET", RULES).json == []
-
-
-@pytest.mark.parametrize(
-    ("rule", "paths"),
-    [
+def test_a_rule_subscribes_what_matches_all_its_members(server, key, device):
+    cases = [
         ({}, BOTH),
-        ({"resource-path": ["*"]}, BOTH),
         ({"resource-path": ["/330*"]}, BOTH),
         ({"resource-path": ["/3303/*"]}, [TEMPERATURE]),
-        ({"resource-path": [TEMPERATURE, "/3304/0/57*"]}, BOTH),
-        ({"resource-path": ["/3303/0/5700*"]}, [TEMPERATURE]),
         ({"resource-path": [HUMIDITY, "/9/*"]}, [HUMIDITY]),
         ({"resource-path": [MAKER]}, []),
-        ({"resource-path": ["/3303/0"]}, []),
-        ({"resource-path": ["/3303/0/57000", "/330/*"]}, []),
+        ({"resource-path": ["/3303/0", "/3303/0/57000"]}, []),
         ({"endpoint-name": "sensor-1"}, BOTH),
         ({"endpoint-name": "sensor"}, []),
-        ({"endpoint-name": "*"}, BOTH),
+        ({"endpoint-name": device}, BOTH),
+        ({"endpoint-name": f"{device[:20]}*"}, BOTH),
         ({"endpoint-type": "Sensor"}, BOTH),
         ({"endpoint-type": "sensor"}, []),
         ({"endpoint-name": "sensor-1", "endpoint-type": "Light"}, []),
         ({"endpoint-name": "other", "endpoint-type": "Sensor"}, []),
         ({"endpoint-name": "sens*", "endpoint-type": "S*", "resource-path": ["/3304/*"]}, [HUMIDITY]),
-    ],
-)
-def test_a_rule_subscribes_what_matches_all_its_members(server, key, rule, paths):
-    server.put_rules(key, rule)
-    check_subscribed(server, key, server.add_device(key, "sensor-1", *RESOURCES, endpoint_type="Sensor"), paths)
+    ]
+    for rule, paths in cases:
+        server.put_rules(key, rule)
+        server.registration(key, device, "POST")
+        assert server.subscribed(key, device) == paths, rule
+        assert listed(server, key, device) == (paths or 404), rule
 
 
-@pytest.mark.parametrize("when", ["update", "apply"])
-@pytest.mark.parametrize(
-    ("rule", "paths"), [({"resource-path": ["/3303/*"]}, [TEMPERATURE]), ({"endpoint-name": "other"}, [])]
-)
-def test_a_rule_that_is_put_later_subscribes_at_an_update_or_at_once(server, key, when, rule, paths):
-    device = server.add_device(key, "sensor-1", *RESOURCES, endpoint_type="Sensor")
-    server.put_rules(key, rule, query="?apply=now" if when == "apply" else "")
-    if when == "update":
-        assert server.subscribed(key, device) == []
-        server.registration(key, device, "PUT")
-    check_subscribed(server, key, device, paths)
-
-
-def check_subscribed(server, key, device, paths):
-    assert server.subscribed(key, device) == paths
-    assert listed(server, key, device) == (paths or 404)
-    assert [entry["path"] for kind, entry in server.log(key) if kind == "notifications"] == paths
-
-
-@pytest.mark.parametrize("cut", [32, 20, 0])
-def test_a_name_is_matched_with_the_device_id_too(server, key, device, cut):
-    pattern = device if cut == 32 else f"{device[:cut]}*"
-    server.put_rules(key, {"endpoint-name": pattern, "resource-path": [TEMPERATURE]}, query="?apply=now")
-    assert server.subscribed(key, device) == [TEMPERATURE]
-
-
-def test_one_of_several_rules_is_enough_and_a_resource_is_subscribed_once(server, key):
-    server.put_rules(key, {"endpoint-type": "Light"}, {"resource-path": [TEMPERATURE]}, {"endpoint-name": "sensor*"})
-    device = server.add_device(key, "sensor-1", *RESOURCES)
-    assert listed(server, key, device) == BOTH
-    assert sorted(server.observed(key)) == [(device, "21.5"), (device, "40")]
-
-
-def test_a_new_resource_is_subscribed_at_the_registration_update_that_brings_it(server, key):
-    server.put_rules(key, {"resource-path": ["/3303/*"]})
-    device = server.add_device(key, "sensor-1", *RESOURCES)
+def test_a_new_resource_is_subscribed_once_at_the_registration_update_that_brings_it(server, key):
+    server.put_rules(key, {"endpoint-type": "Light"}, {"resource-path": ["/3303/*"]}, {"endpoint-name": "sensor*"})
+    device = server.add_device(key, "sensor-1", RESOURCES[0])
     server.set_value(key, device, "19", "/3303/1/5700", observable=True)
     server.set_value(key, device, "18", "/3303/2/5700", observable=False)
     assert server.subscribed(key, device) == [TEMPERATURE]
-    server.registration(key, device, "PUT")
-    assert server.subscribed(key, device) == [TEMPERATURE, "/3303/1/5700"]
-    assert server.observed(key) == [(device, "21.5"), (device, "19")]
+    for _ in range(2):
+        server.registration(key, device, "PUT")
+        assert server.subscribed(key, device) == [TEMPERATURE, "/3303/1/5700"]
+        assert server.observed(key) == [(device, "21.5"), (device, "19")]
 
 
-def test_an_update_without_news_asks_for_nothing_again(server, key):
-    server.put_rules(key, {})
-    device = server.add_device(key, "sensor-1", *RESOURCES)
-    before = server.observed(key)
-    server.registration(key, device, "PUT")
-    assert server.observed(key) == before
-
-
-def test_apply_now_reaches_registered_devices_alone(server, key, device):
+def test_rules_subscribe_registered_devices_at_their_update_or_with_apply_at_once(server, key, device):
     left = server.add_device(key, "left", *RESOURCES)
     server.registration(key, left, "DELETE")
+    server.put_rules(key, {"resource-path": ["/3303/*"]})
+    assert server.subscribed(key, device) == []
+    server.registration(key, device, "PUT")
+    assert server.subscribed(key, device) == [TEMPERATURE]
     server.put_rules(key, {}, query="?apply=now")
     assert server.subscribed(key, device) == BOTH
+    assert server.observed(key) == [(device, "21.5"), (device, "40")]
     assert server.subscribed(key, left) == []
     assert listed(server, key, left) == 404
 
 
-def test_a_single_subscription_from_put_to_delete(server, key, other, device, refused):
+def test_a_single_subscription_is_that_of_its_application_alone_until_it_is_deleted(
+    server, key, other, device, refused
+):
     url = f"{RULES}/{device}"
     for path in ["", TEMPERATURE]:
         assert refused(server.call(key, "GET", url + path), 404).reason == "NOT_SUBSCRIBED"
     for path in [HUMIDITY, TEMPERATURE, TEMPERATURE]:
         server.subscribe(key, device, path)
-    answer = server.call(key, "GET", url)
-    assert (answer.mimetype, answer.get_data()) == ("text/uri-list", b"/3303/0/5700\n/3304/0/5700")
-    assert server.call(key, "GET", url + TEMPERATURE).status_code == 200
+    assert listed(server, key, device) == BOTH
     assert listed(server, other, device) == 404
-    assert server.call(other, "DELETE", url).status_code == 204
+    for path in ["", TEMPERATURE]:
+        assert server.call(other, "DELETE", url + path).status_code == 204
     for _ in range(2):
         server.subscribe(key, device, method="DELETE")
-        refused(server.call(key, "GET", url + TEMPERATURE), 404)
-    assert listed(server, key, device) == [HUMIDITY]
-    for _ in range(2):
-        assert server.call(key, "DELETE", url).status_code == 204
-        refused(server.call(key, "GET", url), 404)
-    assert server.subscribed(key, device) == []
+        assert listed(server, key, device) == [HUMIDITY]
 
 
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [("/9/9/9", "RESOURCE_NOT_FOUND"), (MAKER, "NOT_OBSERVABLE"), ("/a", None), ("/65536/0/0", None), ("/01", None)],
-)
-def test_what_cannot_be_observed_cannot_be_subscribed(server, key, device, refused, path, reason):
-    body = refused(server.call(key, "PUT", f"{RULES}/{device}{path}"), 400, "path")
-    assert body.reason == reason
-    assert listed(server, key, device) == 404
-
-
-def test_a_device_that_left_cannot_be_subscribed(server, key, device, refused):
+def test_what_cannot_be_observed_cannot_be_subscribed(server, key, device, refused):
+    cases = [("/9/9/9", "RESOURCE_NOT_FOUND"), (MAKER, "NOT_OBSERVABLE"), ("/a", None), ("/65536/0/0", None)]
+    for path, reason in cases:
+        body = refused(server.call(key, "PUT", f"{RULES}/{device}{path}"), 400, "path")
+        assert body.reason == reason
     server.registration(key, device, "DELETE")
     body = refused(server.call(key, "PUT", f"{RULES}/{device}{TEMPERATURE}"), 400)
     assert body.reason == "DEVICE_NOT_REGISTERED"
+    assert listed(server, key, device) == 404
 
 
 @pytest.mark.parametrize("leaves", ["registration", "deregistration", "expiry"])
@@ -306,16 +213,14 @@ def test_subscriptions_are_lost_at_a_full_registration_and_the_rules_apply_then(
         assert listed(server, key, device) == 404
         server.patch(key, device, online=True)
     server.registration(key, device, "POST")
-    assert server.subscribed(key, device) == [HUMIDITY]
-    assert listed(server, key, device) == [HUMIDITY]
+    assert server.subscribed(key, device) == listed(server, key, device) == [HUMIDITY]
     before = server.observed(key)
     server.set_value(key, device, "30")
     assert server.observed(key) == before
 
 
-@pytest.mark.parametrize("begun_by", ["single", "rule"])
-def test_a_device_that_is_told_to_stop_sends_no_more_whatever_began_it(server, key, device, begun_by):
-    begin(server, key, device, begun_by)
+def test_a_deleted_subscription_of_a_rule_stops_the_device(server, key, device):
+    begin(server, key, device, "rule")
     server.subscribe(key, device, method="DELETE")
     assert server.subscribed(key, device) == []
     server.set_value(key, device, "30")
@@ -324,12 +229,11 @@ def test_a_device_that_is_told_to_stop_sends_no_more_whatever_began_it(server, k
 
 
 def test_the_second_subscriber_gets_the_initial_value_and_the_first_nothing(server, key, other, device):
-    server.subscribe(key, device)
+    for _ in range(2):
+        server.subscribe(key, device)
     server.set_value(key, device, "22")
-    before = server.log(key)
     server.subscribe(other, device)
     assert server.observed(other) == [(device, "22")]
-    assert server.log(key) == before
     server.set_value(key, device, "23")
     assert server.observed(key) == [(device, "21.5"), (device, "22"), (device, "23")]
     assert server.observed(other) == [(device, "22"), (device, "23")]
@@ -339,18 +243,15 @@ def test_the_second_subscriber_gets_the_initial_value_and_the_first_nothing(serv
     assert server.observed(other)[2:] == [(device, "24")]
 
 
-def test_a_repeated_put_brings_no_second_initial_value(server, key, device):
-    server.subscribe(key, device)
-    server.subscribe(key, device)
-    assert server.observed(key) == [(device, "21.5")]
-
-
-def test_a_change_that_waits_for_its_pmin_reaches_the_first_subscriber_though_another_came(server, key, other, device):
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_change_that_waits_for_its_pmin_reaches_the_first_subscriber_too(server, key, other, device, is_read):
     server.subscribe(key, device)
     server.place(key, device, "rules", "PUT", f"{TEMPERATURE}?pmin=60")
     server.advance(key, 10)
     server.set_value(key, device, "25")
     assert server.observed(key) == [(device, "21.5")]
+    if is_read:
+        server.place(key, device, "r", "GET", TEMPERATURE)
     server.subscribe(other, device)
     server.advance(key, 120)
     assert server.observed(other) == [(device, "25")]
@@ -372,57 +273,18 @@ def test_subscribed_is_true_from_acceptance_until_the_last_subscription_ends(ser
     assert server.subscribed(key, device) == [TEMPERATURE]
     server.subscribe(other, device, method="DELETE")
     assert server.subscribed(key, device) == []
-
-
-def test_a_subscription_that_ends_before_the_device_answers_leaves_no_trace(server, key, device):
-    server.patch(key, device, latency_seconds=30)
-    server.subscribe(key, device)
-    server.subscribe(key, device, method="DELETE")
-    server.advance(key, 120)
-    assert server.subscribed(key, device) == []
-    assert server.observed(key) == []
-    reported = server.resource(key, device)["reported"]
     server.set_value(key, device, "30")
-    server.advance(key, 120)
-    assert server.resource(key, device)["reported"] == reported
-
-
-def test_a_subscription_of_an_offline_device_is_true_at_its_next_contact(server, key, device):
-    server.patch(key, device, online=False)
-    server.subscribe(key, device)
-    server.advance(key, 3600)
-    assert server.subscribed(key, device) == []
-    server.patch(key, device, online=True)
-    assert server.subscribed(key, device) == [TEMPERATURE]
-    assert server.observed(key) == [(device, "21.5")]
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
 
 
-@pytest.mark.parametrize("begun_by", ["single", "rule"])
-def test_a_sleeping_device_is_subscribed_at_its_next_contact(server, key, begun_by):
+def test_a_sleeping_device_is_subscribed_at_its_next_contact(server, key):
     sleeper = server.add_device(key, "sleeper", *RESOURCES, queue_mode=True)
     server.advance(key, 60)
-    begin(server, key, sleeper, begun_by)
+    begin(server, key, sleeper, "rule")
     assert server.subscribed(key, sleeper) == []
     server.advance(key, 15 * 60)
     assert server.subscribed(key, sleeper) == [TEMPERATURE]
     assert server.observed(key) == [(sleeper, "21.5")]
-
-
-def test_a_refused_observe_makes_nothing_true_and_no_event(server, key, device):
-    server.patch(key, device, answer="reject")
-    server.put_rules(key, {"resource-path": [HUMIDITY]}, query="?apply=now")
-    server.registration(key, device, "POST")
-    server.subscribe(key, device)
-    server.patch(key, device, answer="normal")
-    server.set_value(key, device, "30")
-    assert server.subscribed(key, device) == []
-    assert server.observed(key) == []
-    assert server.resource(key, device)["reported"] == {}
-    server.subscribe(key, device)
-    assert server.subscribed(key, device) == [TEMPERATURE]
-    server.registration(key, device, "POST")
-    assert server.subscribed(key, device) == [HUMIDITY]
 
 
 def test_a_device_that_does_not_answer_is_asked_again_at_its_next_contact(server, key, device):
@@ -445,61 +307,15 @@ def test_auto_observable_resource_sends_an_initial_event_to_each_subscriber(serv
     assert server.observed(key) == [(device, "2.5")]
     begin(server, other, device, begun_by)
     assert server.observed(other) == server.observed(key) == [(device, "2.5")]
-    server.restart()
-    assert server.observed(other) == server.observed(key) == [(device, "2.5")]
     server.set_value(key, device, "3.5")
-    assert server.observed(other) == server.observed(key) == [(device, "2.5"), (device, "3.5")]
+    server.subscribe(key, device, method="DELETE")
+    server.set_value(key, device, "4.5")
+    assert server.observed(key) == [(device, "2.5"), (device, "3.5")]
+    assert server.observed(other) == [*server.observed(key), (device, "4.5")]
 
 
 def test_auto_observable_resource_sends_an_initial_event_after_a_full_registration(server, key):
     server.put_rules(key, {"resource-path": [TEMPERATURE]})
     device = server.add_device(key, "aobs-1", {"path": TEMPERATURE, "value": "2.5", "auto_observable": True})
-    server.patch(key, device, online=False)
-    server.set_value(key, device, "1.5")
-    server.patch(key, device, online=True)
     server.registration(key, device, "POST")
-    assert server.observed(key) == [(device, "2.5"), (device, "1.5"), (device, "1.5")]
-
-
-def test_an_auto_observation_is_stored_and_told_to_a_subscriber_alone(server, key, other):
-    path, unobservable = "/3200/0/5500", "/3200/1/5500"
-    resource = {"path": path, "value": "0", "auto_observable": True}
-    door = server.add_device(key, "door-1", resource | {"observable": True}, resource | {"path": unobservable})
-    before = server.log(key)
-    server.advance(key, 60)
-    for each in (path, unobservable):
-        server.set_value(key, door, "1", each)
-        reported = server.resource(key, door, each)["reported"]
-        assert (reported["value"], reported["reported_at"]) == ("MQ==", "2026-01-05T08:01:00.000Z")
-    assert server.subscribed(key, door) == []
-    assert server.log(key) == before
-    server.subscribe(key, door, path)
-    server.set_value(key, door, "0", path)
-    assert server.observed(key) == [(door, "1"), (door, "0")]
-    assert server.observed(other) == []
-    server.subscribe(key, door, path, "DELETE")
-    server.set_value(key, door, "1", path)
-    assert server.observed(key) == [(door, "1"), (door, "0")]
-    assert server.resource(key, door, path)["reported"]["value"] == "MQ=="
-
-
-def test_an_observation_tells_the_subscriber_alone_what_changed_and_when(server, key, other, device):
-    before = server.log(other)
-    server.subscribe(key, device)
-    server.advance(key, 90)
-    server.set_value(key, device, "22")
-    reported = server.resource(key, device)["reported"]
-    assert (reported["value"], reported["reported_at"]) == ("MjI=", "2026-01-05T08:01:30.000Z")
-    assert server.log(other) == before
-    ((_, event),) = server.log(key, after=2)
-    assert event.pop("uid")
-    assert event == {
-        "ep": device,
-        "path": TEMPERATURE,
-        "ct": "text/plain",
-        "payload": "MjI=",
-        "max-age": 0,
-        "timestamp": server.now,
-        "original-ep": "sensor-1",
-        "seq": 3,
-    }
+    assert server.observed(key) == [(device, "2.5"), (device, "2.5")]

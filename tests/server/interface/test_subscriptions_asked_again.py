@@ -26,17 +26,12 @@ def told(server, key, device_id, path=TEMPERATURE):
     return state, server.resource(key, device_id, path)["subscribed"]
 
 
-@pytest.fixture(params=["rule", "single"])
-def asked(request, server, key, device):
-    """A subscription that was asked for by a rule or by itself."""
+def ask_by_rule(server, key, device):
+    server.put_rules(key, RULE, query="?apply=now")
 
-    def ask():
-        if request.param == "rule":
-            server.put_rules(key, RULE, query="?apply=now")
-        else:
-            server.subscribe(key, device)
 
-    return ask
+def ask_alone(server, key, device):
+    server.subscribe(key, device)
 
 
 def update(server, key, device):
@@ -47,23 +42,21 @@ def apply(server, key, device):
     server.put_rules(key, *server.call(key, "GET", RULES).json, query="?apply=now")
 
 
-def put_again(server, key, device):
-    server.subscribe(key, device)
-
-
-AGAIN_BY = [update, apply, put_again]
-
-
-@pytest.mark.parametrize("again", AGAIN_BY)
-def test_what_was_refused_is_asked_again(server, key, device, asked, again):
-    server.patch(key, device, answer="reject")
-    asked()
-    assert told(server, key, device) == ("refused", False)
-    again(server, key, device)
-    assert told(server, key, device) == ("refused", False)
-    assert server.observed(key) == []
+@pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
+@pytest.mark.parametrize(
+    ("ask", "again"), [(ask_by_rule, update), (ask_by_rule, apply), (ask_alone, update), (ask_alone, ask_alone)]
+)
+def test_what_was_refused_or_not_answered_is_asked_again(server, key, device, ask, again, answer, state):
+    server.patch(key, device, answer=answer)
+    ask(server, key, device)
+    for _ in range(2):
+        server.advance(key, TIMEOUT_SECONDS)
+        assert told(server, key, device) == (state, False)
+        again(server, key, device)
+    server.advance(key, TIMEOUT_SECONDS)
     server.patch(key, device, answer="normal")
-    assert told(server, key, device) == ("refused", False)
+    server.advance(key, 3600)
+    assert told(server, key, device) == (state, False)
     again(server, key, device)
     assert told(server, key, device) == ("active", True)
     server.set_value(key, device, "22")
@@ -71,34 +64,21 @@ def test_what_was_refused_is_asked_again(server, key, device, asked, again):
     assert server.observed(key) == [(device, "21.5"), (device, "22")]
 
 
-@pytest.mark.parametrize("again", AGAIN_BY)
-def test_what_was_not_answered_is_asked_again(server, key, device, asked, again):
+@pytest.mark.parametrize("again", [update, ask_alone])
+def test_what_is_to_be_asked_again_while_it_is_asked_is_asked_once_that_is_over(server, key, device, again):
     server.patch(key, device, answer="silent")
-    asked()
-    server.advance(key, TIMEOUT_SECONDS)
-    assert told(server, key, device) == ("asked", False)
-    server.patch(key, device, answer="normal")
-    server.advance(key, 3600)
-    assert told(server, key, device) == ("asked", False)
-    again(server, key, device)
-    assert told(server, key, device) == ("active", True)
-    assert server.observed(key) == [(device, "21.5")]
-
-
-@pytest.mark.parametrize("again", AGAIN_BY)
-def test_what_is_to_be_asked_again_while_it_is_asked_is_asked_once_that_is_over(server, key, device, asked, again):
-    server.patch(key, device, answer="silent")
-    asked()
+    ask_alone(server, key, device)
     server.patch(key, device, answer="normal")
     again(server, key, device)
     server.advance(key, TIMEOUT_SECONDS)
     assert told(server, key, device) == ("active", True)
 
 
-def test_an_update_that_names_another_structure_asks_for_what_is_there_alone(server, key, device):
+def test_what_was_refused_is_asked_again_after_a_restart_once_the_device_has_it(server, key, device):
     server.patch(key, device, answer="reject")
     server.subscribe(key, device)
     server.patch(key, device, answer="normal")
+    server.restart()
     assert server.call(key, "DELETE", f"/sim/v1/devices/{device}/resources{TEMPERATURE}").status_code == 204
     update(server, key, device)
     assert told(server, key, device) == ("refused", False)
@@ -106,15 +86,6 @@ def test_an_update_that_names_another_structure_asks_for_what_is_there_alone(ser
     update(server, key, device)
     assert told(server, key, device) == ("active", True)
     assert server.observed(key) == [(device, "19")]
-
-
-def test_the_rules_of_one_application_ask_nothing_again_for_another(server, key, other, device):
-    server.patch(key, device, answer="reject")
-    server.subscribe(key, device)
-    server.patch(key, device, answer="normal")
-    server.put_rules(other, {"resource-path": [HUMIDITY]}, query="?apply=now")
-    assert told(server, key, device) == ("refused", False)
-    assert told(server, other, device, HUMIDITY) == ("active", True)
 
 
 def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(server, key, other, device):
@@ -130,45 +101,20 @@ def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(
     assert server.observed(key)[2:] == [(device, "23")]
 
 
-@pytest.mark.parametrize("answer", ["reject", "silent"])
-def test_who_comes_second_gets_events_of_what_the_device_observes_already(server, key, other, device, answer):
+def test_who_comes_second_and_was_refused_gets_events_only_while_the_first_does(server, key, other, device):
     server.subscribe(key, device)
-    server.patch(key, device, answer=answer)
+    server.patch(key, device, answer="reject")
     server.subscribe(other, device)
     assert told(server, other, device) == ("active", True)
     server.set_value(key, device, "22")
-    assert server.observed(key)[1:] == server.observed(other) == [(device, "22")]
-
-
-def test_who_was_refused_keeps_no_observation_up_alone(server, key, other, device):
-    server.subscribe(key, device)
-    server.patch(key, device, answer="reject")
-    server.subscribe(other, device)
     server.patch(key, device, answer="normal")
     server.subscribe(key, device, method="DELETE")
     assert told(server, other, device) == ("refused", False)
-    server.set_value(key, device, "22")
-    assert server.observed(other) == []
-    assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
+    server.set_value(key, device, "23")
+    assert server.observed(key)[1:] == server.observed(other) == [(device, "22")]
+    assert server.resource(key, device)["reported"]["value"] == "MjI="
     update(server, key, device)
-    assert server.observed(other) == [(device, "22")]
-
-
-def test_what_was_refused_stays_so_over_a_restart_and_is_asked_at_the_next_update(server, key, device):
-    server.patch(key, device, answer="reject")
-    server.put_rules(key, RULE, query="?apply=now")
-    server.patch(key, device, answer="normal")
-    server.restart()
-    assert told(server, key, device) == ("refused", False)
-    update(server, key, device)
-    assert told(server, key, device) == ("active", True)
-    assert server.observed(key) == [(device, "21.5")]
-
-
-def test_a_device_that_is_away_is_asked_for(server, key, device):
-    server.patch(key, device, online=False)
-    server.subscribe(key, device)
-    assert told(server, key, device) == ("asked", False)
+    assert server.observed(other) == [(device, "22"), (device, "23")]
 
 
 def test_another_process_has_the_device_asked_again(server, key, device):
@@ -207,43 +153,29 @@ def test_a_single_subscription_that_a_full_registration_ended_is_told(server, ke
     assert "ended-subscriptions" not in registrations(server, key)[-1]
 
 
-@pytest.mark.parametrize("anew", ["single", "rule"])
-def test_what_has_ended_can_be_had_again(server, key, device, anew):
+@pytest.mark.parametrize("ask", [ask_by_rule, ask_alone])
+def test_what_has_ended_can_be_had_again(server, key, device, ask):
     server.subscribe(key, device)
     server.registration(key, device, "POST")
-    if anew == "single":
+    ask(server, key, device)
+    assert told(server, key, device) == ("active", True)
+    server.registration(key, device, "POST")
+    assert told(server, key, device) == (("SUBSCRIPTION_ENDED", False) if ask is ask_alone else ("active", True))
+    assert ("ended-subscriptions" in registrations(server, key)[-1]) is (ask is ask_alone)
+
+
+def test_what_has_ended_is_forgotten_with_a_delete_and_keeps_nothing_up(server, key, other, device):
+    for path in (TEMPERATURE, ""):
         server.subscribe(key, device)
-    else:
-        server.put_rules(key, RULE, query="?apply=now")
-    assert told(server, key, device) == ("active", True)
-    server.registration(key, device, "POST")
-    assert told(server, key, device) == (("SUBSCRIPTION_ENDED", False) if anew == "single" else ("active", True))
-    assert ("ended-subscriptions" in registrations(server, key)[-1]) is (anew == "single")
-
-
-def test_what_a_rule_goes_on_with_has_not_ended(server, key, device):
-    server.subscribe(key, device)
-    server.put_rules(key, RULE)
-    server.registration(key, device, "POST")
-    assert told(server, key, device) == ("active", True)
-    assert "ended-subscriptions" not in registrations(server, key)[-1]
-
-
-@pytest.mark.parametrize("url", [f"{TEMPERATURE}", ""])
-def test_what_has_ended_is_forgotten_with_a_delete(server, key, device, url):
+        server.registration(key, device, "POST")
+        server.subscribe(key, device, path, method="DELETE")
+        assert told(server, key, device) == ("NOT_SUBSCRIBED", False)
     server.subscribe(key, device)
     server.registration(key, device, "POST")
-    server.subscribe(key, device, url, method="DELETE")
-    assert told(server, key, device) == ("NOT_SUBSCRIBED", False)
-    assert server.services.database.violations() == []
-
-
-def test_what_has_ended_keeps_nothing_up(server, key, other, device):
-    server.subscribe(key, device)
-    server.registration(key, device, "POST")
+    before = server.observed(key)
     server.subscribe(other, device)
     server.set_value(key, device, "22")
-    assert server.observed(key) == [(device, "21.5")]
+    assert server.observed(key) == before
     server.subscribe(other, device, method="DELETE")
     assert server.resource(key, device)["subscribed"] is False
     assert server.services.database.violations() == []

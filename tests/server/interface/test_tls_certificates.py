@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
-from cryptography import x509
 
 from mirror_server.core.instants import from_datetime
 from mirror_server.web.tls import Certificate
@@ -65,9 +64,3 @@ def test_of_several_the_first_end_counts_and_another_is_told_when_it_is_loaded(p
     now[0] = far
     loaded.reload()
     assert TOLD.format(paths[0], "ended", far) in caplog.text
-
-
-def test_the_end_is_that_which_others_read(paths):
-    write(paths, NOW + timedelta(days=10))
-    shown = x509.load_pem_x509_certificate(paths[0].read_bytes())
-    assert load(paths, lambda: NOW).ends_at == shown.not_valid_after_utc

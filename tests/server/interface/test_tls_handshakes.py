@@ -53,10 +53,6 @@ class Listening:
             handshake_seconds=handshake_seconds,
         )
 
-    async def begin(self):
-        """A connection whose handshake is not begun."""
-        return await self.connect()
-
     async def greeted(self):
         """A connection whose handshake is over."""
         reader, writer = await self.connect(ssl=self.trust, server_hostname="localhost")
@@ -112,27 +108,19 @@ async def ended(reader):
         return True
 
 
-def test_one_more_than_there_may_be_ends_the_oldest_handshake(run, tmp_path):
+def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in(run, tmp_path):
     async def tried():
         async with listening(tmp_path) as made:
-            silent = [await made.begin() for _ in range(10)]
+            silent = [await made.connect() for _ in range(10)]
+            # Half of the first message of TLS is no better than nothing.
+            silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
             for reader, _ in silent[:7]:
                 assert await ended(reader)
             assert not any(reader.at_eof() for reader, _ in silent[7:])
-
-    run(tried())
-
-
-def test_who_speaks_tls_comes_in_beside_those_who_only_begin(run, tmp_path):
-    async def tried():
-        async with listening(tmp_path) as made:
-            for _ in range(3):
-                silent = [await made.begin() for _ in range(5)]
-                # Half of the first message of TLS is no better than nothing.
-                silent[0][1].write(b"\x16\x03\x01\x02\x00\x01")
-                _, writer = await made.greeted()
-                writer.transport.abort()
-            assert len(silent) == 5
+            reader, writer = await made.connect()
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await ended(reader)
+            await made.greeted()
 
     run(tried())
 
@@ -140,7 +128,7 @@ def test_who_speaks_tls_comes_in_beside_those_who_only_begin(run, tmp_path):
 def test_a_handshake_has_its_time(run, tmp_path):
     async def tried():
         async with listening(tmp_path, handshake_seconds=SHORT) as made:
-            reader, _ = await made.begin()
+            reader, _ = await made.connect()
             assert await ended(reader)
             assert await made.greeted()
 
@@ -153,20 +141,9 @@ def test_connections_that_are_open_stay_and_those_beyond_are_ended(run, tmp_path
     async def tried():
         async with listening(tmp_path, max_connections=2) as made:
             opened = [await made.greeted() for _ in range(3)]
-            reader, _ = await made.begin()
+            reader, _ = await made.connect()
             assert await ended(reader)
             assert len(made.opened) == len(opened)
-
-    run(tried())
-
-
-def test_what_is_no_tls_is_ended_and_the_next_is_served(run, tmp_path):
-    async def tried():
-        async with listening(tmp_path) as made:
-            reader, writer = await made.begin()
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await reader.read()
-            assert await made.greeted()
 
     run(tried())
 
@@ -191,10 +168,9 @@ def test_a_system_without_files_is_asked_again(run, tmp_path, monkeypatch):
     run(tried())
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_the_end_ends_handshakes(run, tmp_path, count):
+def test_the_end_ends_handshakes(run, tmp_path):
     async def tried():
         async with listening(tmp_path) as made:
-            made.awaited = [(await made.begin())[0] for _ in range(count)]
+            made.awaited = [(await made.connect())[0] for _ in range(2)]
 
     run(tried())

@@ -30,7 +30,6 @@ def connect(server):
     def begin(key):
         socket = server.services.websockets.connect(key.split("_")[1], lambda: True)
         socket.begin(lambda: None).result(60)
-        assert server.services.database.settle(60)
         return socket
 
     return begin
@@ -41,38 +40,30 @@ def close(server, socket):
     assert server.services.database.settle(60)
 
 
-def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day(server, key):
+def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day_after_its_last_registration(server, key, connect):
     assert register(server, key) == 201
+    for _ in range(2):
+        server.advance(key, DAY)
+        assert state(server, key) == "disconnected"
+        assert register(server, key) == 200
     server.advance(key, DAY)
     assert state(server, key) == "disconnected"
     server.advance(key, AT_LATEST)
     assert state(server, key) is None
+    with pytest.raises(Closing, match="no websocket channel"):
+        connect(key)
     # The key may have a channel of any type again.
-    assert server.call(key, "GET", f"{PULL}?hold=0").status_code in (200, 204)
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
     assert server.call(key, "DELETE", PULL).status_code == 204
+    device = server.add_device(key, "late")
     assert register(server, key) == 201
+    assert device.encode() in connect(key).take(None).text
 
 
-def test_a_day_begins_anew_with_each_registration(server, key):
+def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_the_last_one_ends(server, key, connect):
     register(server, key)
-    for _ in range(3):
-        server.advance(key, DAY)
-        assert register(server, key) == 200
-    server.advance(key, DAY + AT_LATEST)
-    assert state(server, key) is None
-
-
-def test_to_ask_for_a_channel_is_no_use_of_it(server, key):
-    register(server, key)
-    for _ in range(25):
-        assert state(server, key) == "disconnected"
-        server.advance(key, HOUR)
-    assert state(server, key) is None
-
-
-def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_its_end(server, key, connect):
-    register(server, key)
-    socket = connect(key)
+    replaced, socket = connect(key), connect(key)
+    close(server, replaced)
     server.advance(key, 3 * DAY)
     assert state(server, key) == "connected"
     close(server, socket)
@@ -80,18 +71,6 @@ def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_its_end(server, k
     server.advance(key, DAY)
     assert state(server, key) == "disconnected"
     server.advance(key, AT_LATEST)
-    assert state(server, key) is None
-
-
-def test_the_day_of_a_websocket_that_was_replaced_is_that_of_the_later_one(server, key, connect):
-    register(server, key)
-    first = connect(key)
-    second = connect(key)
-    close(server, first)
-    server.advance(key, 2 * DAY)
-    assert state(server, key) == "connected"
-    close(server, second)
-    server.advance(key, DAY + AT_LATEST)
     assert state(server, key) is None
 
 
@@ -113,30 +92,9 @@ def test_what_became_due_while_the_server_was_down_is_removed_at_its_start(serve
     assert state(server, key) is None
 
 
-def test_the_channels_of_others_stay(server, key, connect):
-    other = server.key()
+def test_the_channels_of_others_stay(server, key, other):
     register(server, key)
     server.advance(key, HOUR)
     register(server, other)
     server.advance(key, DAY)
     assert (state(server, key), state(server, other)) == (None, "disconnected")
-    socket = connect(other)
-    server.advance(key, AT_LATEST)
-    assert state(server, other) == "connected"
-    close(server, socket)
-
-
-def test_a_channel_that_was_removed_takes_no_websocket(server, key, connect):
-    register(server, key)
-    server.advance(key, DAY + AT_LATEST)
-    with pytest.raises(Closing, match="no websocket channel"):
-        connect(key)
-
-
-def test_what_was_not_delivered_comes_by_the_next_channel(server, key, connect):
-    register(server, key)
-    server.advance(key, DAY + AT_LATEST)
-    device = server.add_device(key, "late")
-    register(server, key)
-    frame = connect(key).take(None)
-    assert device.encode() in frame.text

@@ -47,26 +47,17 @@ def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server
     assert listed(server, key)["data"] == []
 
 
-def test_what_the_device_has_in_hand_is_told(server, key, device):
+def test_the_state_and_the_failed_attempts_of_a_request_are_shown(server, key, device):
     server.patch(key, device, online=True, answer="silent")
-    server.place(key, device, "r", "GET", PATH, expiry_seconds=600)
-    assert [entry["state"] for entry in listed(server, key)["data"]] == ["with_device"]
+    body = {"method": "PUT", "uri": f"{PATH}?pmin=5&pmax=120"}
+    assert server.call(key, "POST", f"{LIST}/{device}?async-id=r&retry=3", json=body).status_code == 202
+    for attempts in (0, 1):
+        (entry,) = listed(server, key)["data"]
+        assert (entry["state"], entry["attempts"], entry["uri"]) == ("with_device", attempts, body["uri"])
+        server.advance(key, 121)
 
 
-def test_a_failed_attempt_is_counted(server, key, device):
-    server.patch(key, device, online=True, answer="silent")
-    url = f"{LIST}/{device}?async-id=r&retry=3"
-    assert server.call(key, "POST", url, json={"method": "GET", "uri": PATH}).status_code == 202
-    server.advance(key, 121)
-    assert [entry["attempts"] for entry in listed(server, key)["data"]] == [1]
-
-
-def test_notification_rules_are_shown_as_they_were_given(server, key, device):
-    server.place(key, device, "rules", "PUT", f"{PATH}?pmin=5&pmax=120")
-    assert [entry["uri"] for entry in listed(server, key)["data"]] == [f"{PATH}?pmin=5&pmax=120"]
-
-
-def test_those_of_one_device_are_listed_alone(server, key, device):
+def test_those_of_one_device_or_one_application_are_listed_alone(server, key, device):
     other = server.add_device(key, "other")
     server.patch(key, other, online=False)
     for number, target in enumerate([device, other, device]):
@@ -75,27 +66,21 @@ def test_those_of_one_device_are_listed_alone(server, key, device):
     assert ids(listed(server, key, f"{LIST}/{device}")) == ["0", "2"]
     answer = server.call(key, "GET", f"{LIST}/nobody")
     assert (answer.status_code, answer.json["reason"]) == (404, "DEVICE_NOT_FOUND")
+    stranger = server.key(Scope.READ)
+    assert listed(server, stranger)["data"] == listed(server, stranger, f"{LIST}/{device}")["data"] == []
+    assert server.call(stranger, "GET", LIST, query_string={"after": "0"}).status_code == 400
 
 
 def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, device):
     wanted = [f"r{number}" for number in range(7)]
     for async_id in wanted:
         server.place(key, device, async_id, "GET", PATH)
-    seen, after = [], None
-    while True:
-        page = listed(server, key, limit=2, **({"after": after} if after else {}))
-        assert page["after"] == after
+    page = listed(server, key, limit=2)
+    seen = ids(page)
+    while page["has_more"]:
+        page = listed(server, key, limit=2, after=seen[-1])
+        assert page["after"] == seen[-1]
         seen += ids(page)
-        if not page["has_more"]:
-            break
-        after = seen[-1]
     assert seen == wanted
     answer = server.call(key, "GET", LIST, query_string={"after": "nothing"})
     assert [field["name"] for field in answer.json["fields"]] == ["after"]
-
-
-def test_another_application_sees_nothing_of_it(server, key, device):
-    server.place(key, device, "r", "GET", PATH)
-    other = server.key(Scope.READ)
-    assert listed(server, other)["data"] == listed(server, other, f"{LIST}/{device}")["data"] == []
-    assert server.call(other, "GET", LIST, query_string={"after": "r"}).status_code == 400

@@ -1,42 +1,34 @@
-"""Of the connections of one websocket channel the newest stays, and it alone, in whichever order they are told so."""
+"""Of the connections of one websocket channel the newest stays, and begins behind the position of the channel.
+
+In whichever order the effects of a transaction come.
+"""
 
 import threading
-from concurrent.futures import Future
+from contextlib import contextmanager
+
+from waits import PATIENCE_SECONDS
 
 from mirror_sdk.wire.channel import WebsocketRegistration
 from mirror_server.notifications.sockets import Closing
 
 APPLICATION = "app"
-PATIENCE_SECONDS = 60
 
 
-class Pause:
-    """Keeps the writer of a database between a commit and the moment at which anybody is told of it."""
+@contextmanager
+def one_transaction(database):
+    """Make one transaction of what is submitted meanwhile."""
+    is_at_work, may_begin = threading.Event(), threading.Event()
 
-    def __init__(self, database):
-        self._database = database
-        self._is_at_work, self._may_begin = threading.Event(), threading.Event()
-        self._is_paused, self._may_end = threading.Event(), threading.Event()
-        database.submit(self._keep_at_work)
-        assert self._is_at_work.wait(PATIENCE_SECONDS)
-        # What is submitted now becomes one transaction, whose first work is told first.
-        database.submit(lambda _: None).add_done_callback(self._keep_from_telling)
+    def keep_at_work(_):
+        is_at_work.set()
+        may_begin.wait(PATIENCE_SECONDS)
 
-    def _keep_at_work(self, _):
-        self._is_at_work.set()
-        self._may_begin.wait(PATIENCE_SECONDS)
-
-    def _keep_from_telling(self, _: Future):
-        self._is_paused.set()
-        self._may_end.wait(PATIENCE_SECONDS)
-
-    def begin(self):
-        self._may_begin.set()
-        assert self._is_paused.wait(PATIENCE_SECONDS)
-
-    def end(self):
-        self._may_begin.set()
-        self._may_end.set()
+    database.submit(keep_at_work)
+    assert is_at_work.wait(PATIENCE_SECONDS)
+    try:
+        yield
+    finally:
+        may_begin.set()
 
 
 def closing(socket):
@@ -62,9 +54,8 @@ def register(services):
 def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
     services = server.services
     register(services)
-    pause = Pause(services.database)
-    opened = [connect(services) for _ in range(3)]
-    pause.end()
+    with one_transaction(services.database):
+        opened = [connect(services) for _ in range(3)]
     for _, begun in opened:
         begun.result(PATIENCE_SECONDS)
     assert services.database.settle(PATIENCE_SECONDS)
@@ -91,3 +82,29 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
     services.websockets.look_again(APPLICATION)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in opened] == [REPLACED, None]
+
+
+def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server):
+    services, database = server.services, server.services.database
+    services.log.keep_for(APPLICATION)
+    register(services)
+
+    def add():
+        body = {"ep": "d"}
+        database.write(lambda session: services.log.append(session, APPLICATION, "registrations", "d", body))
+
+    add()
+    first, begun = connect(services)
+    begun.result(PATIENCE_SECONDS)
+    first.confirmed(first.take(None).cursor)
+    assert database.settle(PATIENCE_SECONDS)
+    add()
+    may_end = threading.Event()
+    with one_transaction(database):
+        database.submit(lambda session: session.after_commit(lambda: may_end.wait(PATIENCE_SECONDS)))
+        second, begun = connect(services)
+    try:
+        begun.result(PATIENCE_SECONDS)
+        assert second.take(None).cursor == 2
+    finally:
+        may_end.set()

@@ -42,14 +42,9 @@ def stored(*statements: str) -> Callable[[Any, str, str, str], None]:
 
 
 CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
-    "nothing": lambda *_: None,
     "another one subscribes": lambda server, _, other, device: server.subscribe(other, device),
     "the only one subscribes no more": lambda server, key, _, device: server.subscribe(key, device, method="DELETE"),
     "the device leaves": lambda server, key, _, device: server.registration(key, device, "DELETE"),
-    "the device registers anew": lambda server, key, _, device: server.registration(key, device, "POST"),
-    "the device is renamed": lambda server, _key, _other, device: server.services.database.write(
-        lambda session: devices.rename(session, device, "renamed")
-    ),
     "the device is deleted": lambda server, _key, _other, device: server.services.database.write(
         lambda session: devices.delete(session, device)
     ),
@@ -77,18 +72,6 @@ def test_whatever_decides_it_is_seen_by_the_next_value(server, key, other, devic
     server.subscribe(other, server.add_device(key, "another"))
     known, found = known_and_stored(server, device)
     assert known == found
-
-
-def test_who_subscribes_no_more_hears_no_more_and_who_came_hears(server, key, other, device):
-    server.subscribe(key, device)
-    observe(server, device, "22")
-    server.subscribe(other, device)
-    observe(server, device, "23")
-    server.subscribe(key, device, method="DELETE")
-    observe(server, device, "24")
-    # What the device itself has is told at a subscription.
-    assert [value for _, value in server.observed(key) if value != "21.5"] == ["22", "23"]
-    assert [value for _, value in server.observed(other) if value != "21.5"] == ["23", "24"]
 
 
 def test_no_time_is_told_before_the_last_one_also_where_that_was_undone(server, key, device):

@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import orjson
-import pytest
 from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
@@ -18,13 +17,8 @@ from mirror_server.store import callbacks
 
 CALLBACK = "/v2/notification/callback"
 CLOSED = "http://127.0.0.1:1/callback"
-OF_THE_CONNECTION = [
-    "Host",
-    "CONNECTION",
-    "Upgrade",
-    "transfer-encoding",
-    "Content-Length",
-    "Transfer_Encoding",
+OF_THE_CONNECTION = ["Host", "CONNECTION", "Upgrade", "transfer-encoding", "Content-Length", "Transfer_Encoding"]
+OF_THE_CONNECTION += [
     "content_length",
     "Keep-Alive",
     "TE",
@@ -62,52 +56,37 @@ def wait_for_failures(server: Any, key: str, count: int) -> Any:
 
 
 def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, key, endpoint):
+    register(server, key, endpoint, headers={"content-type": "application/json; charset=utf-8"})
     headers = register(server, key, endpoint, headers={"X-Token": "abc"})
-    assert (headers["X-Token"], headers["Content-Type"]) == ("abc", "application/json")
+    assert headers["X-Token"] == "abc"
+    assert endpoint.content_types == [["application/json; charset=utf-8"], ["application/json"]]
     shown = server.call(key, "GET", CALLBACK).json
     assert shown == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
 
 
-def test_a_deleted_webhook_is_gone(server, key, endpoint):
-    register(server, key, endpoint)
-    assert [server.call(key, method, CALLBACK).status_code for method in ("DELETE", "GET", "DELETE")] == [204, 404, 404]
-    server.add_device(key, "sensor-1")
-    assert endpoint.calls.empty()
-
-
-@pytest.mark.parametrize("status", [201, 302, 404, 500])
-def test_a_url_that_answers_otherwise_is_refused_and_nothing_is_registered(server, key, endpoint, status):
-    endpoint.statuses = [status]
-    answer = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url})
-    assert answer.status_code == 400
-    assert answer.json["fields"][0]["name"] == "url"
-    assert server.call(key, "GET", CALLBACK).status_code == 404
-    assert endpoint.calls.qsize() == 1, "a redirect must not be followed"
-
-
-def test_a_refusal_does_not_tell_what_is_there(server, key, endpoint, monkeypatch, caplog):
+def test_a_url_that_answers_otherwise_is_refused_without_a_word_of_what_is_there(
+    server, key, endpoint, monkeypatch, caplog
+):
     resolve(monkeypatch, ["10.0.0.1"])
-    told, logged = [], []
-    for url, status in [
-        (CLOSED, 0),
-        (endpoint.url, 404),
-        (endpoint.url, 302),
-        ("http://169.254.169.254/", 0),
-        ("http://app.test/", 0),
-        ("http://nobody.invalid/", 0),
+    told = set()
+    for url, status, reason in [
+        (CLOSED, 0, "no answer: ConnectError"),
+        (endpoint.url, 201, "answered 201"),
+        (endpoint.url, 500, "answered 500"),
+        (endpoint.url, 302, "answered 302"),
+        ("http://169.254.169.254/", 0, "169.254.169.254 may not"),
+        ("http://app.test/", 0, "10.0.0.1 may not"),
+        ("http://nobody.invalid/", 0, "no answer"),
     ]:
         endpoint.statuses = [status]
         caplog.clear()
         answer = server.call(key, "PUT", CALLBACK, json={"url": url})
-        assert answer.status_code == 400
-        told.append([answer.json["message"], answer.json["fields"]])
-        logged.append(
-            [record.reason for record in caplog.records if record.name == "mirror_server.notifications.webhooks"]
-        )
-    assert told == [told[0]] * 6
-    reasons = ["no answer: ConnectError", "answered 404", "answered 302", "169.254.169.254 may not", "10.0.0.1 may not"]
-    for reason, (found,) in zip([*reasons, "no answer"], logged, strict=True):
-        assert reason in found
+        assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "url")
+        told.add(answer.json["message"])
+        assert any(reason in getattr(record, "reason", "") for record in caplog.records)
+    assert len(told) == 1
+    assert server.call(key, "GET", CALLBACK).status_code == 404
+    assert endpoint.calls.qsize() == 3, "a redirect must not be followed"
 
 
 def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, monkeypatch, caplog):
@@ -118,8 +97,7 @@ def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, mo
     server.add_device(key, "sensor-1")
     told = []
     for failures in (1, 2, 3):
-        channel = wait_for_failures(server, key, failures)
-        told.append(channel["last_error"])
+        told.append(wait_for_failures(server, key, failures)["last_error"])
         server.advance(key, 2 ** (failures - 1))
     assert told == [told[0]] * 3
     for reason in ["answered 500", "169.254.169.254 may not be called", "no answer: ConnectError"]:
@@ -133,67 +111,41 @@ def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, end
         began = time.monotonic()
         assert server.call(key, "PUT", CALLBACK, json={"url": url}).status_code == 400
         assert time.monotonic() - began >= 0.1
-    assert server.call(key, "PUT", CALLBACK, json={"url": endpoint.url}).status_code == 204
 
 
 def test_a_header_of_the_connection_that_was_registered_before_is_not_sent(server, key, endpoint):
-    register(server, key, endpoint, headers={"X-Token": "abc"})
-    app_id = key.split("_")[1]
+    register(server, key, endpoint)
     before = {"url": endpoint.url, "headers": {"X-Token": "abc", "HOST": "other.example", "Upgrade": "h2c"}}
-    server.services.database.write(
-        lambda session: callbacks.put(session, app_id, orjson.dumps(before).decode(), server.now)
-    )
+    stored = orjson.dumps(before).decode()
+    server.services.database.write(lambda session: callbacks.put(session, key.split("_")[1], stored, server.now))
     server.add_device(key, "sensor-1")
-    headers, message = endpoint.next()
-    assert list(message) == ["registrations"]
+    headers, _ = endpoint.next()
     assert (headers["X-Token"], headers["Host"]) == ("abc", endpoint.url.split("/")[2])
     assert "Upgrade" not in headers
 
 
 def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoint):
-    cfg = {"include_timestamp": "true", "include_uid": True, "include_original_ep": True}
+    names = ("include_uid", "include_original_ep", "deregistrations_as_object")
+    cfg = {"include_timestamp": "true"} | dict.fromkeys(names, True)
     register(server, key, endpoint, serialization={"type": "v2", "max_chunk_size": "1", "cfg": cfg})
     device_id = subscribe(server, key, endpoint)
+    endpoint.release.clear()
     for value in ["22", "23", "24"]:
         server.set_value(key, device_id, value)
-    messages = [endpoint.next()[1] for _ in range(3)]
+    endpoint.release.set()
+    server.registration(key, device_id, "DELETE")
+    *messages, last = [endpoint.next()[1] for _ in range(4)]
     assert [values(message) for message in messages] == [["22"], ["23"], ["24"]]
     entry = messages[0]["notifications"][0]
     assert (entry["timestamp"], entry["original-ep"]) == (server.now, "sensor-1")
     assert entry["uid"]
+    assert last["de-registrations"][0]["ep"] == device_id
 
 
-def test_without_options_a_notification_carries_no_extras(server, key, endpoint):
+def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_after_a_restart(server, key, endpoint):
     register(server, key, endpoint)
-    device_id = subscribe(server, key, endpoint)
-    server.set_value(key, device_id, "22")
-    assert set(endpoint.next()[1]["notifications"][0]) == {"ep", "path", "ct", "payload", "max-age"}
-
-
-def test_entries_that_wait_go_in_chunks_of_the_size_asked_for(server, key, endpoint):
-    register(server, key, endpoint, serialization={"max_chunk_size": 2})
-    device_id = subscribe(server, key, endpoint)
-    endpoint.release.clear()
-    for value in range(6):
-        server.set_value(key, device_id, str(value))
-    endpoint.release.set()
-    arrived: list[list[str]] = []
-    while sum(map(len, arrived)) < 6:
-        arrived.append(values(endpoint.next()[1]))
-    assert [value for chunk in arrived for value in chunk] == ["0", "1", "2", "3", "4", "5"]
-    assert max(map(len, arrived)) == 2
-
-
-def test_deregistrations_are_objects_where_asked_for(server, key, endpoint):
-    register(server, key, endpoint, serialization={"cfg": {"deregistrations_as_object": True}})
-    device_id = server.add_device(key, "sensor-1")
-    endpoint.next()
-    server.call(key, "DELETE", f"/sim/v1/devices/{device_id}/registration")
-    assert endpoint.next()[1] == {"de-registrations": [{"ep": device_id}]}
-
-
-def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again(server, key, endpoint):
-    register(server, key, endpoint)
+    # Time without anything to send is no time without success.
+    server.advance(key, 72 * 3600)
     device_id = subscribe(server, key, endpoint)
     endpoint.statuses = [500, 500, 500]
     server.set_value(key, device_id, "22")
@@ -203,6 +155,8 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again(server, 
         Channel.model_validate(channel, extra="forbid")
         assert channel["backlog"] == 1
         assert "the URL did not answer with 200 or 204" in channel["last_error"]
+        server.restart()
+        assert server.channel(key)["failures"] == failures
         server.advance(key, delay_seconds - 0.001)
         assert endpoint.calls.empty()
         server.advance(key, 0.001)
@@ -217,23 +171,8 @@ def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint
     wait_for_failures(server, key, 1)
     server.advance(key, 24 * 3600 - 1)
     assert server.call(key, "GET", CALLBACK).status_code == 200
-
-    def is_removed() -> bool:
-        server.advance(key, 120)
-        return server.call(key, "GET", CALLBACK).status_code == 404
-
-    wait_until(is_removed, "the channel to be removed")
-
-
-def test_a_channel_that_had_nothing_to_send_for_days_survives_a_failure(server, key, endpoint):
-    register(server, key, endpoint)
-    server.advance(key, 72 * 3600)
-    endpoint.statuses = [500]
-    server.add_device(key, "sensor-1")
-    endpoint.next()
-    assert wait_for_failures(server, key, 1)["backlog"] == 1
-    server.advance(key, 1)
-    assert list(endpoint.next()[1]) == ["registrations"]
+    wait_until(lambda: server.advance(key, 120) or not server.channel(key).get("failures"), "the channel to be removed")
+    assert server.call(key, "GET", CALLBACK).status_code == 404
 
 
 def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoint, monkeypatch, caplog):
@@ -259,19 +198,6 @@ def test_an_answer_without_end_is_not_read_to_its_end(server, key, endpoint):
     assert server.channel(key)["failures"] == 0
 
 
-def test_a_restart_goes_on_where_it_was(server, key, endpoint):
-    register(server, key, endpoint)
-    device_id = subscribe(server, key, endpoint)
-    endpoint.statuses = [500]
-    server.set_value(key, device_id, "22")
-    endpoint.next()
-    wait_for_failures(server, key, 1)
-    server.restart()
-    assert server.channel(key)["failures"] == 1
-    server.advance(key, 1)
-    assert values(endpoint.next()[1])[0] == "22"
-
-
 def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
     register(server, key, endpoint)
     other_key = server.key()
@@ -287,37 +213,15 @@ def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
         fast.close()
 
 
-def test_a_key_has_one_type_of_channel(server, key, endpoint):
-    assert server.call(key, "GET", "/v2/notification/pull?hold=0").status_code == 204
-    server.services.database.settle()
-    refused = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url})
-    assert refused.status_code == 400
-    assert "DELETE /v2/notification/pull" in refused.json["message"]
-    assert server.call(key, "DELETE", "/v2/notification/pull").status_code == 204
-    register(server, key, endpoint)
-    assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
-    refused = server.call(key, "GET", "/v2/notification/pull?hold=0")
-    assert refused.status_code == 400
-    assert "DELETE /v2/notification/callback" in refused.json["message"]
-    assert server.call(key, "GET", "/v2/notification/pull?hold=0&after=latest").status_code == 204
-
-
 def test_a_registration_that_is_wrong_is_refused_by_field(server, key):
     cases = [
-        ({}, "url"),
-        ({"url": "ftp://example.com"}, "url"),
-        ({"url": "nothing"}, "url"),
         ({"url": "http://a:0/"}, "url"),
         ({"url": f"http://{'a' * 64}.example.com/"}, "url"),
         ({"url": "http://a/", "headers": {"a b": "c"}}, "headers"),
         ({"url": "http://a/", "headers": {"a": "c\r\nd: e"}}, "headers"),
         ({"url": "http://a/", "headers": {"X-A": "1", "x-a": "2"}}, "headers"),
         *[({"url": "http://a/", "headers": {name: "x"}}, "headers") for name in OF_THE_CONNECTION],
-        ({"url": "http://a/" + "x" * 400}, "url"),
         ({"url": "http://a/" + "x" * 380, "headers": {"a": "x" * 20}}, "body"),
-        ({"url": "http://a/", "serialization": {"type": "v3"}}, "serialization.type"),
-        ({"url": "http://a/", "serialization": {"max_chunk_size": 0}}, "serialization.max_chunk_size"),
-        ({"url": "http://a/", "more": 1}, "more"),
     ]
     for body, field in cases:
         answer = server.call(key, "PUT", CALLBACK, json=body)
@@ -328,8 +232,7 @@ def test_a_registration_that_is_wrong_is_refused_by_field(server, key):
 def test_this_machine_is_called_only_where_the_operator_lets_it(new_server, endpoint):
     careful = new_server(callback_networks=())
     url = endpoint.url.replace("127.0.0.1", "localhost")
-    answer = careful.call(careful.key(), "PUT", CALLBACK, json={"url": url})
-    assert answer.status_code == 400
+    assert careful.call(careful.key(), "PUT", CALLBACK, json={"url": url}).status_code == 400
     assert endpoint.calls.empty()
 
 
@@ -351,26 +254,11 @@ def named(endpoint):
     return endpoint.url.replace("127.0.0.1", "app.test")
 
 
-def test_all_addresses_of_a_name_are_tried(server, key, endpoint, monkeypatch):
-    resolve(monkeypatch, ["127.0.0.2", "127.0.0.3", "127.0.0.1"])
-    assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
-
-
-def test_a_name_with_one_address_that_may_not_be_called_is_refused(server, key, endpoint, monkeypatch):
-    resolve(monkeypatch, ["127.0.0.1", "10.0.0.1"])
-    answer = server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)})
-    assert answer.status_code == 400
+def test_all_addresses_of_a_name_are_tried_unless_one_may_not_be_called(server, key, endpoint, monkeypatch):
+    resolve(monkeypatch, ["127.0.0.1", "10.0.0.1"], ["127.0.0.2", "127.0.0.3", "127.0.0.1"])
+    assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 400
     assert endpoint.calls.empty()
-
-
-def test_a_name_that_leads_elsewhere_later_is_not_called_there(server, key, endpoint, monkeypatch, caplog):
-    resolve(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
-    endpoint.keeps_open = False
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
-    server.add_device(key, "sensor-1")
-    wait_for_failures(server, key, 1)
-    assert endpoint.calls.qsize() == 1, "the test call alone"
-    assert any("169.254.169.254 may not be called" in getattr(record, "reason", "") for record in caplog.records)
 
 
 def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, monkeypatch):
@@ -383,75 +271,29 @@ def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, 
         return getaddrinfo(host, *more, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", find)
-    slow = [
-        server.services.webhooks.register("nobody", CallbackRegistration(url=f"http://slow-{number}.test/"))
-        for number in range(50)
-    ]
-    try:
-        body = {"url": endpoint.url.replace("127.0.0.1", "localhost")}
-        assert server.call(key, "PUT", CALLBACK, json=body).status_code == 204
-        assert not any(future.done() for future in slow)
-    finally:
-        go_on.set()
+    registrations = [CallbackRegistration(url=f"http://slow-{number}.test/") for number in range(50)]
+    slow = [server.services.webhooks.register("nobody", registration) for registration in registrations]
+    url = endpoint.url.replace("127.0.0.1", "localhost")
+    assert server.call(key, "PUT", CALLBACK, json={"url": url}).status_code == 204
+    assert not any(future.done() for future in slow)
+    go_on.set()
     assert all(future.exception(60) for future in slow)
 
 
-def test_a_registered_content_type_takes_the_place_of_the_usual_one(server, key, endpoint):
-    register(server, key, endpoint, headers={"content-type": "application/json; charset=utf-8"})
-    assert endpoint.content_types == [["application/json; charset=utf-8"]]
+PUBLIC = ["93.184.216.34", "2606:2800:220:1::1", "3000::1", "2002:5db8:d822::1", "64:ff9b::5db8:d822"]
+OF_THE_OPERATOR = ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203"]
+OF_THIS_MACHINE = ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"]
+PRIVATE = ["192.168.1.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "100.64.0.1", "192.0.2.1", "255.255.255.255"]
+# With another address in them, or of a range that is not in use.
+PRIVATE += ["::7f00:1", "64:ff9b::7f00:1", "64:ff9b::c0a8:101", "64:ff9b:1::5db8:d822", "2002:7f00:1::", "::"]
+PRIVATE += ["2002:c0a8:101::1", "::ffff:0:7f00:1", "::ffff:0:0:7f00:1", "2001::7f00:1", "2001:db8::1", "100::1"]
+PRIVATE += ["1::1", "5f00::1", "3fff::1", "3fff:fff:ffff::1", "4000::1", "fd00::1", "ff0e::1", "fe80::1"]
+PRIVATE += ["fe80::1%2", "fec0::1"]
 
 
-@pytest.mark.parametrize(
-    ("address", "allowed"),
-    [
-        ("93.184.216.34", True),
-        ("2606:2800:220:1::1", True),
-        ("127.0.0.1", False),
-        ("::1", False),
-        ("::ffff:127.0.0.1", False),
-        ("10.1.2.3", True),
-        ("::ffff:10.1.2.3", True),
-        ("192.168.1.1", False),
-        ("169.254.169.254", False),
-        ("0.0.0.0", False),
-        ("224.0.0.1", False),
-        ("fe80::1", False),
-        ("fec0::1", False),
-        ("::7f00:1", False),
-        ("64:ff9b::7f00:1", False),
-        ("64:ff9b::c0a8:101", False),
-        ("64:ff9b::a01:203", True),
-        ("64:ff9b::5db8:d822", True),
-        ("64:ff9b:1::5db8:d822", False),
-        ("2002:7f00:1::", False),
-        ("2002:c0a8:101::1", False),
-        ("::ffff:0:7f00:1", False),
-        ("::ffff:0:0:7f00:1", False),
-        ("5f00::1", False),
-        ("3fff::1", False),
-        ("3fff:fff:ffff::1", False),
-        ("4000::1", False),
-        ("1::1", False),
-        ("100::1", False),
-        ("2001:db8::1", False),
-        ("2001::7f00:1", False),
-        ("fd00::1", False),
-        ("ff0e::1", False),
-        ("fe80::1%2", False),
-        ("::", False),
-        ("100.64.0.1", False),
-        ("192.0.2.1", False),
-        ("255.255.255.255", False),
-        ("3000::1", True),
-        ("2002:5db8:d822::1", True),
-    ],
-)
-def test_public_addresses_and_the_operators_networks_may_be_called(address, allowed):
+def test_public_addresses_and_the_operators_networks_may_be_called():
     policy = AddressPolicy((ipaddress.ip_network("10.0.0.0/8"),))
-    assert policy.allows(address) is allowed
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-def test_this_machine_may_be_called_where_the_operator_named_it(address):
-    assert AddressPolicy(LOOPBACK).allows(address)
+    allowed = [*PUBLIC, *OF_THE_OPERATOR]
+    assert [address for address in (*allowed, *PRIVATE, *OF_THIS_MACHINE) if policy.allows(address)] == allowed
+    assert all(AddressPolicy(LOOPBACK).allows(address) for address in OF_THIS_MACHINE)
     assert not AddressPolicy(LOOPBACK).allows("10.0.0.1")
