@@ -38,13 +38,11 @@ def exists(server, key):
     """Whether the mirror has a device, in all the places where it could stand."""
 
     def ask(device_id):
-        codes = {
-            server.call(key, "GET", path).status_code
-            for path in [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
-        }
-        listed = [entry["id"] for entry in server.call(key, "GET", "/v3/devices").json["data"]]
-        assert codes == ({200} if device_id in listed else {404})
-        return device_id in listed
+        paths = [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
+        codes = {server.call(key, "GET", path).status_code for path in paths}
+        is_listed = device_id in [entry["id"] for entry in server.call(key, "GET", "/v3/devices").json["data"]]
+        assert codes == {200 if is_listed else 404}
+        return is_listed
 
     return ask
 
