@@ -105,7 +105,7 @@ replaced while it is served takes nothing more: ``503`` until it is back under i
 ``backup`` and ``restore`` are for files; a PostgreSQL database is backed up with ``pg_dump``. A newer version brings a
 database to its schema when it starts, or with any of its commands but ``backup``; stop the older server first. A schema
 is made or upgraded in one transaction, so a kill or a full disk in the middle changes nothing, and who comes second
-waits; a file that an earlier version left half-upgraded is finished.
+waits.
 
 A damaged file is refused by everything but ``check``, which names the tables and counts what is wrong: ``restore`` a
 backup. To find that out, opening reads the file once, about five seconds a GB. A file has one server, by whatever path,

@@ -27,6 +27,10 @@ from mirror_server.log_lines import LineHandler
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
 BROWSER = SYSTEM / "browser"
+WITHOUT_SHARED_LAB = (
+    "test_binder_image.py", "test_launcher_tile.py", "test_notebooks_in_lab.py", "test_page_in_browser.py",
+)  # fmt: skip
+"""Files of BROWSER that start what they show themselves."""
 
 THREAD_END_SECONDS = 60
 """A watch that was stopped ends with its open poll, after half a minute at most."""
@@ -39,10 +43,10 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Tests of the test kit run pytest themselves.
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "failures"]
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("mirror", deadline=None)
+settings.register_profile("mirror", deadline=None, print_blob=True)
 if settings.get_current_profile_name() == "default":
     settings.load_profile("mirror")
 
@@ -78,6 +82,12 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
     yield
     if SYSTEM not in request.path.parents and not uses_shared_fixture(request.node):
         check_threads_ended(threads)
+
+
+@pytest.fixture
+def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program has one version of the schema more than the databases of ``databases.new_database_url``."""
+    databases.add_version(tmp_path_factory.mktemp("next"), monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -143,9 +153,16 @@ def _compile_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
 Rule._compile_builder = _compile_builder_once  # type: ignore[method-assign]
 
 
-def drives_browser(file: Path) -> bool:
-    """Whether tests of this file need a browser, and with it cores of their own."""
-    return file.is_relative_to(BROWSER)
+def shares_lab(file: Path) -> bool:
+    """Whether tests of this file use the JupyterLab that those of other files use too."""
+    return file.is_relative_to(BROWSER) and file.name not in WITHOUT_SHARED_LAB
+
+
+def rank(item: pytest.Item) -> int:
+    """Begin with what takes longest: browsers, then processes."""
+    if item.path.is_relative_to(BROWSER):
+        return 0
+    return 2 - bool(item.get_closest_marker("process"))
 
 
 def is_run(item: pytest.Item) -> bool:
@@ -158,8 +175,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if is_run(item)]
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
-    # Tests with a browser take longest, and one worker does them all.
-    items[:] = sorted(chosen, key=lambda item: not drives_browser(item.path))
+    items[:] = sorted(chosen, key=rank)
 
 
 def pytest_collection_finish() -> None:
@@ -170,7 +186,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several workers one drives the browser, from the beginning; of the others each takes a file at a time."""
+    """Of several workers one has the shared JupyterLab, from the beginning; the others take a file at a time."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where there are workers
@@ -178,7 +194,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "browser" if drives_browser(config.rootpath / file) else file
+            return "shared lab" if shares_lab(config.rootpath / file) else file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

@@ -51,7 +51,7 @@ PACKAGES = [
 # Not run by in-process tests; synchronous twins are generated.
 EXCLUDED = ("mirror_server/store/migrations/", "mirror_server/store/postgresql/")
 KINDS = ("comparison", "constant", "branch", "return")
-IGNORED_TESTS = ("tests/process", "tests/system", "tests/typing")
+IGNORED_TESTS = ("tests/process", "tests/system")
 TEST_FILES = "tests/**/test_*.py"
 MARKERS = "not (process or notebook or browser or image)"
 # Libraries that are imported once and not for each mutant; none of them imports the packages under test.

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / ".github" / "CONTRIBUTING.md"
@@ -90,19 +89,6 @@ def test_decisions_are_numbered_from_one_and_say_what_a_record_says() -> None:
         assert text.startswith(f"# {number}. ")
         assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Consequences"))
         assert len(text.splitlines()) <= 25
-
-
-@pytest.mark.parametrize(
-    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda form: form.stem
-)
-def test_a_form_asks_each_question_once_and_says_what_must_be_answered(form: Path) -> None:
-    read = yaml.safe_load(form.read_text(encoding="utf-8"))
-    assert read["name"]
-    assert read["description"]
-    asked = [part for part in read["body"] if part["type"] != "markdown"]
-    assert len({part["id"] for part in asked}) == len(asked)
-    assert all(part["attributes"]["label"] for part in asked)
-    assert any(part.get("validations", {}).get("required") for part in asked)
 
 
 if __name__ == "__main__":

@@ -31,12 +31,6 @@ def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package: st
     assert loaded & HEAVY == set()
 
 
-@pytest.mark.parametrize(("package", "topic"), [("mirror_sdk", "plans"), ("mirror_server", "processes")])
-def test_a_topic_of_the_manual_is_printed_without_what_it_is_about(package: str, topic: str) -> None:
-    loaded = loaded_by(f"from {package}.cli import main\nmain(['help', '{topic}'], standalone_mode=False)")
-    assert loaded & HEAVY == set()
-
-
 def test_a_client_is_made_without_what_few_programs_use() -> None:
     loaded = loaded_by("from mirror_sdk import MirrorClient; MirrorClient('http://localhost', 'a-key').close()")
     assert {"httpx", "pydantic"} <= loaded
@@ -70,7 +64,7 @@ def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_
     assert listed.hidden == found.hidden
 
 
-@pytest.mark.parametrize("columns", [None, "", "0", "x", "20", "60", "77", "200"])
+@pytest.mark.parametrize("columns", [None, "x", "20", "200"])
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_help_is_as_wide_as_click_makes_it(name: str, columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -93,7 +87,7 @@ def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name:
 
 @pytest.mark.parametrize(
     ("missing", "words"),
-    [("orjson", ["demo"]), ("orjson", ["devices", "list"]), ("flask", ["demo"])],
+    [("orjson", ["devices", "list"]), ("flask", ["demo"])],
 )
 def test_a_command_of_the_server_says_what_to_install_where_the_server_is_not(missing: str, words: list[str]) -> None:
     program = f"import sys\nsys.modules[{missing!r}] = None\nfrom mirror_server.cli import main\nmain({words!r})"

@@ -46,12 +46,6 @@ def test_a_version_that_is_not_above_the_last_one_changes_nothing(tree: Path, ve
     assert (tree / "CHANGELOG.md").read_text() == CHANGELOG
 
 
-def test_the_first_release_has_the_version_that_is_there(tree: Path) -> None:
-    (tree / "CHANGELOG.md").write_text(CHANGELOG.partition("## [0.1.0]")[0])
-    prepare(tree, "0.1.0", "2026-02-01")
-    assert "## [0.1.0] - 2026-02-01" in (tree / "CHANGELOG.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("changelog", "reason"),
     [

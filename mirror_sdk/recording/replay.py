@@ -69,7 +69,8 @@ def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     rows = rows.reindex(columns=[*KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"])
     return History(
         rows,
-        rows[[isinstance(path, str) and names_unit(path) for path in rows["path"]]],
+        # Without any rows the list is empty, and by itself would select columns.
+        rows.loc[[isinstance(path, str) and names_unit(path) for path in rows["path"]]],
         min(starts, default=None),
         taken,
     )

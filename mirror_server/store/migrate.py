@@ -6,14 +6,12 @@ run after any change of a migration.
 
 from __future__ import annotations
 
-import logging
-import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -23,12 +21,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from mirror_server.store import schema
-from mirror_server.store.failures import DatabaseError
-
-_log = logging.getLogger(__name__)
-
-_IS_DONE = re.compile(r"(table|index) \S+ already exists|duplicate column name: .*|no such index: .*")
-_TABLES_AND_INDEXES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'index')"
 
 _HEAD = """\
 -- The newest schema of a SQLite file, made from the migrations beside it by
@@ -37,65 +29,21 @@ _HEAD = """\
 """
 
 
-class _Finishing(sqlite3.Cursor):
-    """Passes over what was done already.
-
-    Earlier versions of this program put each statement of an upgrade on disk by itself, so that an interruption left
-    some of a migration's statements done and its number not written. Nothing was stored in such a file since: none of
-    them opened it.
-    """
-
-    connection: _FinishingConnection
-
-    def execute(self, statement: str, parameters: Any = (), /) -> Self:
-        """Execute a statement that may have been done."""
-        try:
-            return super().execute(statement, parameters)
-        except sqlite3.OperationalError as error:
-            if not _IS_DONE.fullmatch(str(error)):
-                raise
-            self.connection.found_done = True
-            return self
-
-
-class _FinishingConnection(sqlite3.Connection):
-    """A connection whose cursors pass over what was done already."""
-
-    found_done = False
-
-    def cursor(self, factory: Any = _Finishing) -> Any:
-        """A cursor."""
-        return super().cursor(factory)
-
-
 def upgrade_file(path: Path, revision: str = "head") -> None:
     """Apply, in order, the migrations up to ``revision`` that a SQLite file lacks, in one transaction.
 
-    Of a file that was left in the middle of a migration, what is missing is done.
-
     Raises:
-        DatabaseError: A newer version wrote the file, or it has tables that are not a mirror's.
+        DatabaseError: A newer version wrote the file.
         sqlite3.Error: It could not be changed; nothing was.
     """
-    connection = sqlite3.connect(
-        path, isolation_level=None, timeout=schema.UPGRADE_SECONDS, factory=_FinishingConnection
-    )
+    connection = sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)
     with closing(connection), _engine("sqlite", lambda: connection) as engine:
         # By itself the driver begins a transaction with the first INSERT only, and each change of the schema before
         # that is on disk at once.
         event.listen(engine, "begin", lambda begun: begun.exec_driver_sql("BEGIN IMMEDIATE"))
         with engine.begin() as begun:
             connection.execute("PRAGMA secure_delete = ON")
-            try:
-                _run(begun, revision, str(path))
-            except DBAPIError as error:
-                # Not the disk: a statement does not fit what was passed over.
-                if connection.found_done and getattr(error.orig, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
-                    _refuse_strange_tables(connection, path)
-                raise
-            if connection.found_done:
-                _refuse_strange_tables(connection, path)
-                _log.warning("finished an upgrade of the database %s that had been interrupted", path)
+            _run(begun, revision, str(path))
 
 
 def upgrade_postgresql(connect: Callable[[], Any], name: str, revision: str = "head") -> None:
@@ -143,28 +91,6 @@ def _run(connection: Connection, revision: str, name: str) -> None:
         command.upgrade(config, revision)
     except CommandError as error:
         raise schema.newer_version(name, error) from error
-
-
-def _refuse_strange_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """What was passed over may have been no migration's, but another program's."""
-    with closing(sqlite3.connect(":memory:")) as newest:
-        schema.make(newest)
-        strange = sorted(_columns(newest) - _columns(connection))
-    if strange:
-        names = ", ".join(sorted({table for table, *_ in strange}))
-        raise DatabaseError(
-            f"cannot use the database {path}: its tables are not all a mirror's ({names}), so another program may have"
-            " made it; nothing was changed; name another file, or restore a backup"
-        )
-
-
-def _columns(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
-    """Each column, of tables and of indexes, with all that is said of it."""
-    return {
-        (table, *map(repr, column))
-        for table, kind in connection.execute(_TABLES_AND_INDEXES).fetchall()
-        for column in connection.execute(f"SELECT * FROM pragma_{kind}_info(?)", (table,))
-    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The newest version of the schema, and what a database of another version is told.
 
 A migration stands in ``migrations/versions``, in a file that begins with its number; the greatest number is the newest
-version. What all of them make of an empty SQLite file stands in ``migrations/schema.sql``, so that a new file needs
-none of them: after any change of a migration, ``python -m mirror_server.store.migrate`` writes it anew.
+version, and the least one makes the first tables. What all of them make of an empty SQLite file stands in
+``migrations/schema.sql``, so that a new file needs none of them: after any change of a migration, ``python -m
+mirror_server.store.migrate`` writes it anew.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ def is_newest(name: str, found: Sequence[str]) -> bool:
         DatabaseError: This program does not know one of them.
     """
     for version in found:
+        if version < versions()[0]:
+            raise DatabaseError(
+                f"the database {name} was written by a version before all that this one upgrades (its schema is"
+                f" {version}, and the oldest this one knows is {versions()[0]}); open it with the version that wrote"
+                " it, or name another database, which is made anew"
+            )
         if version not in versions():
             raise newer_version(name, f"its schema is {version}, and the newest this one knows is {versions()[-1]}")
     return list(found) == versions()[-1:]

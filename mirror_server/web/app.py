@@ -247,7 +247,10 @@ class MirrorApp(Flask):
                 self._admission.recheck_key(environ)
             return deferred.answer()
         except Exception as error:  # whatever it is, it becomes an error body
-            return self._answer_to(error, environ)
+            response = self._answer_to(error, environ)
+            # The future that holds it is a variable of its traceback: garbage that Python would have to look for.
+            error.__traceback__ = None
+            return response
 
     def finish(self, response: Response, environ: WSGIEnvironment) -> Response:
         """Give the answer of a parked request the headers of any other, and note that it is answered.

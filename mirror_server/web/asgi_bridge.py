@@ -48,6 +48,8 @@ _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
+# Many such requests of one key may have arrived at once: others get a turn of the loop after each.
+_SHORT_SECONDS = 0.002
 _LAST_SECONDS = 0.5
 # The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
@@ -172,10 +174,14 @@ class Bridge:
             environ[ONCE] = self._turn.once
         began_at = time.monotonic()
         answer = Answer.of(self._app, environ, unfinished)
+        took_seconds = time.monotonic() - began_at
         if len(body) > _LARGE_BODY_BYTES:
-            self._rest(environ, time.monotonic() - began_at)
+            self._rest(environ, took_seconds)
+        elif took_seconds > _SHORT_SECONDS:
+            self._rest(environ, 0)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
+            unfinished.release()
             await answer.send(send, is_last=len(body) > self._max_body_bytes)
             return
         reader = self._unread.reader(noted(environ).get("application", ""), send)

@@ -88,7 +88,9 @@ class Unfinished:
         return refusal
 
     def release(self) -> None:
-        """Release the slot, if one is held."""
+        """Release the slot, if one is held, and the request."""
+        # It refers to the methods of this: garbage that Python would have to look for.
+        self._environ = {}
         if self._held_by is not None:
             self._slots.release(self._held_by)
             self._held_by = None

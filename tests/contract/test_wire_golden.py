@@ -96,23 +96,6 @@ def _place_of(error: ErrorDetails) -> Place:
     return tuple(part for part in error["loc"] if part != DeviceGone.__name__)
 
 
-def test_a_member_has_its_wire_name_only() -> None:
-    members = (
-        (golden, place, name)
-        for golden in GOLDENS.values()
-        for place in _objects(golden.wire)
-        for name in _object_at(golden.wire, place)
-        if "-" in name
-    )
-    for golden, place, name in members:
-        wire = copy.deepcopy(golden.wire)
-        changed = _object_at(wire, place)
-        changed[name.replace("-", "_")] = changed.pop(name)
-        with pytest.raises(ValidationError) as caught:
-            _read_strictly(golden.model, wire)
-        assert (*place, name.replace("-", "_")) in [_place_of(error) for error in caught.value.errors()]
-
-
 def _models_in(value: Any) -> Iterator[WireModel]:
     if isinstance(value, WireModel):
         yield value

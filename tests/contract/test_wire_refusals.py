@@ -10,17 +10,16 @@ from mirror_sdk.wire.bench import (
     BenchAdvance,
     BenchDevicePatch,
     BenchNewDevice,
-    BenchNewResource,
     BenchResourceBody,
 )
 from mirror_sdk.wire.channel import CallbackRegistration, Channel, Serialization, SerializationConfig
-from mirror_sdk.wire.device_object import Desired, DeviceObject, Reported, ResourceState
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, DeviceRequestBody
-from mirror_sdk.wire.directory import Device, DevicePage
+from mirror_sdk.wire.device_object import Desired, Reported
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody
+from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, NotificationMessage
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_sdk.wire.subscriptions import MAX_PATHS, MAX_RULES, PresubscriptionRule
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 READ = {"method": "GET", "uri": "/3303/0/5700"}
 URL = {"url": "https://app.example/callback"}
@@ -32,22 +31,11 @@ REFUSED: dict[str, Case] = {
     "a request without a method": (DeviceRequestBody, {"uri": "/3303/0/5700"}, ("method",)),
     "a request without a path": (DeviceRequestBody, {"method": "GET"}, ("uri",)),
     "deleting a resource": (DeviceRequestBody, {**READ, "method": "DELETE"}, ("method",)),
-    "a method in small letters": (DeviceRequestBody, {**READ, "method": "get"}, ("method",)),
-    "a path that is a number": (DeviceRequestBody, {**READ, "uri": 3303}, ("uri",)),
-    "a path without its slash": (DeviceRequestBody, {**READ, "uri": "3303/0/5700"}, ("uri",)),
-    "a path that ends in a slash": (DeviceRequestBody, {**READ, "uri": "/3303/0/5700/"}, ("uri",)),
-    "a path with a leading zero": (DeviceRequestBody, {**READ, "uri": "/3303/00/5700"}, ("uri",)),
-    "a path number past 65535": (DeviceRequestBody, {**READ, "uri": "/65536/0/5700"}, ("uri",)),
     "a query alone": (DeviceRequestBody, {**READ, "uri": "?pmin=5"}, ("uri",)),
     "no expiry at all": (DeviceRequestBody, {**READ, "expiry_seconds": 0}, ("expiry_seconds",)),
-    "an expiry in the past": (DeviceRequestBody, {**READ, "expiry_seconds": -1}, ("expiry_seconds",)),
     "an expiry past 30 days": (DeviceRequestBody, {**READ, "expiry_seconds": 2592001}, ("expiry_seconds",)),
     "an expiry as text": (DeviceRequestBody, {**READ, "expiry_seconds": "60"}, ("expiry_seconds",)),
-    "an expiry with a fraction": (DeviceRequestBody, {**READ, "expiry_seconds": 1.5}, ("expiry_seconds",)),
-    "an expiry that is a boolean": (DeviceRequestBody, {**READ, "expiry_seconds": True}, ("expiry_seconds",)),
     "a payload that is no base64": (DeviceRequestBody, {**READ, "payload-b64": "te!st"}, ("payload-b64",)),
-    "a payload without its padding": (DeviceRequestBody, {**READ, "payload-b64": "MQ"}, ("payload-b64",)),
-    "a payload in the URL alphabet": (DeviceRequestBody, {**READ, "payload-b64": "_-8="}, ("payload-b64",)),
     "a payload that is a number": (DeviceRequestBody, {**READ, "payload-b64": 1}, ("payload-b64",)),
     "an empty content type": (DeviceRequestBody, {**READ, "content-type": ""}, ("content-type",)),
     "rules that are an object": (PresubscriptionRules, {}, ()),
@@ -56,11 +44,8 @@ REFUSED: dict[str, Case] = {
     "257 paths": (PresubscriptionRule, {"resource-path": PATHS}, ("resource-path",)),
     "a path of 129 characters": (PresubscriptionRule, {"resource-path": ["/" + "1" * 128]}, ("resource-path", 0)),
     "paths that are one text": (PresubscriptionRule, {"resource-path": "/3303/*"}, ("resource-path",)),
-    "a pattern without its slash": (PresubscriptionRule, {"resource-path": ["/1", "3303/*"]}, ("resource-path", 1)),
     "a * in the middle of a path": (PresubscriptionRule, {"resource-path": ["/3303/*/5700"]}, ("resource-path", 0)),
-    "two * at the end of a path": (PresubscriptionRule, {"resource-path": ["/3303/**"]}, ("resource-path", 0)),
     "a * in the middle of a name": (PresubscriptionRule, {"endpoint-name": "sen*or"}, ("endpoint-name",)),
-    "a * before a type": (PresubscriptionRule, {"endpoint-type": "*Light"}, ("endpoint-type",)),
     "a name of 65 characters": (PresubscriptionRule, {"endpoint-name": "n" * 65}, ("endpoint-name",)),
     "a type of 65 characters": (PresubscriptionRule, {"endpoint-type": "t" * 65}, ("endpoint-type",)),
     "a callback without a URL": (CallbackRegistration, {"headers": {}}, ("url",)),
@@ -78,20 +63,8 @@ REFUSED: dict[str, Case] = {
     "a channel of another kind": (Channel, {"delivery_mechanism": "PIGEON"}, ("delivery_mechanism",)),
     "a value that is no base64": (Reported, {"value": "21.5"}, ("value",)),
     "a time without a zone": (Reported, {"reported_at": "2026-11-20T12:37:55.576"}, ("reported_at",)),
-    "a date alone": (Reported, {"reported_at": "2026-11-20"}, ("reported_at",)),
     "a time that is a word": (Desired, {"desired_at": "now"}, ("desired_at",)),
     "a status nobody knows": (Desired, {"status": 3}, ("status",)),
-    "a status word nobody knows": (Desired, {"status": "done"}, ("status",)),
-    "a resource without its desired half": (
-        ResourceState,
-        {"resource_path": "/3303/0/5700", "subscribed": False, "reported": {}},
-        ("desired",),
-    ),
-    "another object than the device's": (
-        DeviceObject,
-        {"object": "device", "device_id": "015f", "created_at": "2026-11-20T12:37:55.576Z", "resources": []},
-        ("object",),
-    ),
     "an async response without its id": (AsyncResponse, {"status": 200, "payload": ""}, ("id",)),
     "an async status that is a word": (AsyncResponse, {"id": "a", "status": "OK"}, ("status",)),
     "an observation without its path": (Notification, {"ep": "015f", "payload": ""}, ("path",)),
@@ -106,21 +79,14 @@ REFUSED: dict[str, Case] = {
         },
         ("state",),
     ),
-    "a page in another order": (
-        DevicePage,
-        {"data": [], "has_more": False, "limit": 50, "order": "RANDOM"},
-        ("order",),
-    ),
     "an error whose code is a word": (ErrorBody, {"code": "bad", "type": "t", "message": "m"}, ("code",)),
     "a device without a name": (BenchNewDevice, {"endpoint_name": ""}, ("endpoint_name",)),
     "a device name of 65 characters": (BenchNewDevice, {"endpoint_name": "n" * 65}, ("endpoint_name",)),
-    "a simulated resource without its slash": (BenchNewResource, {"path": "3303/0/5700"}, ("path",)),
     "a value that is a number": (BenchResourceBody, {"value": 21.5}, ("value",)),
     "a way of answering nobody knows": (BenchDevicePatch, {"answer": "maybe"}, ("answer",)),
     "an answer before the question": (BenchDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
     "a clock that stands still": (BenchAdvance, {"advance_seconds": 0}, ("advance_seconds",)),
     "a clock that goes on by more": (BenchAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
-    "a clock that goes back": (BenchAdvance, {"advance_seconds": -1}, ("advance_seconds",)),
 }
 
 AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
@@ -150,33 +116,19 @@ def test_what_just_keeps_the_limit_is_taken(model: type[BaseModel], wire: Any) -
     assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == wire
 
 
-def test_the_limits_are_those_of_the_interface() -> None:
-    assert (MAX_EXPIRY_SECONDS, MAX_RULES, MAX_PATHS) == (2_592_000, 1024, 256)
+def test_async_id_has_1_to_64_letters_digits_and_dashes() -> None:
+    for async_id in ("a", "A-9_z", "-", "x" * 64):
+        assert re.fullmatch(ASYNC_ID_PATTERN, async_id)
+    for async_id in ("", "x" * 65, "a b", "a/b", "a.b", "ä", "a\n", "٣"):
+        assert re.fullmatch(ASYNC_ID_PATTERN, async_id) is None
 
 
-@pytest.mark.parametrize("async_id", ["a", "A-9_z", "-", "3c1b1a2e-8f0d-4c5e-9a57-0c2f6a3b7d11", "x" * 64])
-def test_an_async_id_has_1_to_64_letters_digits_and_dashes(async_id: str) -> None:
-    assert re.fullmatch(ASYNC_ID_PATTERN, async_id)
-
-
-@pytest.mark.parametrize("async_id", ["", "x" * 65, "a b", "a/b", "a.b", "ä", "a\n", "٣"])
-def test_another_async_id_is_malformed(async_id: str) -> None:
-    assert re.fullmatch(ASYNC_ID_PATTERN, async_id) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ({"max_chunk_size": "100"}, {"max_chunk_size": 100}),
-        ({"cfg": {"include_timestamp": "true"}}, {"cfg": {"include_timestamp": True}}),
-        ({"cfg": {"include_uid": "false"}}, {"cfg": {"include_uid": False}}),
-        ({"cfg": {"include_original_ep": "True"}}, {"cfg": {"include_original_ep": True}}),
-        ({"cfg": {"deregistrations_as_object": "1"}}, {"cfg": {"deregistrations_as_object": True}}),
-    ],
-)
-def test_a_registration_may_write_booleans_and_numbers_as_text(given: Any, kept: Any) -> None:
-    read = CallbackRegistration.model_validate({**URL, "serialization": {"type": "v2", **given}}, extra="forbid")
-    assert read.to_wire() == {**URL, "serialization": {"type": "v2", **kept}}
+def test_registration_may_write_booleans_and_numbers_as_text() -> None:
+    text = {"include_timestamp": "true", "include_uid": "false", "include_original_ep": "True"}
+    serialization = {"type": "v2", "max_chunk_size": "100", "cfg": {**text, "deregistrations_as_object": "1"}}
+    read = CallbackRegistration.model_validate({**URL, "serialization": serialization}, extra="forbid")
+    cfg = {name: name != "include_uid" for name in serialization["cfg"]}
+    assert read.to_wire() == {**URL, "serialization": {"type": "v2", "max_chunk_size": 100, "cfg": cfg}}
 
 
 def test_a_registration_asks_for_nothing_unless_told() -> None:

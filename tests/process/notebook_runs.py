@@ -1,8 +1,8 @@
 """Runs notebooks one after the other, each as after a restart, and tells what each of them put out.
 
 What all of them import is imported once, and a child made by a fork runs a notebook: that takes a small part of the
-processor's time that kernels of their own would. A line of JSON on standard input names a notebook, its environment
-variables and the width of printed tables. The line of JSON that follows on standard output has its cells, each with
+processor's time that kernels of their own would. A line of JSON on standard input names a notebook, and its environment
+variables. The line of JSON that follows on standard output has its cells, each with
 its id, what it wrote (``stdout``, ``stderr``), what it gave and showed (``shown``, by media type), and its ``error``.
 """
 
@@ -30,9 +30,9 @@ STDERR = 2
 IMPORTED_BY_MANY = ("dask.distributed", "flask", "matplotlib.pyplot", "mirror_sdk.dask", "mirror_sdk.widgets.watcher")
 
 
-def run(notebook: Path, width: int) -> list[dict[str, Any]]:
+def run(notebook: Path) -> list[dict[str, Any]]:
     """Run all cells in this process, also those behind one that failed."""
-    pd.set_option("display.width", width, "display.max_columns", 20)
+    pd.set_option("display.width", 80, "display.max_columns", 20)
     shell = InteractiveShell.instance()
     shell.run_line_magic("colors", "nocolor")
     # Results and displays as a notebook gets them, in all forms and in order.
@@ -69,13 +69,13 @@ def shown(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def run_in_child(notebook: Path, environment: dict[str, str], width: int) -> None:
+def run_in_child(notebook: Path, environment: dict[str, str]) -> None:
     """Run it in a child of this process, which has nothing of what another notebook defined."""
     child = os.fork()
     if child == 0:
         os.environ |= environment
         with open(STDERR, "wb", closefd=False):
-            told = run(notebook, width)
+            told = run(notebook)
         sys.__stdout__.write(json.dumps(told) + "\n")
         sys.__stdout__.flush()
         os._exit(0)
@@ -89,4 +89,4 @@ if __name__ == "__main__":
         import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
-        run_in_child(Path(request["notebook"]), request["environment"], request["width"])
+        run_in_child(Path(request["notebook"]), request["environment"])

@@ -3,10 +3,7 @@
 import asyncio
 import importlib
 import os
-import sqlite3
 import sys
-import threading
-from concurrent.futures import Future
 
 import pytest
 from process_server import ROOT
@@ -47,35 +44,6 @@ def test_the_load_generator_waits_for_the_first_answer():
     assert told["p50_ms"] > 0
 
 
-def test_a_device_side_without_any_time_sends_once_and_waits_for_it():
-    device_side = importlib.import_module("device_side")
-    stored = Future()
-    threading.Thread(target=stored.set_result, args=[None]).start()
-    taken, took = device_side._keep_busy(lambda: stored, 4, lambda *_: False)
-    assert len(taken) == 1
-    assert took > 0
-
-
-def test_a_device_side_whose_observations_are_never_stored_says_so(monkeypatch):
-    device_side = importlib.import_module("device_side")
-    monkeypatch.setattr(device_side, "_LAST_SECONDS", 0.01)
-    with pytest.raises(TimeoutError, match="not stored"):
-        device_side._keep_busy(Future, 4, lambda *_: False)
-
-
-def test_raw_inserts_store_one_group_at_least():
-    raw_inserts = importlib.import_module("raw_inserts")
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    columns = "content_type, observable, reported_value, reported_content_type, reported_origin, reported_at"
-    database.execute(
-        f"CREATE TABLE resources (device_id, path, present, resource_type, {columns}, PRIMARY KEY (device_id, path))"
-    )
-    database.execute("CREATE TABLE logs (app_id, last_seq)")
-    database.execute("INSERT INTO logs VALUES ('app', 0)")
-    database.execute("CREATE TABLE notifications (app_id, seq, logged_at, device_id, kind, body)")
-    assert raw_inserts.run(database, "app", ["a"], "/3303/0/5700", seconds=0, batch=2)["rate"] > 0
-
-
 def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_path):
     children, device_object, run_settings = map(importlib.import_module, ("children", "device_object", "run_settings"))
     run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None, peers=None)
@@ -95,61 +63,3 @@ def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_
     samples = {name: [measure()] for name, measure in sides.items()}
     (figure,) = device_object._against(samples, {"waitress": ("waitress", 1), "gunicorn": ("gunicorn", 1)})
     assert (figure.what, figure.value, figure.met) == ("E1 / gunicorn", 1.5, True)
-
-
-def test_a_peer_that_fails_when_it_is_measured_first_is_left_out_too(tmp_path):
-    children, run_settings = map(importlib.import_module, ("children", "run_settings"))
-    run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None, peers=None)
-
-    def answers_with_an_error():
-        raise children.ChildFailed("moto answered {'500': 3}")
-
-    sides = {}
-    run.add_peer(sides, "moto", lambda: answers_with_an_error)
-    assert sides == {}
-    assert run.missing == {"moto": "moto answered {'500': 3}"}
-
-
-def test_a_time_is_told_in_bare_requests_of_the_same_run():
-    measuring = importlib.import_module("measuring")
-    figure = measuring.in_requests("polls", "one event", 60.0, [0.5, 0.4, 9.0], measuring.at_most(100))
-    assert (figure.what, figure.value, figure.unit, figure.met) == ("one event / bare request", 120, "x", False)
-    assert figure.sides == {"time": 60.0, "request": 0.5}
-
-
-def test_an_index_that_does_not_answer_is_given_up(monkeypatch):
-    peers = importlib.import_module("peers")
-    monkeypatch.setattr(peers, "_MOST_SECONDS", 0.05)
-    with pytest.raises(peers.PeerMissing, match=r"did not end within 0\.05 s; --no-peers leaves it out"):
-        # What it starts holds its output open.
-        peers._run(["sh", "-c", "sleep 600 & wait"])
-
-
-def test_what_a_command_wrote_is_told_when_it_failed():
-    peers = importlib.import_module("peers")
-    assert peers._run(["sh", "-c", "echo done"]) == "done\n"
-    with pytest.raises(peers.PeerMissing, match="no such package"):
-        peers._run(["sh", "-c", "echo no such package >&2; exit 3"])
-
-
-def test_events_of_every_size_of_fleet_come_in_the_same_order_and_not_in_that_of_the_ids():
-    growth, run_settings, filling = map(importlib.import_module, ("growth", "run_settings", "filling"))
-
-    class Devices:
-        def ask(self, device_ids, **_):
-            self.asked = device_ids
-            return {"rate": 1.0}
-
-    class Scale:
-        seconds, in_flight = 1, 1
-
-    orders = []
-    for size in (1000, 100_000):
-        devices = Devices()
-        filled = filling.Filled("", "", tuple(range(size)), ("/3303/0/5700",))
-        run = run_settings.Run(scale=Scale(), cores=None, folder=None, generator=None, peers=None)
-        growth.event_rate(run, devices, filled)
-        orders.append([number * 1000 // size for number in devices.asked])
-    assert orders[0] == orders[1]
-    assert orders[0] != sorted(orders[0])
-    assert sorted(orders[0]) == list(range(1000))

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,62 +11,34 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from process_lab import ADDRESS, MIRROR, Lab
-from process_server import PATIENCE_SECONDS, answers, child_environment, wait_until
+from process_server import PATIENCE_SECONDS, answers, wait_until
 
 from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.cli import main
 from mirror_sdk.examples import list_notebooks
 
 pytestmark = pytest.mark.process
 
 WITH_COAP = find_spec("aiocoap") is not None
 
-TEMPERATURE = "/3303/0/5700"
 LAST_LINES = re.compile(
     r"^Notebooks, in JupyterLab: (?P<lab>\S+)\nPage of the mirror: (?P<page>\S+)\nStop with Ctrl-C\.$", re.MULTILINE
 )
 
 
-@pytest.fixture
-def lab_options() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def lab(tmp_path: Path, lab_options: list[str]) -> Iterator[Lab]:
-    running = Lab(tmp_path, *lab_options)
-    yield running
-    running.close()
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept") / "with blank.db"
 
 
 @pytest.fixture(scope="module")
-def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """For the tests that leave it running."""
-    running = Lab(tmp_path_factory.mktemp("lab"))
+def shared_lab(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iterator[Lab]:
+    """For the tests that leave it running; the last one closes JupyterLab."""
+    running = Lab(tmp_path_factory.mktemp("lab"), f"--database={database}")
     yield running
     running.close()
-
-
-@pytest.mark.parametrize("lab_options", [["--coap"] if WITH_COAP else []])
-def test_lab_serves_the_first_notebook_and_stops_everything_at_ctrl_c(lab: Lab) -> None:
-    notebook = lab.find(ADDRESS)[2]
-    mirror = lab.find(MIRROR)[1]
-    notebooks = [path.name for path in list_notebooks()]
-    assert notebook == notebooks[0]
-    listed = lab.ask("GET", "/api/contents").json()["content"]
-    assert {entry["name"] for entry in listed} >= set(notebooks)
-    assert answers(mirror)
-    jupyter = _child_of(lab.process.pid, "jupyterlab")
-    if WITH_COAP:
-        told = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
-        assert told[1] == "real-01, real-02, real-03, real-04"
-
-    lab.process.send_signal(signal.SIGINT)
-    assert lab.process.wait(PATIENCE_SECONDS) == 0
-    assert not answers(mirror)
-    # Its port may be another one's at once: each JupyterLab takes the first that is free.
-    with pytest.raises(ProcessLookupError):
-        os.kill(jupyter, 0)
 
 
 def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: Lab) -> None:
@@ -82,6 +53,7 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: La
         bench = Bench(client)
         begun_at = bench.get_clock()
         wait_until(lambda: bench.get_clock() > begun_at, "time to pass")
+        client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
 
 
 def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -> None:
@@ -136,70 +108,59 @@ def test_it_asks_nothing_about_news(shared_lab: Lab) -> None:
     assert "@jupyterlab/apputils-extension:announcements" in config["disabledExtensions"]
 
 
-def test_everything_stops_when_jupyterlab_is_closed(lab: Lab) -> None:
-    mirror = lab.find(MIRROR)[1]
+def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(
+    shared_lab: Lab, database: Path, tmp_path: Path
+) -> None:
+    mirror = shared_lab.find(MIRROR)[1]
     assert answers(mirror)
-    assert lab.ask("POST", "/api/shutdown").status_code == 200
-    assert lab.process.wait(PATIENCE_SECONDS) == 0
+    assert shared_lab.ask("POST", "/api/shutdown").status_code == 200
+    assert shared_lab.process.wait(PATIENCE_SECONDS) == 0
     assert not answers(mirror)
 
-
-def test_the_mirror_does_not_outlive_a_lab_that_is_killed(lab: Lab) -> None:
-    lab.find(ADDRESS)
-    mirror = lab.find(MIRROR)[1]
-    jupyter_pid = _child_of(lab.process.pid, "jupyterlab")
-    lab.process.kill()
-    lab.process.wait(PATIENCE_SECONDS)
-    os.kill(jupyter_pid, signal.SIGTERM)
-    wait_until(lambda: not answers(mirror), "the server to stop")
-
-
-def test_a_given_database_keeps_the_fleet_and_what_is_known_of_it(tmp_path: Path) -> None:
-    database = tmp_path / "with blank.db"
-    seen = []
-    for _ in range(2):
-        lab = Lab(tmp_path, f"--database={database}")
-        try:
-            lab.find(ADDRESS)
-            assert f"Database: {database}" in lab.output
-            environment = _environment_of(_child_of(lab.process.pid, "jupyterlab"))
-            with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
-                # One that is always awake: a sleeping device goes on sleeping through a restart.
-                device = client.list_devices(endpoint_name="weather-station-01")[0]
-                reported = client.get_device(device.id)[TEMPERATURE].reported
-                seen.append((device.id, len(client.list_devices()), reported is not None))
-                seen.append(client.get_presubscriptions())
-                client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-                client.read_value(device.id, TEMPERATURE)
-                mirror = client.base_url
-        finally:
-            lab.close()
-        assert lab.process.returncode == 0
-        assert not answers(mirror)
-    first, no_rules, second, rules = seen
-    assert first == (second[0], 3, False)
-    assert second == (first[0], 3, True)
-    assert no_rules == []
-    assert [rule.resource_path for rule in rules] == [["/3303/*"]]
+    lab = Lab(tmp_path, f"--database={database}", *(["--coap"] if WITH_COAP else []))
+    try:
+        notebooks = [path.name for path in list_notebooks()]
+        assert lab.find(ADDRESS)[2] == notebooks[0]
+        listed = lab.ask("GET", "/api/contents").json()["content"]
+        assert {entry["name"] for entry in listed} >= set(notebooks)
+        assert f"Database: {database}" in lab.output
+        if WITH_COAP:
+            told = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
+            assert told[1] == "real-01, real-02, real-03, real-04"
+        jupyter = _child_of(lab.process.pid, "jupyterlab")
+        environment = _environment_of(jupyter)
+        with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
+            assert len(client.list_devices()) == 3 + 4 * WITH_COAP
+            assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
+        lab.process.send_signal(signal.SIGINT)
+        assert lab.process.wait(PATIENCE_SECONDS) == 0
+    finally:
+        lab.close()
+    assert not answers(environment["API_HOST"])
+    # Its port may be another one's at once: each JupyterLab takes the first that is free.
+    with pytest.raises(ProcessLookupError):
+        os.kill(jupyter, 0)
 
 
-def test_lab_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
-    without_jupyter = (
-        "import sys; sys.modules['jupyterlab'] = None; sys.argv[1:] = ['lab', '--no-browser'];"
-        "from mirror_sdk.cli import main; main()"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", without_jupyter],
-        cwd=tmp_path,
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert run.returncode == 1
-    assert 'pip install "device-state-mirror[notebook]"' in run.stderr
-    assert "Traceback" not in run.stderr
+def test_the_mirror_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    try:
+        lab.find(ADDRESS)
+        mirror = lab.find(MIRROR)[1]
+        jupyter_pid = _child_of(lab.process.pid, "jupyterlab")
+        lab.process.kill()
+        lab.process.wait(PATIENCE_SECONDS)
+        os.kill(jupyter_pid, signal.SIGTERM)
+        wait_until(lambda: not answers(mirror), "the server to stop")
+    finally:
+        lab.close()
+
+
+def test_lab_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jupyterlab", None)
+    ended = CliRunner().invoke(main, ["lab", "--no-browser"])
+    assert ended.exit_code == 1
+    assert 'pip install "device-state-mirror[notebook]"' in ended.stderr
 
 
 def _child_of(parent_pid: int, word: str) -> int:

@@ -28,14 +28,6 @@ def run(cache: Path, *arguments: str, seconds: float = 180) -> subprocess.Comple
     )
 
 
-def test_an_unknown_benchmark_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
-    ended = run(tmp_path, "speed")
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("Usage: mirror-benchmarks ")
-    assert "read_value" in ended.stderr
-    assert "call_overhead" in ended.stderr
-
-
 def test_a_peer_that_cannot_be_installed_is_told_and_the_rest_is_measured(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     (tmp_path / "peers").touch()
@@ -88,13 +80,3 @@ def test_the_command_of_an_installed_package_measures_that_package(installed: Pa
     names = {path.name for path in (installed / "mirror_sdk" / "_benchmarks").iterdir()}
     ours = (ROOT / "tests" / "benchmarks").iterdir()
     assert {path.name for path in ours if path.is_file()} | {"bare_coap.py", "databases.py"} <= names
-
-
-def test_the_command_without_its_extra_tells_what_to_install(installed: Path) -> None:
-    program = "import sys; sys.modules['numpy'] = None; from mirror_sdk.testing.benchmarks import main; main()"
-    environment = child_environment(PYTHONPATH=str(installed))
-    ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr == "mirror-benchmarks needs numpy: pip install 'device-state-mirror[test]'\n"

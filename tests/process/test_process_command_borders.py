@@ -11,11 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from process_server import Application, ServerProcess, child_environment
+from process_server import Application, ServerProcess, child_environment, wait_until
 
 from mirror_sdk.cli import main
 
@@ -49,6 +50,11 @@ class Shell:
     def run_process(self, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", COMMANDS["mirror"], *words]
         environment = child_environment(**self.base, **variables)
+        return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+    def run_redirected(self, redirection: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = ["sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "-c", COMMANDS["mirror"], *words]
+        environment = child_environment(**self.base)
         return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
 
     @contextmanager
@@ -96,99 +102,53 @@ def subscribe(application: Application, device: str) -> None:
     application.json("PUT", f"/v2/subscriptions/{id_of(application, device)}{OFFSET}")
 
 
-@pytest.mark.parametrize(
-    ("dashes", "written"), [([], "-5"), ([], "-1.5E-3"), (["--"], "-0.5")], ids=["plain", "exponent", "two dashes"]
-)
-def test_a_number_below_zero_is_a_value(
-    shell: Shell, application: Application, device: str, written: str, dashes: list[str]
+def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(
+    shell: Shell, application: Application, device: str
 ) -> None:
-    ended = shell.run("write", device, OFFSET, *dashes, written)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-    assert float(value_of(application, device, OFFSET)) == float(written)
-
-
-def test_options_are_options_beside_a_number_below_zero(shell: Shell, application: Application, device: str) -> None:
-    for words in (["--timeout", "30", device, OFFSET, "-2"], [device, OFFSET, "-3", "--timeout=30"]):
-        assert shell.run("write", *words).returncode == 0
-    assert float(value_of(application, device, OFFSET)) == -3
+    for words, written in [
+        ([device, OFFSET, "-5"], -5),
+        ([device, OFFSET, "-1.5E-3"], -1.5e-3),
+        ([device, OFFSET, "--", "-0.5"], -0.5),
+        (["--timeout", "30", device, OFFSET, "-2"], -2),
+        ([device, OFFSET, "-3", "--timeout=30"], -3),
+    ]:
+        ended = shell.run("write", *words)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+        assert float(value_of(application, device, OFFSET)) == written
     for words, told in [
         ([device, OFFSET, "-4", "--tiemout", "3"], b"--timeout"),
-        ([device, OFFSET, "--tiemout"], b"--timeout"),
         ([device, OFFSET, "-4", "--timeout", "-1"], b"is not in the range"),
         ([device, NAME, "-none-"], b"-- -none-"),
-        ([device, NAME, "--none"], b"-- --none"),
     ]:
         ended = shell.run("write", *words)
         assert (ended.returncode, ended.stdout) == (2, b"")
         assert told in ended.stderr
     assert float(value_of(application, device, OFFSET)) == -3
     assert value_of(application, device, NAME) == TEXT
-    for help_option in ("-h", "--help"):
-        assert b"Usage: mirror write" in shell.run("write", device, NAME, help_option).stdout
+    assert b"Usage: mirror write" in shell.run("write", device, NAME, "-h").stdout
+    assert shell.run("write", device, NAME, "--", "-h").returncode == 0
+    assert value_of(application, device, NAME) == "-h"
 
 
-@pytest.mark.parametrize("text", ["-none-", "-h", "-"])
-def test_a_text_that_begins_with_a_dash_goes_behind_two(
-    shell: Shell, application: Application, device: str, text: str
-) -> None:
-    assert shell.run("write", device, NAME, "--", text).returncode == 0
-    assert value_of(application, device, NAME) == text
-
-
-@pytest.mark.parametrize(
-    ("form", "how"),
-    [([], signal.SIGINT), (["--json"], signal.SIGTERM), (["--csv"], signal.SIGINT)],
-    ids=["table", "json", "csv"],
-)
+@pytest.mark.parametrize(("form", "how"), [([], signal.SIGINT), (["--json"], signal.SIGTERM)], ids=["table", "json"])
 def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     shell: Shell, application: Application, device: str, how: signal.Signals, form: list[str]
 ) -> None:
     subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
-        first_line(watching, application, device)
+        shown = first_line(watching, application, device)
         watching.send_signal(how)
         _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
     assert (watching.returncode, complaint) == (0, "")
+    if form:
+        event = json.loads(shown.splitlines()[0])
+        assert (event["event"], event["endpoint_name"], event["path"]) == ("observation", device, OFFSET)
 
 
-def test_watch_in_csv_begins_with_the_names_of_its_columns(shell: Shell, application: Application) -> None:
-    finished = shell.run("watch", "--csv", "--timeout", "0")
-    assert finished.stdout.decode() == "at,event,device_id,endpoint_name,path,value,async_id,status,category\n"
-
-
-def test_table_is_aligned_where_names_are_shown_as_escapes(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
-    other = f"plain-{os.urandom(4).hex()}"
-    application.add_device(other, {"path": OFFSET, "value": "1", "writable": True})
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text("\n".join(["device,path,value", *(f"{one},{OFFSET},5" for one in (device, other))]))
-    finished = shell.run("plan", str(wanted), encoding="ascii")
-    heading, *lines = finished.stdout.decode("ascii").splitlines()
-    rows = [line for line in lines if OFFSET in line]
-    assert len(rows) == 2
-    assert {line.index(OFFSET) for line in rows} == {heading.index("path")}
-
-
-def test_a_watch_of_which_nothing_comes_says_once_beside_its_output_what_brings_values(
-    shell: Shell, application: Application, device: str
-) -> None:
-    # As if it had waited for long.
-    at_once = "import mirror_sdk.cli.log_commands as log; log._SILENT_SECONDS = 0"
-    with shell.running("watch", "--path", OFFSET, "--json", first=at_once) as watching:
-        assert watching.stderr is not None
-        assert f"mirror rules --add --path {OFFSET} adds such a rule" in watching.stderr.readline()
-        subscribe(application, device)
-        assert json.loads(first_line(watching, application, device).splitlines()[0])["path"] == OFFSET
-        watching.send_signal(signal.SIGINT)
-        _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
-    assert (watching.returncode, complaint) == (0, "")
-
-
-@pytest.mark.parametrize("file", ["state.csv", "state.parquet"])
 def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
-    shell: Shell, device: str, tmp_path: Path, file: str
+    shell: Shell, device: str, tmp_path: Path
 ) -> None:
+    file = "state.parquet"
     (tmp_path / file).write_text("before")
     # What is imported is not to be written half, either.
     no_room = """
@@ -203,8 +163,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: StartServer, how: signal.Signals) -> None:
+def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: StartServer) -> None:
     server = start_server("--simulate", "0", "--clock", "manual")
     application = server.application()
     device = "sensor"
@@ -213,8 +172,7 @@ def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: Start
     shell = Shell(server, application)
     with shell.running("watch", "--path", OFFSET) as watching:
         first_line(watching, application, device)
-        server.stop(how)
-        server.child.close()
+        server.kill()
         assert watching.stderr is not None
         assert watching.stderr.readline().startswith("waiting for the mirror: ")
         server.start()
@@ -225,12 +183,9 @@ def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: Start
     assert (watching.returncode, complaint) == (0, "")
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
-def test_a_watch_whose_reader_has_enough_ends_quietly(
-    shell: Shell, application: Application, device: str, form: list[str]
-) -> None:
+def test_a_watch_whose_reader_has_enough_ends_quietly(shell: Shell, application: Application, device: str) -> None:
     subscribe(application, device)
-    with shell.running("watch", "--path", OFFSET, *form) as watching:
+    with shell.running("watch", "--path", OFFSET, "--csv") as watching:
         first_line(watching, application, device)
         assert watching.stdout is not None
         assert watching.stderr is not None
@@ -239,14 +194,12 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(
         assert (watching.returncode, watching.stderr.read()) == (1, "")
 
 
-@pytest.mark.parametrize("words", [["read"], ["write", "5"], ["execute"]], ids=" ".join)
 def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
-    shell: Shell, application: Application, device: str, words: list[str]
+    shell: Shell, application: Application, device: str
 ) -> None:
     application.patch_device(id_of(application, device), online=False)
-    with shell.running(words[0], device, OFFSET, *words[1:]) as asking:
-        while not json.loads(shell.run("requests", "--json").stdout):
-            assert asking.poll() is None
+    with shell.running("write", device, OFFSET, "5") as asking:
+        wait_until(lambda: application.json("GET", "/v2/device-requests")["data"], "the request")
         asking.send_signal(signal.SIGINT)
         shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
     assert (asking.returncode, shown) == (1, "")
@@ -256,7 +209,7 @@ def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
     assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 
 
-@pytest.mark.parametrize(("command", "status"), [("watch", 0), ("lab", 0), ("record", 1)])
+@pytest.mark.parametrize(("command", "status"), [("watch", 0), ("record", 1)])
 def test_a_command_that_is_ended_while_it_loads(command: str, status: int) -> None:
     program = f"""
 import mirror_sdk._lazy_group as group
@@ -293,12 +246,14 @@ def first_line(watching: subprocess.Popen[str], application: Application, device
 
 
 def change_until(is_so: Callable[[], bool], application: Application, device: str) -> None:
-    device_id = id_of(application, device)
-    for value in range(10_000):
-        if is_so():
-            return
-        application.http.put(f"/sim/v1/devices/{device_id}/resources{OFFSET}", json={"value": str(value)})
-    pytest.fail("it did not come")
+    values = count(2)
+    url = f"/sim/v1/devices/{id_of(application, device)}/resources{OFFSET}"
+
+    def is_so_after_a_change() -> bool:
+        application.http.put(url, json={"value": str(next(values))})
+        return is_so()
+
+    wait_until(is_so_after_a_change, "what the changes lead to")
 
 
 SHOWN = [
@@ -306,14 +261,8 @@ SHOWN = [
     ["get", "{device}"],
     ["read", "{device}", NAME],
     ["drift"],
-    ["requests"],
-    ["get", "nobody-日本"],
-    ["write", "{device}", OFFSET, "日本"],
     ["plan", "{plan}"],
-    ["plan", "{plan}", "--apply"],
-    ["watch", "--device", "{device}", "--timeout", "0"],
     ["日本"],
-    ["snapshot", "日本.xlsx"],
     ["--help"],
 ]
 
@@ -324,54 +273,41 @@ def test_what_the_output_of_a_process_cannot_show_is_an_escape(shell: Shell, dev
     assert r"\u65e5" in ended.stdout.decode("cp1252")
 
 
-@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_what_an_output_cannot_show_is_an_escape(
-    shell: Shell, application: Application, device: str, tmp_path: Path, words: list[str]
+    shell: Shell, application: Application, device: str, tmp_path: Path
 ) -> None:
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
     wanted.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
-    given = [word.format(device=device, plan=wanted) for word in words]
-    ended = shell.run(*given, encoding="ascii")
-    told = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
-    assert ended.returncode in {0, 1, 2}
-    assert "Traceback" not in told
-    assert "日".encode() not in ended.stdout + ended.stderr
-    if words[0] in {"get", "read", "devices", "plan"}:
-        assert r"\u65e5" in told
+    for words in SHOWN:
+        ended = shell.run(*(word.format(device=device, plan=wanted) for word in words), encoding="ascii")
+        told = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
+        assert ended.returncode in {0, 1, 2}
+        assert "Traceback" not in told
+        assert "日".encode() not in ended.stdout + ended.stderr
+        assert r"\u65e5" in told or words[0] in {"drift", "--help"}, words
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str, encoding: str) -> None:
+def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str) -> None:
+    encoding = "ascii"
     (row,) = json.loads(shell.run("read", device, NAME, "--json", encoding=encoding).stdout.decode("ascii"))
     assert row["value"] == TEXT
     shown = shell.run("read", device, NAME, "--csv", encoding=encoding).stdout.decode("utf-8")
     (cells,) = csv.DictReader(io.StringIO(shown))
     assert cells["value"] == TEXT
-    listed = shell.run("devices", "--csv", encoding=encoding).stdout.decode("utf-8")
-    assert device in [cells["endpoint_name"] for cells in csv.DictReader(io.StringIO(listed))]
 
 
-@pytest.mark.parametrize(
-    ("form", "closed"),
-    [([], ">&-"), ([], "2>&-"), ([], "<&-"), ([], ">&- 2>&- <&-"), (["--json"], ">&-"), (["--csv"], ">&-")],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else one,
-)
-def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, form: list[str], closed: str) -> None:
-    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", COMMANDS["mirror"], "devices", *form]
-    environment = child_environment(**shell.base)
-    ended = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
+def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, closed: str) -> None:
+    ended = shell.run_redirected(closed, "devices")
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert bool(ended.stdout) == (">&-" not in closed.split())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-@pytest.mark.parametrize("words", [["devices"], ["devices", "--json"], ["devices", "--csv"], ["--help"]], ids=" ".join)
-def test_an_output_that_is_full_is_told_in_one_line(shell: Shell, words: list[str]) -> None:
-    command = ["sh", "-c", '"$@" >/dev/full', "sh", sys.executable, "-c", COMMANDS["mirror"], *words]
-    environment = child_environment(**shell.base)
-    ended = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+def test_an_output_that_is_full_is_told_in_one_line(shell: Shell) -> None:
+    ended = shell.run_redirected(">/dev/full", "devices")
     assert (ended.returncode, ended.stdout) == (1, b"")
     (line,) = ended.stderr.splitlines()
     assert line == b"Error: [Errno 28] No space left on device"
@@ -386,59 +322,25 @@ def test_an_output_that_is_full_is_told_in_one_line(shell: Shell, words: list[st
     ids=["utf-8", "ascii"],
 )
 def test_a_word_that_is_no_text_is_told_in_one_line(shell: Shell, variables: dict[str, str], cure: bytes) -> None:
-    for words in (["get", "k\udcffse"], ["devices", "--type", "\udcff"], ["write", "nobody", NAME, "h\udcff"]):
-        ended = shell.run_process(*words, **variables)
-        (line,) = ended.stderr.splitlines()
-        assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
-        assert cure in line
+    ended = shell.run_process("get", "k\udcffse", **variables)
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
+    assert cure in line
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_the_operators_commands_show_what_they_can(tmp_path: Path, encoding: str) -> None:
+def test_the_operators_commands_show_what_they_can(tmp_path: Path) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", COMMANDS["mirror-server"], *words, "--database", url]
-        environment = child_environment(PYTHONIOENCODING=encoding)
+        environment = child_environment(PYTHONIOENCODING="ascii")
         return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
 
     url = f"sqlite:///{tmp_path / '日本.db'}"
     assert run("keys", "create", "日本 €").returncode == 0
     listed = run("keys", "list")
     assert listed.returncode == 0
-    assert r"\u65e5\u672c" in listed.stdout.decode(encoding)
-    written = run("backup", str(tmp_path / "日.db"))
-    assert (written.returncode, r"\u65e5.db" in written.stdout.decode(encoding)) == (0, True)
+    assert r"\u65e5\u672c" in listed.stdout.decode("ascii")
     refused = run("keys", "renew", "東京")
-    assert (refused.returncode, r"\u6771" in refused.stderr.decode(encoding)) == (1, True)
-
-
-def test_after_a_failed_canary_the_others_are_not_sent(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
-    others = [f"other-{os.urandom(4).hex()}" for _ in range(2)]
-    for name in others:
-        application.add_device(name, {"path": OFFSET, "value": "1", "writable": True})
-    application.patch_device(id_of(application, device), answer="reject")
-    wanted = tmp_path / "wanted.csv"
-    rows = "".join(f"{name},{OFFSET},20\n" for name in (device, *others))
-    wanted.write_text(f"device,path,value\n{rows}", encoding="utf-8")
-    ended = shell.run("plan", str(wanted), "--apply", "--json")
-    assert ended.returncode == 1
-    assert [row["status"] for row in json.loads(ended.stdout)] == ["failure", "not sent", "not sent"]
-    assert [row["latency"] is None for row in json.loads(ended.stdout)] == [False, True, True]
-    assert b"stopped: the first write" in ended.stderr
-    table = shell.run("plan", str(wanted), "--apply").stdout.decode()
-    assert table.count("not sent") == 2
-    assert "queued" not in table
-
-
-def test_a_plan_applied_by_the_command_tells_spans_of_the_clock_here(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text(f"device,path,value\n{device},{OFFSET},20\n", encoding="utf-8")
-    (row,) = json.loads(shell.run("plan", str(wanted), "--apply", "--json").stdout)
-    assert row["status"] == "success"
-    assert 0 <= row["latency"] < PATIENCE_SECONDS
+    assert (refused.returncode, r"\u6771" in refused.stderr.decode("ascii")) == (1, True)
 
 
 def test_files_are_utf_8_whatever_the_locale(shell: Shell, device: str, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from mirror_server.service.keys import DEFAULT_SCOPES
 
 pytestmark = pytest.mark.process
 
-StartServer = Callable[..., ServerProcess]
-
 PLUGIN = ["-p", "mirror_sdk.testing.plugin", "-p", "no:cacheprovider"]
 
 
@@ -49,26 +47,12 @@ def real_time_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
         server.close()
 
 
-def test_a_server_with_a_manual_clock_passes_every_test(
-    shared_server: ServerProcess, judge: Judge, pytester: pytest.Pytester
-) -> None:
-    pytester.makepyfile(test_own="def test_own():\n    assert False, 'not meant'\n")
-    said = judge(f"--mirror-url={shared_server.url}", f"--mirror-key={shared_server.key()}")
-    assert "skipped" not in said
-
-
 def test_a_server_on_real_time_passes_all_but_those_that_need_time(
     real_time_server: ServerProcess, judge: Judge
 ) -> None:
     variables = {"API_HOST": real_time_server.url, "API_KEY": real_time_server.key()}
     said = judge("--pyargs", "mirror_sdk.testing.conformance", **variables)
     assert "the clock of the server runs by itself" in said
-
-
-def test_a_server_without_a_bench_passes_the_rest(start_server: StartServer, judge: Judge) -> None:
-    server = start_server()
-    said = judge(f"--mirror-url={server.url}", f"--mirror-key={server.key()}")
-    assert "the server has no bench" in said
 
 
 def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server: ServerProcess, judge: Judge) -> None:

@@ -7,10 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,26 +19,24 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
-from process_server import ServerProcess, child_environment, wait_until
-from test_process_snapshot import add_large_device, begin, read_some
+from process_server import ServerProcess, child_environment, run_command
 
 import mirror_sdk.dask
 from mirror_sdk import Bench, MirrorClient
-from mirror_sdk.dask import read_dataset, read_mirror
+from mirror_sdk.dask import read_mirror
 from mirror_sdk.errors import (
     AccessDenied,
+    AuthenticationError,
     BadRequest,
     ConfigError,
-    ConnectionFailed,
     UnexpectedAnswer,
     ValueRefused,
 )
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.process
-DEVICES = 40
+DEVICES = 36
 TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
 KINDS = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
@@ -83,11 +79,11 @@ def key(server: ServerProcess) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(server: ServerProcess, key: str) -> Iterator[Client]:
-    """Two processes with two threads each."""
+    """A process with two threads."""
     environment = {"API_HOST": "http://127.0.0.1:9", "API_KEY": key}
     with (
         dask.config.set({"distributed.nanny.environ": environment, "distributed.worker.daemon": True}),
-        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0") as workers,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0") as workers,
         Client(workers) as client,
     ):
         assert os.getpid() not in client.run(os.getpid).values()
@@ -99,58 +95,39 @@ def table(frame: dd.DataFrame) -> pd.DataFrame:
     return found
 
 
-SELECTIONS: list[Any] = [
-    {},
-    {"raw": True, "tz": "Europe/Berlin"},
-    {"paths": [TEMPERATURE]},
-    {"endpoint_type": "Type1", "compression": "lz4"},
-    pytest.param(
-        {"paths": ["/nothing"]}, marks=pytest.mark.filterwarnings("ignore::mirror_sdk.errors.EmptyTableWarning")
-    ),
-    {"state": "deregistered"},
-]
-
-
-@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"raw": True, "tz": "Europe/Berlin"},
+        {"paths": [TEMPERATURE], "endpoint_type": "Type1", "compression": "lz4"},
+        {"state": "deregistered"},
+    ],
+    ids=str,
+)
 def test_the_workers_load_what_a_snapshot_shows(
-    server: ServerProcess, cluster: Client, key: str, tmp_path: Path, selection: dict[str, Any]
+    server: ServerProcess, cluster: Client, key: str, selection: dict[str, Any]
 ) -> None:
     with MirrorClient(server.url, key) as client:
         expected = client.snapshot(**selection)
-        client.snapshot_dataset(tmp_path / "fleet", devices_per_file=9, **selection)
     frame = read_mirror(server.url, key, devices_per_partition=9, **selection)
     pd.testing.assert_frame_equal(table(frame), expected)
-    pd.testing.assert_frame_equal(table(read_dataset(tmp_path / "fleet")), expected)
     pd.testing.assert_series_equal(table(frame["reported_at"]), expected["reported_at"])
     for part in frame.to_delayed()[:2]:
         own = part.compute()
         assert list(own) == list(frame.columns) == list(expected)
-        plain = [name for name, dtype in expected.dtypes.items() if not isinstance(dtype, pd.CategoricalDtype)]
-        for name in [*plain, "value_kind", "desired_status"]:
-            assert own[name].dtype == frame.dtypes[name] == expected[name].dtype
-        assert [own[name].dtype.name for name in expected if name not in plain] == ["category"] * (
-            len(expected.columns) - len(plain)
-        )
-
-
-def test_it_is_computed_with(server: ServerProcess, cluster: Client, key: str) -> None:
-    frame = read_mirror(server.url, key, devices_per_partition=3)
-    with MirrorClient(server.url, key) as client:
-        whole = client.snapshot()
-    assert frame.npartitions == -(-DEVICES // 3)
-    assert len(frame) == len(whole)
-    means = frame.groupby(frame["path"].astype("object"))["reported_num"].mean().compute().sort_index()
-    expected = whole.groupby(whole["path"].astype("object"))["reported_num"].mean()
-    pd.testing.assert_series_equal(means, expected, check_dtype=False)
-    assert frame["device_id"].nunique().compute() == whole["device_id"].nunique()
-    stale = frame.map_partitions(lambda part: part.mirror.stale("0s", now=pd.Timestamp("2027-01-01", tz="UTC")))
-    assert len(stale) == len(whole.mirror.stale("0s", now=pd.Timestamp("2027-01-01", tz="UTC")))
+        for name, dtype in expected.dtypes.items():
+            if isinstance(dtype, pd.CategoricalDtype) and name not in {"value_kind", "desired_status"}:
+                assert own[name].dtype.name == "category"
+            else:
+                assert own[name].dtype == frame.dtypes[name] == dtype
 
 
 def test_each_partition_tells_what_it_is_based_on(server: ServerProcess, cluster: Client, key: str) -> None:
     frame = read_mirror(server.url, key, devices_per_partition=15)
+    with MirrorClient(server.url, key) as client:
+        assert len(frame) == len(client.snapshot())
     abouts = [part.compute().attrs["mirror"] for part in frame.partitions]
-    assert [about["devices"] for about in abouts] == [15, 15, 10]
+    assert [about["devices"] for about in abouts] == [15, 15, 6]
     assert all(about["one_instant"] and about["revision"] > 0 and about["complete"] for about in abouts)
     bounds = [about["selection"]["filters"] for about in abouts]
     assert [sorted(bound) for bound in bounds] == [["id__lte"], ["id__gt", "id__lte"], ["id__gt"]]
@@ -158,19 +135,6 @@ def test_each_partition_tells_what_it_is_based_on(server: ServerProcess, cluster
     with MirrorClient(server.url, key) as client:
         part = frame.partitions[1].compute()
         pd.testing.assert_frame_equal(part.mirror.refresh(client), part)
-
-
-def test_conditions_on_ids_go_with_the_ranges(server: ServerProcess, key: str) -> None:
-    with dask.config.set(scheduler="threads"), MirrorClient(server.url, key) as client:
-        ids = sorted(client.list_devices().ids)
-        for filters in (
-            {"id__gt": ids[3], "id__lte": ids[11]},
-            {"id__gte": ids[5]},
-            {"id__lt": ids[7]},
-            {"id__in": ids[4:9]},
-        ):
-            found = read_mirror(server.url, key, filters=filters, devices_per_partition=2)
-            pd.testing.assert_frame_equal(table(found), client.snapshot(filters=filters))
 
 
 def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(
@@ -193,25 +157,18 @@ def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(
 
 
 def test_a_key_that_is_given_is_shown_nowhere(
-    cluster: Client,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    server: ServerProcess, cluster: Client, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mirror_sdk.dask, "_MAX_RETRIES", 0)
-    server = ServerProcess(tmp_path, "--simulate", "3").start()
-    try:
-        secret = server.key()
-        frame = read_mirror(server.url, secret, devices_per_partition=1)
-        with caplog.at_level(logging.DEBUG):
-            assert len(frame) > 0
-            shown = [repr(frame), str(frame), frame._repr_html_(), str(dict(frame.dask)), repr(frame.expr)]
-            shown += [str(frame.__dask_keys__()), "\n".join(map(repr, frame.to_delayed()))]
-            frame.expr.pprint()
-    finally:
-        server.close()
-    with pytest.raises(ConnectionFailed) as failure:
+    secret = server.key()
+    frame = read_mirror(server.url, secret, devices_per_partition=20)
+    with caplog.at_level(logging.DEBUG):
+        assert len(frame) > 0
+        shown = [repr(frame), str(frame), frame._repr_html_(), str(dict(frame.dask)), repr(frame.expr)]
+        shown += [str(frame.__dask_keys__()), "\n".join(map(repr, frame.to_delayed()))]
+        frame.expr.pprint()
+    revoked = run_command("keys", "revoke", secret.split("_")[1], "--database", server.database_url)
+    assert revoked.returncode == 0
+    with pytest.raises(AuthenticationError) as failure:
         frame.compute()
     shown += [repr(failure.value), caplog.text, str(cluster.get_worker_logs()), str(cluster.get_scheduler_logs())]
     out, err = capfd.readouterr()
@@ -220,54 +177,11 @@ def test_a_key_that_is_given_is_shown_nowhere(
     assert secret.encode() in cloudpickle.dumps(frame)  # it did go with it
 
 
-def test_every_device_is_in_one_partition_also_one_that_comes_later(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--simulate", "9", "--clock", "manual").start()
-    try:
-        with MirrorClient(server.url, server.key()) as client, dask.config.set(scheduler="threads"):
-            frame = read_mirror(server.url, server.key(), devices_per_partition=2)
-            before = len(frame)
-            bench = Bench(client)
-            for number in range(20):
-                bench.add_device(f"later-{number}", KINDS)
-            assert len(frame) == before + 20 * len(KINDS)
-            pd.testing.assert_frame_equal(table(frame), client.snapshot())
-    finally:
-        server.close()
-
-
-def test_workers_wait_while_the_server_sends_to_others(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--simulate", "0").start()
-    try:
-        secret = server.key()
-        with MirrorClient(server.url, secret) as client:
-            bench = Bench(client)
-            for number in range(14):
-                add_large_device(client, bench, f"device-{number:02}")
-        frame = read_mirror(server.url, secret, paths=[TEMPERATURE], devices_per_partition=7)
-        with ExitStack() as stack:
-            for _ in range(8):
-                read_some(stack.enter_context(closing(begin(server, ARROW))), 1000)
-            found: list[pd.DataFrame] = []
-            with dask.config.set(scheduler="threads"):
-                waiting = threading.Thread(target=lambda: found.append(frame.compute()))
-                waiting.start()
-            wait_until(lambda: server.stderr.count("status=429") >= 2, "two refusals")
-            assert not found
-        waiting.join(120)
-        assert [len(one) for one in found] == [14]
-    finally:
-        server.close()
-
-
 def test_what_cannot_be_is_refused_at_once(server: ServerProcess, key: str) -> None:
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
-    with pytest.raises(BadRequest, match="unknown filter"):
-        read_mirror(server.url, key, filters={"colour": "red"})
     with pytest.raises(ValueRefused, match="paths"):
         read_mirror(server.url, key, paths="/3303/*")
-    with pytest.raises(ValueRefused, match="time zone"):
-        read_mirror(server.url, key, tz="Nowhere")
     with pytest.raises(AccessDenied):
         read_mirror(server.url, server.key(Scope.WRITE))
 
@@ -310,24 +224,20 @@ with MirrorClient.from_env() as client:
 """
 
 
-@pytest.mark.parametrize("is_there", [False, True])
-def test_a_killed_writer_leaves_what_was_there(server: ServerProcess, key: str, tmp_path: Path, is_there: bool) -> None:
+def test_a_killed_writer_leaves_what_was_there(server: ServerProcess, key: str, tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     with MirrorClient(server.url, key) as client:
-        if is_there:
-            client.snapshot_dataset(folder, paths=[TEMPERATURE])
+        client.snapshot_dataset(folder, paths=[TEMPERATURE])
         environment = child_environment(API_HOST=server.url, API_KEY=key)
         command = [sys.executable, "-c", WRITER, str(folder)]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             assert [child.stdout.readline() for _ in range(2)] == ["1\n", "2\n"]
             child.send_signal(signal.SIGKILL)
-        assert folder.exists() == is_there
         (partial,) = [path for path in tmp_path.iterdir() if path != folder]
         assert partial.name.endswith(".partial")
         assert len(list(partial.iterdir())) >= 2
-        if is_there:
-            assert SnapshotDataset(folder).about["selection"]["paths"] == [TEMPERATURE]
+        assert SnapshotDataset(folder).about["selection"]["paths"] == [TEMPERATURE]
         written = client.snapshot_dataset(folder, overwrite=True)
         pd.testing.assert_frame_equal(written.to_frame(), client.snapshot())
 

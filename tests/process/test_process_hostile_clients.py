@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import chain
 
-import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until_quick
 
@@ -15,11 +16,16 @@ pytestmark = pytest.mark.process
 
 LIMIT_BYTES = 1024 * 1024
 CHUNK = b" " * 65536
+LESS_THAN_A_REQUEST_MAY_TAKE_SECONDS = 20
+
+
+def connect(server: ServerProcess) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
 
 
 def exchange(server: ServerProcess, sent: bytes) -> bytes:
     """What the server says to these bytes on a connection of their own, up to its end of the connection."""
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)) as connection:
+    with closing(connect(server)) as connection:
         connection.sendall(sent)
         received = b""
         while chunk := connection.recv(65536):
@@ -38,35 +44,60 @@ def chunks(size_bytes: int) -> Iterator[bytes]:
         yield CHUNK
 
 
-def assert_error(answer: httpx.Response, status: int, kind: str) -> None:
-    body = answer.json()
-    assert (answer.status_code, body["object"], body["code"], body["type"]) == (status, "error", status, kind)
-    assert body["request_id"] == answer.headers["X-Request-ID"]
-
-
 def assert_well(application: Application) -> None:
     """Others are served without delay."""
     wait_until_quick(lambda: [application.json("GET", "/v3/devices") for _ in range(10)], 2)
 
 
 def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(application: Application) -> None:
+    json_type = {"Content-Type": "application/json"}
     for content in (b" " * (LIMIT_BYTES + 1), chunks(2 * LIMIT_BYTES), chunks(50 * LIMIT_BYTES)):
-        answer = application.http.put(
-            "/v2/subscriptions", content=content, headers={"Content-Type": "application/json"}
-        )
-        assert_error(answer, 413, "too_large")
+        answer = application.http.put("/v2/subscriptions", content=content, headers=json_type)
+        body = answer.json()
+        assert (answer.status_code, body["object"], body["type"]) == (413, "error", "too_large")
+        assert body["request_id"] == answer.headers["X-Request-ID"]
     assert application.json("GET", "/v2/subscriptions") == []
-
-
-def test_body_of_just_the_limit_is_taken_whether_its_length_is_told_or_not(application: Application) -> None:
-    def in_chunks() -> Iterator[bytes]:
-        yield b'[{"endpoint-type":"Light"}]'.ljust(len(CHUNK))
-        yield from chunks(LIMIT_BYTES - len(CHUNK))
-
-    for content in (b'[{"endpoint-type":"Light"}]'.ljust(LIMIT_BYTES), in_chunks()):
-        application.json("PUT", "/v2/subscriptions", content=content, headers={"Content-Type": "application/json"})
+    # Of just the limit it is taken.
+    rules = b'[{"endpoint-type":"Light"}]'
+    for content in (rules.ljust(LIMIT_BYTES), chain([rules.ljust(len(CHUNK))], chunks(LIMIT_BYTES - len(CHUNK)))):
+        application.json("PUT", "/v2/subscriptions", content=content, headers=json_type)
         assert application.json("GET", "/v2/subscriptions") == [{"endpoint-type": "Light"}]
         application.json("DELETE", "/v2/subscriptions")
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (f"Content-Length: {100 * LIMIT_BYTES}", b" " * (LIMIT_BYTES + 1)),
+        ("Transfer-Encoding: chunked", b"%x\r\n" % (2 * LIMIT_BYTES) + b" " * (LIMIT_BYTES + 1)),
+    ],
+    ids=["length told", "chunked"],
+)
+def test_body_past_the_limit_is_refused_before_its_end(
+    shared_server: ServerProcess, application: Application, header: str, body: bytes
+) -> None:
+    sent = request(b"PUT /v2/subscriptions", application.key, header.encode(), body=body)
+    with closing(connect(shared_server)) as connection:
+        connection.sendall(sent)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_half_sent_requests_do_not_hold_up_the_stop(start_server: Callable[..., ServerProcess]) -> None:
+    server = start_server()
+    application = server.application()
+    with closing(connect(server)) as half, closing(connect(server)) as silent:
+        half.sendall(request(b"PUT /v2/subscriptions", application.key, b"Content-Length: 100", body=b"["))
+        silent.sendall(b"GET /v3/devices HTTP/1.1\r\nHost")
+        application.json("GET", "/v3/devices")
+        begun_at = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begun_at < LESS_THAN_A_REQUEST_MAY_TAKE_SECONDS
+
+
+def test_a_path_cannot_forge_a_line_of_the_log(shared_server: ServerProcess, application: Application) -> None:
+    assert application.http.get("/v3/devices/a%0AINFO forged%0Dby-a-client").status_code == 404
+    lines = shared_server.stderr.splitlines()
+    assert not [line for line in lines if line.startswith(("INFO forged", "by-a-client"))]
 
 
 def test_clients_that_stop_in_the_middle_do_not_hold_up_others(
@@ -76,7 +107,7 @@ def test_clients_that_stop_in_the_middle_do_not_hold_up_others(
     stuck = []
     try:
         for sent in [b"", b"G", b"GET /healthz HTTP/1.1\r\nHos", head, head + b"[{"] * 10:
-            connection = socket.create_connection(("127.0.0.1", shared_server.port), timeout=PATIENCE_SECONDS)
+            connection = connect(shared_server)
             stuck.append(connection)
             connection.sendall(sent)
         assert_well(application)
@@ -91,7 +122,7 @@ def test_client_that_never_reads_its_answers_does_not_hold_up_others(
     shared_server: ServerProcess, application: Application
 ) -> None:
     ask = request(b"GET /v3/devices", application.key).replace(b"Connection: close\r\n", b"")
-    with closing(socket.create_connection(("127.0.0.1", shared_server.port), timeout=PATIENCE_SECONDS)) as deaf:
+    with closing(connect(shared_server)) as deaf:
         deaf.setblocking(False)
         sent = 0
         try:
@@ -106,7 +137,7 @@ def test_client_that_never_reads_its_answers_does_not_hold_up_others(
 def test_upload_that_takes_its_time_arrives(shared_server: ServerProcess, application: Application) -> None:
     body = b'[{"endpoint-type":"Slow"}]'
     head = request(b"PUT /v2/subscriptions", application.key, b"Content-Length: %d" % len(body))
-    with closing(socket.create_connection(("127.0.0.1", shared_server.port), timeout=PATIENCE_SECONDS)) as connection:
+    with closing(connect(shared_server)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in head + body:
             connection.sendall(bytes([byte]))
@@ -139,61 +170,30 @@ def test_what_is_not_http_is_refused_and_ends_its_own_connection_only(
 
 
 @pytest.mark.parametrize(
-    ("start", "status"),
+    ("start", "header", "status"),
     [
-        (b"GET /v3/devices/a%00b/echo", 404),
-        (b"GET /v3/devices/a%2Fb/echo", 404),
-        (b"GET /v3/devices/%ff%fe/echo", 404),
-        (b"GET /v3/devices/%0d%0aX-Evil:%201/echo", 404),
-        (b"GET /v3/devices/../../etc/passwd", 404),
-        (b"GET /%ff%00", 404),
-        (b"GET /v3/devices?after=%ff%00&endpoint_name__eq=%fe", 200),
-        (b"GET /v2/notification/pull?after=%ff", 400),
-        (b"GET /v2/notification/pull?after=-1", 400),
-        (b"GET /v2/notification/pull?after=999999999999999999", 400),
-        (b"POST /v2/device-requests/a%00b?async-id=%ff", 400),
-        (b"OPTIONS *", 404),
+        (b"GET /v3/devices/a%00b/echo", b"", 404),
+        (b"GET /v3/devices/%0d%0aX-Evil:%201/echo", b"", 404),
+        (b"GET /v3/devices/../../etc/passwd", b"", 404),
+        (b"GET /v3/devices?after=%ff%00&endpoint_name__eq=%fe", b"", 200),
+        (b"GET /v2/notification/pull?after=%ff", b"", 400),
+        (b"POST /v2/device-requests/a%00b?async-id=%ff", b"", 400),
+        (b"OPTIONS *", b"", 404),
+        (b"GET /v3/devices", b"X-Odd: \xff\xfe\x80", 200),
+        (b"GET /v3/devices", b"X-Request-ID: \xff", 200),
+        (b"GET /v3/devices", b"Accept: \xff/\xfe;q=\x80", 200),
+        (b"GET /v3/devices", b"Upgrade: h2c", 200),
+        (b"GET /v3/devices", b"Authorization: Bearer \xff\xfe", 401),
     ],
 )
-def test_odd_paths_and_queries_have_ordinary_answers(
-    shared_server: ServerProcess, application: Application, start: bytes, status: int
+def test_odd_paths_queries_and_headers_have_ordinary_answers(
+    shared_server: ServerProcess, application: Application, start: bytes, header: bytes, status: int
 ) -> None:
-    answer = exchange(shared_server, request(start, application.key))
-
-    head, _, body = answer.partition(b"\r\n\r\n")
+    sent = request(start, application.key, *([header] if header else []))
+    head, _, body = exchange(shared_server, sent).partition(b"\r\n\r\n")
     assert head.split()[1] == b"%d" % status
     assert b"x-evil" not in head.lower()
     assert body.startswith(b'{"object":"list"' if status == 200 else b'{"object":"error"')
-
-
-@pytest.mark.parametrize(
-    ("header", "status"),
-    [
-        (b"X-Odd: \xff\xfe\x80", 200),
-        (b"X-Request-ID: \xff", 200),
-        (b"Accept: \xff/\xfe;q=\x80", 200),
-        (b"If-None-Match: \xff", 200),
-        (b"Upgrade: h2c", 200),
-        (b"Content-Length: 2\r\nContent-Type: \xff", 200),
-        (b"Authorization: Bearer \xff\xfe", 401),
-    ],
-)
-def test_odd_header_bytes_have_ordinary_answers(
-    shared_server: ServerProcess, application: Application, header: bytes, status: int
-) -> None:
-    body = b"{}" if header.startswith(b"Content-Length") else b""
-
-    answer = exchange(shared_server, request(b"GET /v3/devices", application.key, header, body=body))
-
-    assert answer.split()[1] == b"%d" % status
-
-
-def test_websocket_handshake_is_an_ordinary_request(shared_server: ServerProcess, application: Application) -> None:
-    upgrade = (b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13")
-    ask = request(b"GET /v3/devices", application.key, *upgrade).replace(b"Connection: close", b"Connection: Upgrade")
-    with closing(socket.create_connection(("127.0.0.1", shared_server.port), timeout=PATIENCE_SECONDS)) as connection:
-        connection.sendall(ask)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 4")
 
 
 def test_what_was_refused_and_who_is_connected_is_measured(

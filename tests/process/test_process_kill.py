@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import threading
+import time
+from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 
 import databases
 import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
-from process_server import PATIENCE_SECONDS, ServerProcess, decoded, wait_until
+from process_receiver import Receiver, numbers_of, register
+from process_server import (
+    CALLS_THIS_MACHINE,
+    PATIENCE_SECONDS,
+    Application,
+    ServerProcess,
+    decoded,
+    run_command,
+    wait_until,
+)
 
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
-KILLS = 4
+KILLS = 3
 
 
 def pending(server: ServerProcess) -> int:
@@ -102,9 +115,17 @@ def test_plain_poll_gives_again_what_it_gave_shortly_before_the_kill_and_numbers
     assert application.poll(after=last_seq, hold=0).headers["Mirror-Cursor"] == str(last_seq + 1)
 
 
-def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(start_server) -> None:
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver(3)
+    yield made
+    made.close()
+
+
+def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(start_server, receiver: Receiver) -> None:
+    """Neither for a reader of the log, nor for a webhook, nor in the history."""
     chance = random.Random(20)
-    server: ServerProcess = start_server("--simulate", "0")
+    server: ServerProcess = start_server("--simulate", "0", "--keep-history", "1d", *CALLS_THIS_MACHINE)
     application = server.application()
     device_ids = [
         application.add_device(f"load-{number}", {"path": SWITCH, "value": "0", "writable": True, "observable": True})
@@ -113,6 +134,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
     application.patch_device(device_ids[1], latency_seconds=0.01)
     application.patch_device(device_ids[2], latency_seconds=0.05)
     application.json("PUT", f"/v2/subscriptions/{device_ids[0]}{SWITCH}")
+    callback = register(application, receiver, 0)
     reader = Reader(server, application.key)
     loads = [Load(server, application.key, device_id, seed) for seed, device_id in enumerate(device_ids)]
 
@@ -123,41 +145,90 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
         return accepted() >= wanted
 
     saw_pending = 0
-    for _ in range(KILLS):
-        wait_until(partial(enough, accepted() + chance.randint(5, 150)), "requests to be accepted")
+    dead: list[tuple[float, float]] = []
+    for number in range(KILLS):
+        rules = [{"endpoint-type": f"round-{number}"}]
+        application.json("PUT", "/v2/subscriptions", json=rules)
+        wait_until(partial(enough, accepted() + chance.randint(20, 120)), "requests to be accepted")
         threading.Event().wait(chance.random() * 0.02)
         server.kill()
+        killed_at = time.time()
         assert pending_without_command(server) == []
         saw_pending += pending(server) > 0
         server.start()
+        dead.append((killed_at, time.time()))
+        assert application.json("GET", "/v2/subscriptions") == rules
+        assert application.json("GET", "/v2/notification/callback") == callback
     for load in loads:
         load.stop()
 
     placed = [async_id for load in loads for async_id in load.accepted]
     wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
+    entries = list(application.entries())
     uids: dict[str, list[str]] = {}
-    for kind, entry in application.entries():
+    for kind, entry in entries:
         uids.setdefault(kind, []).append(entry["uid"])
-    wait_until(lambda: reader.after >= sum(map(len, uids.values())), "the reader to get everything")
+    wait_until(lambda: reader.after >= len(entries), "the reader to get everything")
     reader.stop()
 
     assert saw_pending > 0
     assert [load.unexpected for load in loads] == [[]] * 4
-    assert reader.gaps == []
     assert {async_id: len(found) for async_id, found in application.responses().items()} == dict.fromkeys(placed, 1)
     assert {found[0]["status"] for found in application.responses().values()} == {200}
+    assert reader.gaps == []
     assert reader.uids == uids
-    logged = {entry["id"]: entry for kind, entry in application.entries() if kind == "async-responses"}
+    assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
+    assert set(uids) == {"async-responses", "notifications", "registrations"}
+    logged = {entry["id"]: entry for kind, entry in entries if kind == "async-responses"}
     for load, is_told in zip(loads, [False, True] * 2, strict=True):
         assert bool(load.told) == is_told
         assert {async_id: logged[async_id] for async_id in load.told} == load.told
-    assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
-    assert set(uids) == {"async-responses", "notifications", "registrations"}
-    for load in loads:
         desired = application.resource(load.device_id, SWITCH)["desired"]
         assert (desired["status"], decoded(desired["value"])) == (1, load.last_written)
         assert application.simulated_values(load.device_id)[SWITCH] == load.last_written
+    check_webhook(application, receiver)
+    check_history(application, loads, dead)
     assert "Traceback" not in server.stderr
+    assert server.stop() == 0
+    assert run_command("check", "--database", server.database_url).stdout.endswith("all is well\n")
+
+
+def check_webhook(application: Application, receiver: Receiver) -> None:
+    """It got the whole log in order; only what was under way when the server was killed came again."""
+    numbers = numbers_of(application)
+    last = list(numbers)[-1]
+    wait_until(lambda: last in {uid for batch in receiver.batches for uid in batch}, "the webhook to get all")
+    assert receiver.unexpected == []
+    repeated = reached = 0
+    for batch in receiver.batches:
+        found = [numbers[uid] for uid in batch]
+        assert sorted(found) == list(range(min(found), min(found) + len(found)))
+        assert min(found) <= reached + 1, "a hole"
+        repeated += min(found) <= reached
+        reached = max(reached, *found)
+    assert reached == len(numbers)
+    assert repeated <= KILLS
+
+
+def check_history(application: Application, loads: list[Load], dead: list[tuple[float, float]]) -> None:
+    """It has each end of a write once, what was told in order, and that nothing was heard meanwhile."""
+    answer = application.http.get("/v3/device-echo/history", headers={"Accept": "application/x-ndjson"})
+    *lines, end = map(json.loads, answer.text.splitlines())
+    assert end["object"] == "history-end"
+    rows = sorted((line for line in lines if line["object"] == "history-row"), key=lambda row: row["revision"])
+    for load in loads:
+        ends = [row for row in rows if row["what"] == "desired" and row["device_id"] == load.device_id]
+        assert [decoded(row["value"]) for row in ends] == load.written
+        assert {row["status"] for row in ends} == {1}
+    first = loads[0].device_id
+    reported = [decoded(row["value"]) for row in rows if row["what"] == "reported" and row["device_id"] == first]
+    told = {decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"}
+    assert told <= set(reported)
+    assert reported == sorted(reported, key=int)
+    gaps = [row for row in rows if row["what"] == "gap"]
+    for gap, (killed_at, back_at) in zip(gaps, dead, strict=True):
+        begin, until = (datetime.fromisoformat(gap[name]).timestamp() for name in ("changed_at", "until"))
+        assert begin <= killed_at <= until <= back_at
 
 
 def test_second_kill_during_the_start_does_no_harm(start_server) -> None:

@@ -61,26 +61,16 @@ def registered(options: DeviceOptions, clock: SystemClock, told: list[str]) -> B
     return fleet
 
 
-def test_of_an_object_instance_each_resource_is_shown(run: Run) -> None:
+def test_an_object_instance_is_read_and_a_resource_executed(run: Run, told: list[str]) -> None:
     lines = [line.split() for line in run("read", NAME, INSTANCE).stdout.splitlines()]
     values = dict(lines[1:])
     assert lines[0] == ["path", "value"]
-    assert f"{INSTANCE}/5700" in values
     assert values[f"{INSTANCE}/5700"] == run("read", NAME, f"{INSTANCE}/5700").stdout.strip()
-    assert values.items() == {row["path"]: row["value"] for row in csv_rows(run)}.items()
+    rows = list(csv.DictReader(run("read", NAME, INSTANCE, "--csv").stdout.splitlines()))
+    assert values == {row["path"]: row["value"] for row in rows}
     rows = json.loads(run("read", NAME, INSTANCE, "--json").stdout)
     (temperature,) = [row for row in rows if row["path"] == f"{INSTANCE}/5700"]
     assert (temperature["kind"], type(temperature["value"])) == ("number", float)
-
-
-def csv_rows(run: Run) -> list[dict[str, str]]:
-    return list(csv.DictReader(run("read", NAME, INSTANCE, "--csv").stdout.splitlines()))
-
-
-def test_a_resource_is_executed(run: Run, told: list[str]) -> None:
-    assert run("execute", NAME, REBOOT).stdout == ""
-    assert told[-1] == f"{NAME}: executed {REBOOT}"
-    run("execute", NAME, REBOOT, "5='now'")
-    assert told[-1] == f"{NAME}: executed {REBOOT} 5='now'"
-    run("execute", NAME, REBOOT, "--", "-now-")
-    assert told[-1] == f"{NAME}: executed {REBOOT} -now-"
+    for arguments in ([], ["5='now'"], ["--", "-now-"]):
+        assert run("execute", NAME, REBOOT, *arguments).stdout == ""
+        assert told[-1] == " ".join([f"{NAME}: executed {REBOOT}", *arguments[-1:]])

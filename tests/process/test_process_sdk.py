@@ -1,8 +1,5 @@
 """The SDK over a server that is killed and comes back, and in several processes with one key."""
 
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +7,7 @@ from itertools import groupby
 
 import httpx
 import pytest
-from process_server import ServerProcess, child_environment, wait_until
+from process_server import ServerProcess, wait_until
 
 from mirror_sdk import Bench, Event, EventKind, MirrorClient
 
@@ -25,16 +22,6 @@ RESOURCES = [
 
 LONG_SECONDS = 120
 """For what takes some starts of a server, on a slow machine too."""
-
-READER = """
-import sys
-from mirror_sdk import MirrorClient
-with MirrorClient.from_env() as client:
-    events = client.events(timeout=120, limit=int(sys.argv[1]))
-    print("ready", flush=True)
-    for event in events:
-        print(event.uid, flush=True)
-"""
 
 
 class CountingTransport(httpx.HTTPTransport):
@@ -106,7 +93,7 @@ def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(
     device_id = bench.add_device("sensor", RESOURCES)
     client.subscribe(device_id, TEMPERATURE)
     wait_until(lambda: client.get_device(device_id)[TEMPERATURE].subscribed, "the subscription")
-    last = 12
+    last = 7
     seen: list[Event] = []
     events = client.events(timeout=LONG_SECONDS)
 
@@ -120,7 +107,7 @@ def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(
     taker.start()
     for number in range(1, last + 1):
         bench.set_value(device_id, TEMPERATURE, str(number))
-        if number % 5 == 0:
+        if number == 4:
             kill_in_mid_poll(server, transport)
     taker.join(LONG_SECONDS)
     assert not taker.is_alive()
@@ -130,49 +117,3 @@ def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(
     values = [value for value, _ in groupby(event.value.python for event in observed if event.value)]
     assert values == list(range(1, last + 1))
     assert len({event.uid for event in observed}) == len(observed) >= last
-
-
-def test_two_processes_with_one_key_both_get_every_event(server: ServerProcess) -> None:
-    key = server.key()
-    with MirrorClient(server.url, key) as client:
-        bench = Bench(client)
-        device_id = bench.add_device("sensor", RESOURCES)
-        client.subscribe(device_id, TEMPERATURE)
-        wait_until(lambda: client.get_device(device_id)[TEMPERATURE].subscribed, "the subscription")
-        count = 20
-        environment = child_environment(API_HOST=server.url, API_KEY=key)
-        readers = [
-            subprocess.Popen(
-                [sys.executable, "-c", READER, str(count)], env=environment, stdout=subprocess.PIPE, text=True
-            )
-            for _ in range(2)
-        ]
-        try:
-            for reader in readers:
-                assert reader.stdout is not None
-                assert reader.stdout.readline() == "ready\n"
-            for number in range(1, count + 1):
-                bench.set_value(device_id, TEMPERATURE, str(number))
-            first, second = (reader.communicate(timeout=LONG_SECONDS)[0].split() for reader in readers)
-        finally:
-            for reader in readers:
-                reader.kill()
-                reader.communicate()
-    assert len(set(first)) == count
-    assert first == second
-
-
-def test_a_watch_goes_on_after_a_stop_and_a_start(
-    server: ServerProcess, client: MirrorClient, transport: CountingTransport
-) -> None:
-    bench = Bench(client)
-    device_id = bench.add_device("sensor", RESOURCES)
-    seen: list[str | None] = []
-    with client.watch(lambda event: seen.append(event.async_id)) as watch:
-        wait_until(lambda: transport.sent, "a poll to be sent")
-        assert server.stop(signal.SIGTERM) == 0
-        server.child.close()
-        server.start()
-        client.begin_write(device_id, SWITCH, True, async_id="after-restart")
-        wait_until(lambda: "after-restart" in seen, "the answer")
-        assert watch.errors == ()

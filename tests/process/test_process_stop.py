@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from socket import create_connection
 
 import httpx
 import pytest
 from process_receiver import CallbackServer, Message
 from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, encoded, wait_until
+from process_websockets import CONNECT, Sockets, closed
 
 pytestmark = pytest.mark.process
 
@@ -55,7 +56,7 @@ def read_stream(application: Application) -> str:
 
 
 def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
-    start_server, receiver: SlowReceiver
+    start_server, receiver: SlowReceiver, sockets: Sockets
 ) -> None:
     server: ServerProcess = start_server("--simulate", "0", *CALLS_THIS_MACHINE)
     application, pushed = server.application(), server.application()
@@ -66,10 +67,12 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     application.patch_device(device_id, latency_seconds=120)
     assert application.write(device_id, LEVEL, "7", "under-way").status_code == 202
     last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
-    with ThreadPoolExecutor(2) as pool:
-        poll, stream = pool.submit(application.poll, after=last, hold=50), pool.submit(read_stream, application)
+    socket = sockets.open(server, application.key, path=f"{CONNECT}?after=latest")
+    with ThreadPoolExecutor(12) as pool:
+        polls = [pool.submit(application.poll, after=last, hold=50) for _ in range(10)]
+        stream = pool.submit(read_stream, application)
         try:
-            wait_until(lambda: "mirror_open_polls 2.0" in application.http.get("/metrics").text, "both to be open")
+            wait_until(lambda: "mirror_open_polls 12.0" in application.http.get("/metrics").text, "all to be open")
         finally:
             # The stream would never end by itself.
             began = time.monotonic()
@@ -77,9 +80,12 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
 
         assert status == 0
         assert time.monotonic() - began < SOON_SECONDS
-        assert poll.result(SOON_SECONDS).status_code == 204
+        assert {poll.result(SOON_SECONDS).status_code for poll in polls} == {204}
+        code, reason = closed(socket)
+        assert (code, "the server stops" in reason) == (1001, True)
         assert "event: registrations" in stream.result(SOON_SECONDS)
     assert "Traceback" not in server.stderr
+    assert "graceful shutdown exceeded" not in server.stderr
     server.child.close()
     receiver.go_on.set()
     server.start()
@@ -90,6 +96,8 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     server.child.close()
     server.start()
     assert application.response("under-way")["status"] == 200
+    with application.http.stream("GET", "/v2/notification/events", headers={"Last-Event-ID": str(last)}) as stream:
+        assert f"id: {last + 1}" == next(line for line in stream.iter_lines() if line.startswith("id:"))
     assert decoded(application.resource(device_id, LEVEL)["desired"]["value"]) == "7"
 
 
@@ -100,7 +108,7 @@ def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_
     devices = [application.add_device(f"d{number}", switch) for number in range(5)]
     for device_id in devices:
         application.patch_device(device_id, answer="silent")
-    held = {f"{number}-{device_id}": device_id for device_id in devices for number in range(20)}
+    held = {f"{number}-{device_id}": device_id for device_id in devices for number in range(10)}
 
     def write(async_id: str) -> httpx.Response:
         body = {"method": "PUT", "uri": LEVEL, "payload-b64": encoded("7")}
@@ -127,7 +135,7 @@ def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_
 def test_a_second_interrupt_ends_it_at_once(start_server) -> None:
     server: ServerProcess = start_server()
     key = server.key()
-    with closing(socket.create_connection(("127.0.0.1", server.port))) as half:
+    with closing(create_connection(("127.0.0.1", server.port))) as half:
         half.sendall(
             f"PUT /v2/subscriptions HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: 9\r\n\r\n[".encode()
         )

@@ -159,14 +159,11 @@ def test_sdk_trusts_what_the_environment_names(
     assert asyncio.run(devices_of(server.url, key)) == 2
 
 
-def test_sdk_says_how_to_trust_another_authority(server: Server) -> None:
+def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server: Server) -> None:
     with MirrorClient(server.url, "key", max_retries=0) as client:
         for call in (client.list_devices, client.use_websocket):
             with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
                 call()
-
-
-def test_sdk_says_what_may_mend_plain_http_to_it(server: Server) -> None:
     with (
         MirrorClient(server.url.replace("https:", "http:"), "key", max_retries=0) as client,
         pytest.raises(ConnectionFailed, match="if it speaks TLS, begin its address with https://"),
@@ -184,16 +181,14 @@ def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served
         connect(url, ssl=context, additional_headers=headers, proxy=None) as websocket,
     ):
         client.get("/healthz")
-        for _ in range(2):
-            wanted = served_files.renew()
-            assert server.serial_number(context) == first
-            server.child.send(signal.SIGHUP)
-            wait_until(lambda wanted=wanted: server.serial_number(context) == wanted, "the new certificate")
-            first = wanted
+        wanted = served_files.renew()
+        assert server.serial_number(context) == first
+        server.child.send(signal.SIGHUP)
+        wait_until(lambda: server.serial_number(context) == wanted, "the new certificate")
         assert client.get("/healthz").status_code == 200
         assert websocket.recv(timeout=PATIENCE_SECONDS)
         websocket.ping().wait(PATIENCE_SECONDS)
-    assert server.child.stderr.count("the certificate was reloaded") == 2
+    assert server.child.stderr.count("the certificate was reloaded") == 1
 
 
 def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files: Files, server: Server) -> None:
@@ -233,24 +228,16 @@ def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told
     ("fault", "told"),
     [
         ("no certificate", "--tls-cert {cert} cannot be read: No such file"),
-        ("no key", "--tls-key {key} cannot be read: No such file"),
-        ("folder", "--tls-key {key} cannot be read: Is a directory"),
         ("other key", "the key {key} is not that of the certificate {cert}"),
         ("encrypted", "the key {key} is encrypted; decrypt it with 'openssl pkey"),
         ("swapped", "--tls-cert {cert} has no certificate in PEM"),
         ("nonsense", "--tls-key {key} has no private key in PEM"),
-        ("cut", "cannot be used"),
     ],
 )
 def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, fault: str, told: str) -> None:
     good_key = files.key.read_bytes()
     if fault == "no certificate":
         files.cert.unlink()
-    elif fault == "no key":
-        files.key.unlink()
-    elif fault == "folder":
-        files.key.unlink()
-        files.key.mkdir()
     elif fault == "other key":
         files.key.write_bytes(files.authority.issue_cert("localhost").private_key_pem.bytes())
     elif fault == "encrypted":
@@ -258,10 +245,8 @@ def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, 
         files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
     elif fault == "swapped":
         files.cert, files.key = files.key, files.cert
-    elif fault == "nonsense":
-        files.key.write_bytes(b"nonsense")
     else:
-        files.cert.write_bytes(files.cert.read_bytes()[:200] + b"\n-----END CERTIFICATE-----\n")
+        files.key.write_bytes(b"nonsense")
 
     ended = run_command("run", "--port", "0", "--database", f"sqlite:///{tmp_path}/mirror.db", *files.options)
 
@@ -272,9 +257,8 @@ def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, 
     assert not (tmp_path / "mirror.db").exists()
 
 
-@pytest.mark.parametrize("index", [0, 2])
-def test_certificate_and_key_are_given_together(files: Files, index: int) -> None:
-    ended = run_command("run", *files.options[index : index + 2])
+def test_certificate_and_key_are_given_together(files: Files) -> None:
+    ended = run_command("run", *files.options[:2])
 
     assert ended.returncode == 2
     assert "belong together" in ended.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import databases
@@ -18,10 +20,13 @@ import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
 
+from mirror_server.config import Settings
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
+from mirror_server.services import Services
 from mirror_server.store.database import Database
 from mirror_server.store.url import is_postgresql
+from mirror_server.web.app import create_app
 
 pytestmark = pytest.mark.process
 
@@ -125,31 +130,30 @@ def test_the_flows_of_the_specification_work(server: WsgiProcess, application: C
     assert "id: 1\n" in seen
 
 
-def test_a_websocket_is_refused_with_the_cure(application: Callable[[], Application]) -> None:
-    app = application()
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    for headers in ({}, {**upgrade, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}):
-        refused = app.http.get("/v2/notification/websocket-connect", headers=headers)
-        assert refused.status_code == 426
-        assert "a server run by 'mirror-server run'" in refused.json()["message"]
-    assert app.poll(after=0, hold=0).status_code == 204
-
-
-def test_a_channel_that_nobody_could_open_is_refused_with_the_cure(
+def test_a_websocket_and_a_body_past_the_limit_are_refused(
     server: WsgiProcess, application: Callable[[], Application]
 ) -> None:
-    """It would only keep the key from polling; on PostgreSQL another process may open it."""
     app = application()
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    refused = app.http.get(
+        "/v2/notification/websocket-connect", headers={**upgrade, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}
+    )
+    assert refused.status_code == 426
+    assert "a server run by 'mirror-server run'" in refused.json()["message"]
+    channel = app.http.put("/v2/notification/websocket")
     if is_postgresql(server.database_url):
-        assert app.http.put("/v2/notification/websocket").status_code == 201
-        assert app.http.delete("/v2/notification/websocket").status_code == 204
-        return
-    for body in (None, {"serialization": {"type": "v2"}}):
-        refused = app.http.put("/v2/notification/websocket", json=body)
-        assert refused.status_code == 400
-        assert "run it by 'mirror-server run'; or poll" in refused.json()["message"]
-    assert app.http.get("/v2/notification/websocket").status_code == 404
-    assert app.http.get("/v2/notification/pull?noWait=true").status_code == 204
+        # Another process may open it.
+        assert channel.status_code == 201
+        app.json("DELETE", "/v2/notification/websocket")
+    else:
+        assert channel.status_code == 400
+        assert "run it by 'mirror-server run'; or poll" in channel.json()["message"]
+    assert app.poll(after=0, hold=0).status_code == 204
+    body = b" " * 10_001
+    for content in (body, iter([body])):
+        answer = app.http.put("/v2/subscriptions", content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 413, answer.text
+    assert app.json("GET", "/v2/subscriptions") == []
 
 
 def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
@@ -189,13 +193,13 @@ def open_polls(application: Application) -> int:
     return int(found[1])
 
 
-@pytest.mark.parametrize("path", ["pull?after=latest&hold=55", "events"])
 def test_clients_that_hang_up_give_their_places_back_at_once(
-    server: WsgiProcess, application: Callable[[], Application], path: str
+    server: WsgiProcess, application: Callable[[], Application]
 ) -> None:
     app = application()
-    hang_up(server, app, f"/v2/notification/{path}", MOST)
-    wait_until(lambda: open_polls(app) == 0, "the places", BEFORE_A_HEARTBEAT_SECONDS)
+    for path in ("pull?after=latest&hold=55", "events"):
+        hang_up(server, app, f"/v2/notification/{path}", MOST)
+        wait_until(lambda: open_polls(app) == 0, "the places", BEFORE_A_HEARTBEAT_SECONDS)
     assert app.poll(after="latest", hold=1).status_code == 204
 
 
@@ -216,37 +220,6 @@ def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(
 
     answer = wait_until(next_answer, "the place", BEFORE_THE_END_SECONDS)
     assert [each["id"] for each in answer.json()["async-responses"]] == ["r"]
-
-
-def test_a_stream_whose_client_went_away_gives_its_place_back(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
-    app = application()
-    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
-    for _ in range(MOST):
-        with app.http.stream("GET", "/v2/notification/events") as stream:
-            next(stream.iter_text())
-
-    def has_room() -> bool:
-        # What it writes tells the server that nobody is there any more.
-        app.read(device, LEVEL, f"r{time.monotonic_ns()}")
-        return app.poll(after=0, hold=0).status_code == 200 and app.http.get(
-            "/v2/notification/pull?after=latest&hold=1"
-        ).status_code in {200, 204}
-
-    wait_until(has_room, "a place")
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_past_the_limit_is_413(
-    server: WsgiProcess, application: Callable[[], Application], chunked: bool
-) -> None:
-    app = application()
-    body = b" " * 10_001
-    content = iter([body]) if chunked else body
-    answer = app.http.put("/v2/subscriptions", content=content, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 413, answer.text
-    assert app.json("GET", "/v2/subscriptions") == []
 
 
 def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
@@ -273,24 +246,22 @@ def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
     again.http.close()
 
 
-def test_a_setting_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None:
-    program = "import mirror_server.wsgi as w; w.create()"
-    for variables, word in [
-        ({"MIRROR_KEEP_LOG_SECONDS": "soon"}, "MIRROR_KEEP_LOG_SECONDS"),
-        ({"MIRROR_DATABASE": f"sqlite:///{tmp_path}/no/folder/mirror.db"}, "no/folder"),
-    ]:
-        ended = subprocess.run(
-            [sys.executable, "-c", program],
-            env=child_environment(**variables),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-            cwd=os.fspath(tmp_path),
-        )
-        assert ended.returncode == 3
-        assert word in ended.stderr
-        assert len(ended.stderr.splitlines()) == 1, ended.stderr
+def run_program(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *shlex.split(program)],
+        env=child_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_a_setting_that_cannot_be_used_is_told_in_a_line() -> None:
+    ended = run_program("-c 'import mirror_server.wsgi as w; w.create()'", MIRROR_KEEP_LOG_SECONDS="soon")
+    assert ended.returncode == 3
+    assert "MIRROR_KEEP_LOG_SECONDS" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -298,14 +269,8 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None
 )
 @pytest.mark.sqlite
 def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path: Path, option: str, words: list[str]) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", *COMMANDS["gunicorn"].split(), option],
-        env=child_environment(MIRROR_DATABASE=f"sqlite:///{tmp_path / 'mirror.db'}"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    database = f"sqlite:///{tmp_path / 'mirror.db'}"
+    ended = run_program(f"-m {COMMANDS['gunicorn']} {option}", MIRROR_DATABASE=database)
     assert ended.returncode == 3, ended.stderr
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
     assert all(word in line for word in words)
@@ -327,27 +292,22 @@ if not child:
 os.waitpid(child, 0)
 print(app.test_client().get("/readyz").status_code)
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        env=child_environment(MIRROR_DATABASE=databases.new_database_url(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = run_program(f"-c {shlex.quote(program)}", MIRROR_DATABASE=databases.new_database_url(tmp_path))
     assert ended.stdout.splitlines() == ["[(503, True), (503, True)]", "200"], ended.stderr
     assert ended.stderr.count("forked") == 1
 
 
-def test_a_second_process_on_the_database_is_refused(server: WsgiProcess) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "mirror_server", "run", "--port", "0", "--database", server.database_url],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert "another process serves the database" in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_a_thread_for_each_request_does_not_use_up_open_files(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with closing(Services(Settings(database_url=databases.new_database_url(tmp_path), simulate=0))) as services:
+        services.start()
+        client = create_app(services).test_client()
+        headers = {"Authorization": f"Bearer {keys.create(services.database, 'test', tuple(Scope), 0)}"}
+        before = open_files()
+        for _ in range(50):
+            with ThreadPoolExecutor(1) as thread:
+                assert thread.submit(client.get, "/v3/devices", headers=headers).result().status_code == 200
+        wait_until(lambda: open_files() < before + 20, "the files of ended requests to be closed")

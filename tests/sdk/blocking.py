@@ -8,12 +8,13 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
+from waits import PATIENCE_SECONDS
+
 from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch, Event
 from mirror_sdk.cassette import AsyncCassette
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
-PATIENCE_SECONDS = 60
 LAST_TURNS = 10
 
 
@@ -109,9 +110,6 @@ class BlockingCassette(Blocking):
     def __enter__(self) -> Self:
         self._loop.run(self._wrapped.__aenter__())
         return self
-
-    def __exit__(self, *arguments: object) -> None:
-        self._loop.run(self._wrapped.__aexit__(*arguments))
 
 
 class BlockingEvents(Iterator[Event]):

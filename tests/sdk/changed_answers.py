@@ -21,7 +21,7 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ``before`` sees each request and may fail it unheard; ``change`` gives what becomes of its answer, or loses it.
     """
 
-    def __init__(self, mirror, change=lambda request, answer: answer, *, before=lambda request: None):
+    def __init__(self, mirror, change=None, *, before=lambda request: None):
         self._mirror = mirror
         self._change = change
         self._before = before
@@ -29,12 +29,16 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request):
         self._before(request)
         answer = self._mirror.transport.handle_request(request)
+        if self._change is None:
+            return answer
         answer.read()
         return self._change(request, answer)
 
     async def handle_async_request(self, request):
         self._before(request)
         answer = await self._mirror.async_transport.handle_async_request(request)
+        if self._change is None:
+            return answer
         await answer.aread()
         return self._change(request, answer)
 

@@ -46,20 +46,6 @@ RESOURCES = [
 
 
 @dataclass
-class EitherTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """For clients of either kind."""
-
-    sync: httpx.WSGITransport
-    twin: httpx.ASGITransport
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self.sync.handle_request(request)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await self.twin.handle_async_request(request)
-
-
-@dataclass
 class Mirror:
     """A running server and what a client needs to reach it."""
 
@@ -68,8 +54,9 @@ class Mirror:
     async_transport: httpx.ASGITransport
 
     @property
-    def either_transport(self) -> "EitherTransport":
-        return EitherTransport(self.transport, self.async_transport)
+    def either_transport(self) -> Between:
+        """For clients of either kind."""
+        return Between(self)
 
     def new_key(self, *scopes: Scope) -> str:
         return keys.create(self.services.database, "test", scopes or tuple(Scope), self.services.clock.now())
@@ -174,17 +161,24 @@ def new_client(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., A
 
 
 @pytest.fixture
-def shell(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
-    """Runs the command ``mirror`` against the server, on a port, with a key of its own."""
+def address(mirror: Mirror) -> Iterator[str]:
+    """Where the server of the test listens, for clients over real connections."""
     server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("API_KEY", mirror.new_key())
-    yield lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+    yield f"http://127.0.0.1:{server.server_port}"
+    mirror.transport.app.stop_waiting()
     server.shutdown()
     thread.join(60)
     server.server_close()
+
+
+@pytest.fixture
+def shell(mirror: Mirror, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs the command ``mirror`` against the server, on a port, with a key of its own."""
+    monkeypatch.setenv("API_HOST", address)
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture

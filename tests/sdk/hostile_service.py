@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Self
 
+from waits import PATIENCE_SECONDS
+
 PACE_SECONDS = 0.02
 """Between two bytes: far less than any limit of a client, so that none of its waits for a byte is too long."""
 BRIEFLY = 0.3
@@ -17,8 +19,6 @@ BRIEFLY = 0.3
 AT_MOST = 30.0
 """When a call with that limit has ended, on a machine that is busy."""
 
-PATIENCE_SECONDS = 60
-"""When it hangs up, so that a client without a limit ends too, and its test fails."""
 
 Answer = Callable[[bytes], Iterable[bytes]]
 """Of a request, what is sent of the answer, piece by piece with a pause between."""
@@ -70,6 +70,7 @@ class HostileService:
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
+        # So that a client without a limit ends too, and its test fails.
         ends_at = time.monotonic() + PATIENCE_SECONDS
         try:
             while (request := self._request(connection)) is not None:

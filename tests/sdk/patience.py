@@ -1,23 +1,16 @@
-"""Waiting for what other threads do."""
+"""Waiting for what other threads do, and acting beside them."""
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import pytest
+from waits import PATIENCE_SECONDS
+from waits import wait_until as until
 
-PATIENCE_SECONDS = 60
+__all__ = ["PATIENCE_SECONDS", "PAUSE", "once", "until"]
+
 PAUSE = threading.Event()
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Return when the condition is true; fail when it does not get true."""
-    for _ in range(PATIENCE_SECONDS * 100):
-        if condition():
-            return
-        PAUSE.wait(0.01)
-    pytest.fail("it did not happen")
 
 
 @contextmanager

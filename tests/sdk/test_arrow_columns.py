@@ -3,37 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from mirror_sdk.tables.columns import at, nulls, occurring, words_at
-
-KINDS = [
-    pa.string(),
-    pa.binary(),
-    pa.bool_(),
-    pa.int8(),
-    pa.int32(),
-    pa.int64(),
-    pa.float64(),
-    pa.timestamp("ms", "UTC"),
-]
+from mirror_sdk.tables.columns import at, occurring, words_at
 
 
 def of_words(indices, words):
     return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(words, pa.string()))
-
-
-@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 127, 128, 20_000])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_is_missing_is_a_column_of_the_kind(kind, length):
-    column = nulls(length, kind)
-    column.validate(full=True)
-    assert column.equals(pa.nulls(length, kind))
-    assert column.null_count == length
-    assert pa.concat_arrays([column, column]).equals(pa.nulls(2 * length, kind))
-
-
-def test_what_is_missing_takes_memory_once():
-    places = {nulls(999, kind).buffers()[1].address for kind in KINDS}
-    assert len(places) == 1
 
 
 @pytest.mark.parametrize(

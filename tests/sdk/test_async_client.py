@@ -21,29 +21,6 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def test_many_tasks_wait_with_one_poll(run, mirror, bench, device_id):
-    polls: list[int] = []
-
-    async def scene(client):
-        held = 0
-        send = client._sender._exchange
-
-        async def counted(operation, deadline):
-            nonlocal held
-            held += bool(operation.hold_seconds)
-            polls.append(held)
-            try:
-                return await send(operation, deadline)
-            finally:
-                held -= bool(operation.hold_seconds)
-
-        client._sender._exchange = counted
-        return await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
-
-    assert run(scene) == [21.5] * 20
-    assert max(polls) == 1
-
-
 def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, device_id):
     bench.set_online(device_id, False)
 

@@ -8,25 +8,8 @@ from hypothesis import strategies as st
 from mirror_sdk._service.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 
 
-def test_delays_double_up_to_the_longest():
-    backoff = Backoff(chance=lambda: 1.0)
-    assert [backoff.failed() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-
-
-def test_a_success_begins_anew():
-    backoff = Backoff(chance=lambda: 1.0)
-    for _ in range(5):
-        backoff.failed()
-    backoff.succeeded()
-    assert backoff.failed() == FIRST_SECONDS
-
-
 def test_chance_takes_up_to_half_of_a_delay():
     assert Backoff(chance=lambda: 0.0).failed() == FIRST_SECONDS / 2
-
-
-def test_a_delay_is_never_shorter_than_the_service_asked_for():
-    assert Backoff().failed(retry_after_seconds=90.0) == 90.0
 
 
 @given(failures=st.integers(1, 3000), chance=st.floats(0, 1))

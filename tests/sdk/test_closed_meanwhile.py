@@ -9,12 +9,12 @@ from contextlib import ExitStack
 import httpcore
 import pytest
 import trustme
+from waits import PATIENCE_SECONDS
 
 from mirror_sdk import MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.errors import ClientClosed
 
-PATIENCE_SECONDS = 60
 LONGER_SECONDS = 10 * PATIENCE_SECONDS
 BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 
@@ -63,54 +63,39 @@ def authority(monkeypatch, tmp_path):
     return made
 
 
-@pytest.mark.parametrize("sent", [b"", BEGUN], ids=["nothing was sent", "an answer has begun"])
-@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
-def test_who_waits_for_an_answer_is_told_at_once(listener, authority, is_encrypted, sent):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    scheme = "https" if is_encrypted else "http"
-    client = MirrorClient(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=LONGER_SECONDS)
-    with ThreadPoolExecutor(2) as others, ExitStack() as stack:
-        # Where the test fails the others would else be waited for.
-        stack.callback(client.close)
-        calls = [others.submit(client.list_devices) for _ in range(2)]
-        for _ in calls:
-            near = listener.accept()[0]
-            near.settimeout(PATIENCE_SECONDS)
-            if is_encrypted:
-                near = context.wrap_socket(near, server_side=True)
-            stack.enter_context(near)
-            assert near.recv(65536).startswith(b"GET ")
-            near.sendall(sent)
-        client.close()
-        for call in calls:
-            with pytest.raises(ClientClosed):
-                call.result(PATIENCE_SECONDS)
-        client.close()
+STAGES = [
+    ("http", None, b""),
+    ("http", None, BEGUN),
+    ("https", None, BEGUN),
+    # The handshake has begun, and waits for what never comes.
+    ("https", None, None),
+    ("https", "http", None),
+    ("https", "https", None),
+]
 
 
-@pytest.mark.parametrize("proxy", [None, "http", "https"])
-def test_who_waits_for_a_handshake_is_told_at_once(monkeypatch, listener, authority, proxy):
+@pytest.mark.parametrize(("scheme", "proxy", "sent"), STAGES)
+def test_who_waits_for_a_handshake_or_an_answer_is_told_at_once(monkeypatch, listener, authority, scheme, proxy, sent):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    url = "https://mirror.example" if proxy else f"https://{address}"
     if proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"{proxy}://{address}")
-    client = MirrorClient(url, "key", timeout=LONGER_SECONDS)
+    client = MirrorClient(f"{scheme}://{'mirror.example' if proxy else address}", "key", timeout=LONGER_SECONDS)
     with ThreadPoolExecutor(1) as others, ExitStack() as stack:
+        # Where the test fails the other would else be waited for.
         stack.callback(client.close)
         call = others.submit(client.list_devices)
         near = listener.accept()[0]
         near.settimeout(PATIENCE_SECONDS)
-        if proxy == "https":
+        if proxy == "https" or (scheme == "https" and sent is not None):
             near = context.wrap_socket(near, server_side=True)
         stack.enter_context(near)
         if proxy:
             assert near.recv(65536).startswith(b"CONNECT ")
             near.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-        # The handshake has begun, and waits for what never comes.
-        assert near.recv(1) == b"\x16"
+        assert near.recv(65536).startswith(b"\x16" if sent is None else b"GET ")
+        near.sendall(sent or b"")
         client.close()
         with pytest.raises(ClientClosed):
             call.result(PATIENCE_SECONDS)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_service import HostileService
-from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.errors import ConfigError
@@ -31,29 +29,17 @@ async def record(client: AsyncMirrorClient, folder: Path) -> None:
     await client.record(folder)
 
 
-@pytest.fixture
-def client(mirror: Mirror) -> Iterator[AsyncMirrorClient]:
-    """A client over real connections."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield AsyncMirrorClient(f"http://127.0.0.1:{server.server_port}", mirror.new_key())
-    mirror.transport.app.stop_waiting()
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
-
-
 @pytest.mark.parametrize("use", [watch, record])
 def test_a_client_is_closed_on_another_loop_without_an_error(
-    client: AsyncMirrorClient, use: Use, tmp_path: Path
+    mirror: Mirror, address: str, use: Use, tmp_path: Path
 ) -> None:
+    client = AsyncMirrorClient(address, mirror.new_key())
     asyncio.run(use(client, tmp_path / "run"))
     asyncio.run(client.aclose())
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
+def keeping() -> Iterator[str]:
     """A service that keeps connections open between requests, and has no presubscriptions."""
     response = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
     with HostileService(lambda _: [response]) as service:
@@ -61,18 +47,18 @@ def address() -> Iterator[str]:
     gc.collect()
 
 
-def test_connections_of_a_loop_that_has_ended_are_dropped(address: str) -> None:
-    client = AsyncMirrorClient(address, "an-access-key")
+def test_connections_of_a_loop_that_has_ended_are_dropped(keeping: str) -> None:
+    client = AsyncMirrorClient(keeping, "an-access-key")
     asyncio.run(client.get_presubscriptions())
     asyncio.run(client.aclose())
 
 
-def test_the_error_about_another_loop_is_not_hidden_by_closing(address: str) -> None:
+def test_the_error_about_another_loop_is_not_hidden_by_closing(keeping: str) -> None:
     async def use() -> None:
         async with client:
             await client.get_presubscriptions()
 
-    client = AsyncMirrorClient(address, "an-access-key")
+    client = AsyncMirrorClient(keeping, "an-access-key")
     asyncio.run(client.get_presubscriptions())
     with pytest.raises(ConfigError, match="belongs to another event loop"):
         asyncio.run(use())

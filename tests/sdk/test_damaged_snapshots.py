@@ -1,18 +1,19 @@
 """Snapshots that are damaged or hostile end in an error of the package, over both clients. Source: wire.md 7."""
 
+import functools
+import io
 import json
-import subprocess
-import sys
+import operator
+import random
 import tracemalloc
 import zlib
-from pathlib import Path
 
 import httpx
-import mutated_snapshots as streams
 import pandas as pd
 import pyarrow as pa
 import pytest
-from mutated_snapshots import arrow_stream, device, ndjson_stream
+import snapshot_streams as streams
+from snapshot_streams import arrow_stream, device, ndjson_stream
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
@@ -23,37 +24,72 @@ from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.arrow.stream import SCHEMA
 
+GZIP = {"Content-Encoding": "gzip"}
+YEAR_MS = 31_556_952_000
 FULL = 5
 """Number of a device with all resources and a desired value."""
 
 
 def test_no_damage_ends_the_process_or_gives_a_wrong_table():
-    program = Path(streams.__file__)
-    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    counts = json.loads(ended.stdout)
-    assert sum(counts.values()) == streams.ARROW_STREAMS + streams.NDJSON_STREAMS
-    assert set(counts) <= {
-        f"{form}: {outcome}"
-        for form in ("stream", "ndjson")
-        for outcome in ("ConnectionFailed", "UnexpectedAnswer", "table")
-    }
-    assert counts["stream: UnexpectedAnswer"] > streams.ARROW_STREAMS / 2
+    rng = random.Random(20)
+    whole = [arrow_stream(streams.batches(), compression) for compression in (None, "lz4", "zstd")]
+    damaged = [(ARROW, streams.mutated(whole[number % 3], rng)) for number in range(120)]
+    damaged += [(NDJSON, streams.mutated(ndjson_stream(), rng)) for _ in range(30)]
+    refused = 0
+    for form, content in damaged:
+        with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
+            try:
+                frame = client.snapshot(raw=True)
+            except (ConnectionFailed, UnexpectedAnswer):
+                refused += 1
+                continue
+        # It can be used, though Arrow made it of what was damaged.
+        frame.groupby("path", observed=True)["reported_num"].mean()
+        frame.to_parquet(io.BytesIO())
+        rows = frame.astype({"device_id": object, "path": object})[["device_id", "path"]]
+        assert not rows.duplicated().any()
+        assert not rows.isna().any().any()
+    assert refused > len(damaged) / 2
 
 
 def test_the_columns_are_those_the_server_sends():
     assert COLUMNS.equals(SCHEMA)
 
 
-def answering(client_over, form, content, **headers):
-    """A client whose every snapshot is this."""
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body as it comes from a socket."""
 
-    def answer(request, _):
+    def __init__(self, content):
+        self.content = content
+
+    def __iter__(self):
+        for begin in range(0, len(self.content), 4096):
+            yield self.content[begin : begin + 4096]
+
+    async def __aiter__(self):
+        for piece in self:
+            yield piece
+
+
+def answer_with(form, content, headers=None):
+    """A service whose every snapshot is this."""
+
+    def answer(request):
         if request.headers["Accept"] != form:
             return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
-        return httpx.Response(200, headers={"Content-Type": form, **headers}, content=content)
+        return httpx.Response(200, headers={"Content-Type": form, **(headers or {})}, stream=Body(content))
 
-    return client_over(answer)
+    return httpx.MockTransport(answer)
+
+
+@pytest.fixture
+def answering(client_of):
+    """Makes clients of such a service."""
+
+    def make(form, content, headers=None, max_snapshot_bytes=1_000_000):
+        return client_of(transport=answer_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
+
+    return make
 
 
 def changed(**members):
@@ -94,39 +130,30 @@ DAMAGED = {
     "a desired value of no device": ([[desired(resource=-1)]], "not there"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
     "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
+    "a time before the calendar": ([[resources(0, reported_at=-1970 * YEAR_MS)]], "reported_at"),
+    "a time beyond it": ([[desired(requested_at=(10_000 - 1970) * YEAR_MS)]], "requested_at"),
     "a revision that is none": ([[resources(0, reported_revision=-1)]], "reported_revision"),
     "a revision of a write that is none": ([[desired(desired_revision=-1)]], "desired_revision"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_what_contradicts_itself_is_refused(client_over, tmp_path, damage):
-    rows, message = DAMAGED[damage]
-    client = answering(client_over, ARROW, arrow_stream(rows))
-    with pytest.raises(UnexpectedAnswer, match=message):
-        client.snapshot()
-    with pytest.raises(UnexpectedAnswer, match=message):
-        client.snapshot_dataset(tmp_path / "fleet")
-    assert list(tmp_path.glob("*fleet*")) == []
+def test_what_contradicts_itself_is_refused(answering, tmp_path):
+    for damage, (rows, message) in DAMAGED.items():
+        client = answering(ARROW, arrow_stream(rows))
+        with pytest.raises(UnexpectedAnswer, match=message):
+            client.snapshot()
+        with pytest.raises(UnexpectedAnswer, match=message):
+            client.snapshot_dataset(tmp_path / "fleet")
+        assert list(tmp_path.glob("*fleet*")) == [], damage
 
 
-def test_a_whole_one_is_read(client_over, tmp_path):
-    client = answering(client_over, ARROW, arrow_stream(streams.batches()), **{"Mirror-Total": "12"})
+def test_a_whole_one_is_read(answering, tmp_path):
+    client = answering(ARROW, arrow_stream(streams.batches()), {"Mirror-Total": "12"})
     assert len(client.snapshot()) == len(client.snapshot_dataset(tmp_path / "fleet").to_frame()) == 30
-    assert len(answering(client_over, NDJSON, ndjson_stream()).snapshot()) == 30
+    assert len(answering(NDJSON, ndjson_stream()).snapshot()) == 30
 
 
-def test_a_time_beyond_the_calendar_is_refused(client_over):
-    names = ("reported_at", "reported_expires_at", "desired_at", "requested_at")
-    for name in names:
-        for year in (0, 10_000):
-            beyond = (year - 1970) * 31_556_952_000
-            row = resources(0, **{name: beyond}) if name.startswith("reported") else desired(**{name: beyond})
-            with pytest.raises(UnexpectedAnswer, match=name):
-                answering(client_over, ARROW, arrow_stream([[row]])).snapshot()
-
-
-def test_nothing_may_follow_the_end(client_over):
+def test_nothing_may_follow_the_end(answering):
     rows = streams.batches()
     for content in (
         arrow_stream(rows, ends_after=1),
@@ -135,14 +162,14 @@ def test_nothing_may_follow_the_end(client_over):
         arrow_stream(rows) + arrow_stream(rows),
     ):
         with pytest.raises(UnexpectedAnswer, match="goes on after its end"):
-            answering(client_over, ARROW, content).snapshot()
+            answering(ARROW, content).snapshot()
     lines = ndjson_stream()
     for content in (lines + lines.splitlines(keepends=True)[0], lines + lines, lines + b'{"obj', lines + b"\n"):
         with pytest.raises(UnexpectedAnswer):
-            answering(client_over, NDJSON, content).snapshot()
+            answering(NDJSON, content).snapshot()
 
 
-def test_lines_are_looked_at_likewise(client_over):
+def test_lines_are_looked_at_likewise(answering):
     *devices, end = ndjson_stream().splitlines(keepends=True)
     twice = json.loads(devices[1])
     twice["resources"] *= 2
@@ -157,19 +184,19 @@ def test_lines_are_looked_at_likewise(client_over):
         ([*devices, json.dumps(unchanged).encode() + b"\n", end], "nobody asked for"),
     ):
         with pytest.raises(UnexpectedAnswer, match=message):
-            answering(client_over, NDJSON, b"".join(lines)).snapshot()
+            answering(NDJSON, b"".join(lines)).snapshot()
 
 
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_as_many_devices_come_as_were_announced(client_over, form):
+def test_as_many_devices_come_as_were_announced(answering, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
     with pytest.raises(UnexpectedAnswer, match="12 devices and tells of 13"):
-        answering(client_over, form, content, **{"Mirror-Total": "13"}).snapshot()
+        answering(form, content, {"Mirror-Total": "13"}).snapshot()
     # What is no number announces nothing.
-    assert len(answering(client_over, form, content, **{"Mirror-Total": "9" * 5000}).snapshot()) == 30
+    assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).snapshot()) == 30
 
 
-def test_columns_of_other_types_are_refused_and_further_ones_passed_over(client_over):
+def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answering):
     for field in SCHEMA:
         index = SCHEMA.get_field_index(field.name)
         for other in (
@@ -178,113 +205,74 @@ def test_columns_of_other_types_are_refused_and_further_ones_passed_over(client_
             SCHEMA.append(field),
         ):
             with pytest.raises(UnexpectedAnswer, match=field.name):
-                answering(client_over, ARROW, arrow_stream([[]], schema=other)).snapshot()
+                answering(ARROW, arrow_stream([[]], schema=other)).snapshot()
     further = SCHEMA.append(pa.field("colour", pa.list_(pa.large_string())))
-    assert len(answering(client_over, ARROW, arrow_stream(streams.batches(), schema=further)).snapshot()) == 30
+    assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).snapshot()) == 30
 
 
-def test_an_instant_that_cannot_be_told_in_utc_is_refused(client_over):
+def test_an_instant_that_cannot_be_told_in_utc_is_refused(answering):
     lines = ndjson_stream().replace(
         b'"taken_at": "2026-01-31T00:00:00+00:00"', b'"taken_at": "0001-01-01T00:00:00+14:00"'
     )
     with pytest.raises(UnexpectedAnswer):
-        answering(client_over, NDJSON, lines).snapshot()
-
-
-class Pieces(httpx.SyncByteStream):
-    """A body as it comes from a socket."""
-
-    def __init__(self, content):
-        self.content = content
-
-    def __iter__(self):
-        for begin in range(0, len(self.content), 4096):
-            yield self.content[begin : begin + 4096]
-
-
-def small_client(form, content, max_snapshot_bytes=1_000_000, **headers):
-    def answer(request):
-        if request.headers["Accept"] != form:
-            return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
-        return httpx.Response(200, headers={"Content-Type": form, **headers}, stream=Pieces(content))
-
-    transport = httpx.MockTransport(answer)
-    return MirrorClient("http://localhost", "key", transport=transport, max_snapshot_bytes=max_snapshot_bytes)
+        answering(NDJSON, lines).snapshot()
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_what_arrow_would_decompress_is_counted(compression, tmp_path):
+def test_what_arrow_would_decompress_is_counted(answering, compression, tmp_path):
     large = arrow_stream([[resources(0, reported_value=bytes(2_000_000))]], compression)
     assert compression is None or len(large) < 50_000
-    with small_client(ARROW, large) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
-        client.snapshot()
-    with small_client(ARROW, large) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
-        client.snapshot_dataset(tmp_path / "fleet")
-    with small_client(ARROW, large, 3_000_000) as client:
-        assert len(client.snapshot()) == FULL
+    client = answering(ARROW, large)
+    for read in (client.snapshot, lambda: client.snapshot_dataset(tmp_path / "fleet")):
+        with pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
+            read()
+    assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).snapshot()) == FULL
 
 
-def test_many_small_parts_are_counted_together():
-    rows = [[device(number)] for number in range(1, 200)]
+def test_many_small_parts_are_counted_together(answering):
+    rows = [[device(number)] for number in range(1, 60)]
     for form, content in ((ARROW, arrow_stream(rows, "lz4")), (NDJSON, ndjson_stream())):
-        with small_client(form, content, 3_000) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes"):
-            client.snapshot()
-        with small_client(form, content) as client:
-            client.snapshot()
+        with pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes"):
+            answering(form, content, max_snapshot_bytes=3_000).snapshot()
+        answering(form, content).snapshot()
 
 
-def test_one_part_is_bounded_however_much_all_may_have(monkeypatch):
+def test_one_part_is_bounded_however_much_all_may_have(answering, monkeypatch):
     monkeypatch.setattr(arriving, "MOST_BYTES_AT_ONCE", 100_000)
     large = resources(0, reported_value=bytes(200_000))
     for content in (arrow_stream([[large]]), arrow_stream([[large]], "zstd")):
-        with small_client(ARROW, content) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
-            client.snapshot()
+        with pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
+            answering(ARROW, content).snapshot()
     monkeypatch.setattr(arriving, "MOST_BYTES_OF_LINE", 100_000)
-    with small_client(NDJSON, b" " * 200_000) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
+    with pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
+        answering(NDJSON, b" " * 200_000).snapshot()
+
+
+def traced_peak(client):
+    tracemalloc.start()
+    with pytest.raises(MirrorError):
         client.snapshot()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
 
 
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_a_bomb_takes_little_memory(form):
+def test_a_bomb_takes_little_memory(answering, form):
     compress = zlib.compressobj(wbits=31)
     begin = b"" if form == NDJSON else arrow_stream([])[:-8]
-    bomb = b"".join([compress.compress(begin), *(compress.compress(bytes(1_000_000)) for _ in range(300))])
-    bomb += compress.flush()
-    with small_client(form, bomb, **{"Content-Encoding": "gzip"}) as client:
-        tracemalloc.start()
-        with pytest.raises(MirrorError):
-            client.snapshot()
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < 30_000_000
+    bomb = b"".join([compress.compress(begin), *(compress.compress(bytes(1_000_000)) for _ in range(100))])
+    assert traced_peak(answering(form, bomb + compress.flush(), GZIP)) < 30_000_000
 
 
-@pytest.mark.parametrize("line", [bytes(100_000_000), b"{" + b" " * 100_000_000, b" " * 8_000_000 + b"\n"])
-def test_long_lines_take_little_memory(line):
-    bomb = zlib.compress(line * 20 if line.endswith(b"\n") else line, 1, wbits=31)
-    with small_client(NDJSON, bomb, 2_000_000_000, **{"Content-Encoding": "gzip"}) as client:
-        tracemalloc.start()
-        with pytest.raises(UnexpectedAnswer):
-            client.snapshot()
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < 64_000_000
+@pytest.mark.parametrize("line", [b"{" + b" " * 100_000_000, (b" " * 8_000_000 + b"\n") * 15])
+def test_long_lines_take_little_memory(answering, line):
+    bomb = zlib.compress(line, 1, wbits=31)
+    assert traced_peak(answering(NDJSON, bomb, GZIP, 2_000_000_000)) < 64_000_000
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])
-def test_other_content_encodings_are_refused(encoding):
-    content = arrow_stream(streams.batches())
-    with (
-        small_client(ARROW, content, **{"Content-Encoding": encoding}) as client,
-        pytest.raises(UnexpectedAnswer, match="content encoding"),
-    ):
-        client.snapshot()
-
-
-def test_gzip_is_read():
-    content = zlib.compress(ndjson_stream(), wbits=31)
-    with small_client(NDJSON, content, **{"Content-Encoding": "gzip"}) as client:
-        assert len(client.snapshot()) == 30
+def test_gzip_is_read(answering):
+    assert len(answering(NDJSON, zlib.compress(ndjson_stream(), wbits=31), GZIP).snapshot()) == 30
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1 GB", None])
@@ -293,34 +281,34 @@ def test_a_limit_that_is_none_is_refused(limit):
         MirrorClient("http://localhost", "key", max_snapshot_bytes=limit)
 
 
-def test_a_refresh_is_looked_at_likewise(client_over, plain, ids):
+def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
     frame = plain.snapshot()
     with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
-        frame.mirror.refresh(answering(client_over, ARROW, arrow_stream([[device(1), device(1)]])))
+        frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))
     frame.attrs["mirror"]["selection"] = ["damaged"]
     with pytest.raises(ValueRefused, match="damaged"):
         frame.mirror.refresh(plain)
 
 
-def test_a_disk_that_takes_nothing_is_told_as_it_is(client_over, tmp_path, monkeypatch):
+def test_a_disk_that_takes_nothing_is_told_as_it_is(answering, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("mirror_sdk.snapshot.dataset.DatasetWriter.add", full)
     with pytest.raises(OSError, match="No space left"):
-        answering(client_over, ARROW, arrow_stream(streams.batches())).snapshot_dataset(tmp_path / "fleet")
+        answering(ARROW, arrow_stream(streams.batches())).snapshot_dataset(tmp_path / "fleet")
 
 
-def test_an_answer_that_breaks_off_is_told_apart(client_over):
+def test_an_answer_that_breaks_off_is_told_apart(answering):
     content = arrow_stream(streams.batches())
     for length in (3, 100, len(content) // 2, len(content) - 9):
         with pytest.raises(ConnectionFailed, match="broke off"):
-            answering(client_over, ARROW, content[:length]).snapshot()
+            answering(ARROW, content[:length]).snapshot()
     # Where something was announced, nothing is too little; otherwise it is no snapshot.
     with pytest.raises(ConnectionFailed, match="broke off after 0 of 4 devices"):
-        answering(client_over, ARROW, b"", **{"Mirror-Total": "4"}).snapshot()
+        answering(ARROW, b"", {"Mirror-Total": "4"}).snapshot()
     with pytest.raises(UnexpectedAnswer, match="empty"):
-        answering(client_over, ARROW, b"").snapshot()
+        answering(ARROW, b"").snapshot()
 
 
 @pytest.fixture
@@ -334,13 +322,13 @@ def test_a_damaged_dataset_is_refused(written):
     whole, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     refused = 0
-    for at in range(4, pages, max(1, pages // 100)):
+    for at in range(4, pages, max(1, pages // 30)):
         part.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
         try:
             pd.testing.assert_frame_equal(SnapshotDataset(written).to_frame(), expected)
         except ValueRefused:
             refused += 1
-    assert refused > 50
+    assert refused > 15
     part.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueRefused, match="damaged"):
         read_parquet(part)
@@ -348,22 +336,18 @@ def test_a_damaged_dataset_is_refused(written):
         SnapshotDataset(written)
 
 
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [
+def test_a_list_of_files_is_checked(written):
+    listed = written / "_snapshot.json"
+    whole = listed.read_bytes()
+    for member, value in (
         (("version",), 2),
         (("files", 0, "name"), "../../elsewhere.parquet"),
         (("files", 0, "rows"), -1),
         (("about", "devices"), "many"),
-    ],
-)
-def test_a_list_of_files_is_checked(written, member, value):
-    listed = written / "_snapshot.json"
-    content = json.loads(listed.read_bytes())
-    place = content
-    for name in member[:-1]:
-        place = place[name]
-    place[member[-1]] = value
-    listed.write_text(json.dumps(content))
-    with pytest.raises(ValueRefused, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
-        SnapshotDataset(written)
+    ):
+        content = json.loads(whole)
+        place = functools.reduce(operator.getitem, member[:-1], content)
+        place[member[-1]] = value
+        listed.write_text(json.dumps(content))
+        with pytest.raises(ValueRefused, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
+            SnapshotDataset(written)

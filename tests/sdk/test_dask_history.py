@@ -1,13 +1,10 @@
 """A history as a Dask DataFrame: its partitions together are what client.history gives. Source: wire.md 10."""
 
-import threading
 from datetime import datetime, timedelta
 
 import dask
-import pandas as pd
 import pytest
 from changed_answers import RESOURCES, TEMPERATURE
-from werkzeug.serving import make_server
 
 from mirror_sdk import BeforeHistory, MirrorClient, ValueRefused
 from mirror_sdk.dask import read_history
@@ -23,16 +20,10 @@ def kept_seconds():
 
 
 @pytest.fixture
-def access(mirror):
+def access(mirror, address):
     """The address of the server on a port, and a key."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     with dask.config.set(scheduler="synchronous"):
-        yield f"http://127.0.0.1:{server.server_port}", mirror.new_key()
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
+        yield address, mirror.new_key()
 
 
 @pytest.fixture
@@ -65,28 +56,19 @@ def in_order(frame):
     )
 
 
-@pytest.mark.parametrize(
-    ("devices", "span"), [(1, None), (2, MINUTE), (100, timedelta(seconds=190)), (2, timedelta(days=1))]
-)
-def test_the_partitions_together_are_the_history(access, stretch, devices, span):
+def test_the_partitions_together_are_the_history(access, stretch):
     begin, end = stretch
-    rows = read_history(
-        *access, begin=begin, end=end, time_per_partition=span, devices_per_partition=devices, paths=["/3303/*"]
-    )
     with MirrorClient(*access) as client:
         whole = client.history(begin=begin, end=end, paths=["/3303/*"])
-    found = rows.compute()
-    assert in_order(found) == in_order(whole)
-    assert (found["what"] == "gap").sum() == 1
-    assert [str(dtype) for dtype in rows.dtypes] == [str(dtype) for dtype in rows._meta.dtypes]
+    for devices, span in ((100, timedelta(seconds=190)), (2, None)):
+        rows = read_history(
+            *access, begin=begin, end=end, time_per_partition=span, devices_per_partition=devices, paths=["/3303/*"]
+        )
+        found = rows.compute()
+        assert in_order(found) == in_order(whole)
+        assert (found["what"] == "gap").sum() == 1
+        assert [str(dtype) for dtype in rows.dtypes] == [str(dtype) for dtype in rows._meta.dtypes]
     assert rows["value_num"].max().compute() == 39
-
-
-def test_a_gap_that_began_before_stands_in_the_first_stretch(access, stretch):
-    _, end = stretch
-    rows = read_history(*access, begin=end - 2 * MINUTE, end=end, time_per_partition=MINUTE, devices_per_partition=2)
-    frames = [rows.get_partition(number).compute() for number in range(rows.npartitions)]
-    assert [int((frame["what"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]
 
 
 def test_a_partition_is_of_one_range_and_one_stretch(access, stretch):
@@ -97,39 +79,29 @@ def test_a_partition_is_of_one_range_and_one_stretch(access, stretch):
     assert first["changed_at"].max() < begin + 4 * MINUTE
     assert first.attrs["mirror"]["begin"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert list(rows[["path", "value_num"]].get_partition(1).compute().columns) == ["path", "value_num"]
-
-
-def test_raw_and_a_zone_are_as_asked_for(access, stretch):
+    # A gap that began before stands in the first stretch.
+    rows = read_history(*access, begin=end - 2 * MINUTE, end=end, time_per_partition=MINUTE, devices_per_partition=2)
+    frames = [rows.get_partition(number).compute() for number in range(rows.npartitions)]
+    assert [int((frame["what"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]
     rows = read_history(*access, raw=True, tz="Europe/Berlin")
     assert str(rows.dtypes["changed_at"].tz) == "Europe/Berlin"
     assert b"39" in set(rows["value_raw"].compute().dropna())
-    assert isinstance(rows.compute()["value_kind"].dtype, pd.CategoricalDtype)
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
+def test_what_cannot_be_meant_is_refused(access, stretch):
+    begin, end = stretch
+    whole, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
+    for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "no time zone"),
         ({"time_per_partition": MINUTE}, "takes begin= and end="),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(access, asked, words):
-    with pytest.raises(ValueRefused, match=words):
-        read_history(*access, **asked)
-
-
-def test_too_many_partitions_are_refused(access, stretch):
-    begin, end = stretch
-    for span in (timedelta(0), -MINUTE, timedelta(milliseconds=1)):
-        with pytest.raises(ValueRefused, match="more than 10000 partitions"):
-            read_history(*access, begin=begin, end=end, time_per_partition=span)
-    with pytest.raises(ValueRefused, match="5 ranges of devices and 3300 stretches"):
-        read_history(
-            *access, begin=begin, end=end, time_per_partition=timedelta(milliseconds=200), devices_per_partition=1
-        )
-
-
-def test_an_instant_before_the_history_is_told_when_it_is_loaded(access, stretch):
-    rows = read_history(*access, begin=stretch[0] - timedelta(days=30))
+        *((whole | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
+        (
+            whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},
+            "5 ranges of devices and 3300 stretches",
+        ),
+    ):
+        with pytest.raises(ValueRefused, match=words):
+            read_history(*access, **asked)
+    rows = read_history(*access, begin=begin - timedelta(days=30))
     with pytest.raises(BeforeHistory):
         rows.compute()

@@ -7,7 +7,7 @@ import pytest
 
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest
-from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable
+from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable, ExecuteRejected, ReadRejected, WriteRejected
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -48,6 +48,9 @@ def test_a_failure_names_device_path_and_request():
     assert type(failure) is DeviceUnavailable
     told = (failure.category, failure.status, failure.device_id, failure.path, failure.async_id)
     assert told == ("TIMEOUT", 504, "d1", "/3303/0/5700", "a1")
+    refused = answer(status=405, error="METHOD_NOT_ALLOWED")
+    kinds = [type(placed(method).read_failure(refused)) for method in ("GET", "PUT", "POST")]
+    assert kinds == [ReadRejected, WriteRejected, ExecuteRejected]
 
 
 @pytest.mark.parametrize(("error", "category"), [("SHORT_AND_STOUT", "SHORT_AND_STOUT"), (None, "UNKNOWN")])

@@ -1,12 +1,11 @@
 """What people say of devices, saved filters and device events, as the clients have them. Source: wire.md 9."""
 
-import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pandas as pd
 import pytest
 
-from mirror_sdk import AccessDenied, AsyncMirrorClient, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
+from mirror_sdk import AccessDenied, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
 from mirror_sdk.privacy import pseudonymise
 from mirror_server.service.keys import Scope
 
@@ -81,9 +80,6 @@ def test_a_query_is_saved_used_changed_and_deleted(client, other, device_id):
 
 
 def test_what_is_no_query_is_refused(client):
-    client.create_device_query("lights", "")
-    with pytest.raises(BadRequest, match="name: there is a query 'lights' already"):
-        client.create_device_query("lights", "")
     with pytest.raises(BadRequest, match="query: colour__eq: unknown filter"):
         client.create_device_query("red", {"colour": "red"})
     with pytest.raises(ValueError, match="has no zone"):
@@ -106,11 +102,6 @@ def test_of_several_values_none_may_have_a_comma(client, device_id, operator, al
             use(filters=several)
     found = client.list_devices(filters={f"name__{alone}": "Lamp, by the window"}).ids
     assert (device_id in found) == (alone == "eq")
-
-
-def test_all_queries_are_listed(client):
-    saved = [client.create_device_query(f"q{number}", "") for number in range(5)]
-    assert client.list_device_queries() == sorted(saved, key=lambda query: query.id)
 
 
 def test_events_are_listed_and_tabled(client, bench, device_id):
@@ -157,24 +148,6 @@ def test_events_of_many_devices_and_pages_are_one_list(client, bench, device_id,
         event for event in every if event.device_id in {*more, device_id}
     ]
     assert client.list_device_events([*more, device_id], limit=4) == every[-4:]
-
-
-def test_the_asynchronous_client_does_the_same(mirror, bench, device_id):
-    async def scene():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-            await client.set_device(device_id, **LAMP)
-            await client.create_device_query("lamps", {"name": "Lamp"})
-            assert (await client.list_devices(query="lamps")).ids == [device_id]
-            assert (await client.change_device_query("lamps", name="lights")).name == "lights"
-            assert [query.name for query in await client.list_device_queries()] == ["lights"]
-            await client.delete_device_query("lights")
-            with pytest.raises(UnknownQuery):
-                await client.list_devices(query="lights")
-            frame = await client.device_events_frame([device_id], begin=datetime(2026, 1, 1, tzinfo=UTC))
-            assert frame["event"].tolist() == ["registration"]
-            assert len(await client.list_device_events([device_id], limit=1)) == 1
-
-    asyncio.run(scene())
 
 
 def test_the_table_of_devices_has_their_attributes_as_columns(client, ids):

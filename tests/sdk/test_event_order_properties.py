@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import mirror_server.notifications.log
 from mirror_sdk import BadRequest, MirrorClient, WebhookReceiver
-from mirror_sdk.recording import Recording
 from mirror_sdk.wire.routes import CALLBACK
 from mirror_server.store import logs
 
@@ -111,24 +110,14 @@ def world_of(mirror, bench, monkeypatch):
     return make
 
 
-@pytest.fixture
-def client_in(mirror, client_of):
-    """Makes clients of either kind, of the application of a world."""
-
-    def make(world):
-        return client_of(URL, world.plain._sender._key.get_secret_value(), transport=mirror.either_transport)
-
-    return make
-
-
 @FEW
 @given(acts=INTERLEAVINGS, page_bytes=st.integers(1, 3000), stops=st.lists(st.integers(1, 4), max_size=20))
-def test_events_are_the_log_over_any_page_borders_and_stops(world_of, client_in, acts, page_bytes, stops):
+def test_events_are_the_log_over_any_page_borders_and_stops(world_of, mirror, client_of, acts, page_bytes, stops):
     world = world_of(page_bytes)
     for act in acts:
         world.act(*act)
     seen, position = [], 0
-    client = client_in(world)
+    client = client_of(URL, world.plain._sender._key.get_secret_value(), transport=mirror.either_transport)
     for stop in stops:
         events = client.events(after=position, timeout=0)
         seen += list(islice(events, stop))
@@ -137,24 +126,6 @@ def test_events_are_the_log_over_any_page_borders_and_stops(world_of, client_in,
     client.close()
     assert [told(event) for event in seen] == world.log()
     assert all(event.endpoint_name for event in seen)
-
-
-@FEW
-@given(acts=INTERLEAVINGS, page_bytes=st.integers(1, 3000))
-def test_a_recording_is_the_log(world_of, client_in, tmp_path_factory, acts, page_bytes):
-    world = world_of(page_bytes)
-    client = client_in(world)
-    folder = tmp_path_factory.mktemp("run") / "run.parquet"
-    begin = len(world.log())
-    with client.record(folder):
-        for act in acts:
-            world.act(*act)
-    client.close()
-    frame = Recording(folder).events()
-    rows = zip(frame["seq"], frame["event"], frame["uid"], frame["changed_at"], frame["device_id"], strict=True)
-    assert [(seq, kind, uid, round(at.timestamp() * 1000), ep) for seq, kind, uid, at, ep in rows] == world.log()[
-        begin:
-    ]
 
 
 @settings(FEW, max_examples=3)
@@ -180,18 +151,3 @@ def test_a_webhook_gives_the_log(world_of, acts, chunk):
         (entry.seq, KINDS[entry.key], entry.body.uid, entry.body.timestamp, entry.body.ep) for entry in batch.entries
     ]
     assert entries == wanted
-
-
-@FEW
-@given(acts=INTERLEAVINGS)
-def test_a_program_that_catches_up_ends_in_the_state_the_service_is_in(world_of, acts):
-    world = world_of()
-    for act in acts:
-        world.act(*act)
-    registered = {}
-    for event in world.plain.events(after=0, timeout=0, devices=world.devices):
-        if event.kind in {"registration", "reg_update", "deregistration", "expired"}:
-            registered[event.device_id] = event.kind in {"registration", "reg_update"}
-    states = {device.id: device.state == "registered" for device in world.plain.list_devices()}
-    assert registered == {device: states[device] for device in world.devices}
-    world.plain.close()

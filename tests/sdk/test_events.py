@@ -80,10 +80,6 @@ def test_repr_is_one_line_of_what_is_known():
     assert repr(event) == "<Event observation device_id=d1 path=/3303/0/5700 value=21.5 seq=9>"
 
 
-def test_repr_of_a_gap_of_which_nothing_is_known():
-    assert repr(Event(kind=EventKind.GAP, received_at=NOW)) == "<Event gap>"
-
-
 @pytest.mark.parametrize(
     ("paths", "device_ids", "kinds"),
     [
@@ -108,8 +104,3 @@ def test_filters_let_through_what_is_wanted_and_what_is_unknown(paths, device_id
 def test_no_filter_hides_a_gap():
     (gap,) = events({}, gap=Gap(None, None))
     assert event_filter(["/3303/*"], ["d1"])(gap)
-
-
-def test_a_text_in_place_of_a_list_is_refused_with_the_cure():
-    with pytest.raises(TypeError, match=r"devices=\['d1'\]"):
-        event_filter(None, "d1")

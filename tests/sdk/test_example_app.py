@@ -3,14 +3,10 @@
 Source: specification 5.2 and 6.
 """
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import httpx
 import ports
 import pytest
 from click.testing import CliRunner
-from werkzeug.serving import make_server
 
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
@@ -20,18 +16,6 @@ from mirror_server.service.keys import Scope
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 CALLBACK = "/v2/notification/callback"
-
-
-@pytest.fixture
-def address(mirror):
-    """Where the server of the test listens."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
@@ -103,27 +87,22 @@ def test_what_the_key_had_before_stays(polling, own, device_id):
         assert sorted(own.list_subscriptions(device_id)) == [TEMPERATURE, SWITCH]
     assert [kept.resource_path for kept in own.get_presubscriptions()] == [[SWITCH]]
     assert own.list_subscriptions(device_id) == [SWITCH]
-
-
-def test_what_another_rule_subscribes_too_stays_subscribed(polling, own, device_id):
+    # What another rule subscribes too stays subscribed.
     own.put_presubscriptions([{"resource_path": ["/3303/*"], "endpoint_type": "Light"}], apply_now=True)
     with listening(polling):
         pass
-    assert own.list_subscriptions(device_id) == [TEMPERATURE]
+    assert TEMPERATURE in own.list_subscriptions(device_id)
 
 
 def test_what_a_killed_run_left_behind_is_removed_with_the_next_one(polling, own, device_id):
     own.put_presubscriptions([{"endpoint_name": "*", "resource_path": ["/3303/*"]}], apply_now=True)
-    with listening(polling):
-        assert len(own.get_presubscriptions()) == 1
-    assert (own.get_presubscriptions(), own.list_subscriptions(device_id)) == ([], [])
 
-
-def test_it_is_removed_when_the_application_fails(polling, own, device_id):
     def fail():
         with listening(polling):
+            assert len(own.get_presubscriptions()) == 1
             raise KeyboardInterrupt
 
+    # Also where this one fails.
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert (own.get_presubscriptions(), own.list_subscriptions(device_id)) == ([], [])
@@ -151,55 +130,10 @@ def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, address)
     assert callback(address, reader) == 404
 
 
-class Proxy(ThreadingHTTPServer):
-    """Passes calls on to another port, without the beginning of their path."""
-
-    daemon_threads = True
-
-    def __init__(self, target_port):
-        self.paths = []
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self):
-                proxy.paths.append(self.path)
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                url = f"http://127.0.0.1:{target_port}{self.path.removeprefix('/base')}"
-                answer = httpx.put(url, content=body, headers=dict(self.headers), trust_env=False)
-                self.send_response(answer.status_code)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
-def test_a_proxy_may_stand_at_its_public_address(pushed, device_id, free_port):
-    with Proxy(free_port) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever)
-        thread.start()
-        public = {"APP_HOST": f"http://127.0.0.1:{proxy.server_port}/base/", "APP_LISTEN_PORT": str(free_port)}
-        with listening(pushed | public) as events:
-            assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
-        proxy.shutdown()
-        thread.join()
-    assert set(proxy.paths) == {"/base/callback"}
-
-
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
-        ({"APP_HOST": "http://10.0.0.7:8090"}, Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
-        (
-            {"APP_HOST": " https://app.example.com:8443/ "},
-            Place("https://app.example.com:8443/callback", "127.0.0.1", 8443),
-        ),
-        (
-            {"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "9000"},
-            Place("https://app.example.com/callback", "127.0.0.1", 9000),
-        ),
+        ({"APP_HOST": " http://10.0.0.7:8090/ "}, Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
         (
             {"APP_HOST": "https://app.example.com:444/x", "APP_LISTEN_PORT": "9000", "APP_LISTEN_HOST": "0.0.0.0"},
             Place("https://app.example.com:444/x/callback", "0.0.0.0", 9000),
@@ -208,7 +142,6 @@ def test_a_proxy_may_stand_at_its_public_address(pushed, device_id, free_port):
             {"APP_HOST": "http://app:80", "APP_LISTEN_PORT": "", "APP_LISTEN_HOST": ""},
             Place("http://app:80/callback", "127.0.0.1", 80),
         ),
-        ({"APP_HOST": "http://[::1]:8090"}, Place("http://[::1]:8090/callback", "127.0.0.1", 8090)),
     ],
 )
 def test_where_it_is_called_and_where_it_listens(variables, place):
@@ -219,19 +152,14 @@ def test_where_it_is_called_and_where_it_listens(variables, place):
     ("variables", "words"),
     [
         ({}, ["APP_HOST is missing"]),
-        ({"APP_HOST": "  "}, ["APP_HOST is missing"]),
+        ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
         ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
-        ({"APP_HOST": "app.example.com:8090"}, ["APP_HOST", "no scheme"]),
-        ({"APP_HOST": "127.0.0.1:8090"}, ["APP_HOST", "no scheme"]),
         ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
-        ({"APP_HOST": "http://"}, ["APP_HOST"]),
         ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
-        ({"APP_HOST": "http://app:0"}, ["APP_HOST"]),
         ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
         ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
         ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
         ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "x"}, ["APP_LISTEN_PORT", "65535"]),
-        ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "0"}, ["APP_LISTEN_PORT"]),
         ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "65536"}, ["APP_LISTEN_PORT"]),
     ],
 )
@@ -242,18 +170,10 @@ def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, wor
     assert "\n" not in str(refusal.value)
 
 
-def test_an_empty_variable_counts_as_missing(polling, own, device_id):
-    empty = {"DEVICE_ID": "", "RESOURCE": "", "APP_HOST": ""}
-    with listening(polling | empty) as events:
-        assert next_observation(events)[1] == TEMPERATURE
-    with pytest.raises(ConfigError, match="APP_HOST is missing"), listening(polling | {"LONG_POLLING_ENABLED": ""}):
-        pass
-
-
-@pytest.mark.parametrize("variables", [{"RESOURCE": "3303"}, {"DEVICE_ID": "a*b"}, {"RESOURCE": "/33*/0"}])
-def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own, variables):
-    with pytest.raises(ConfigError, match="make no rule"), listening(polling | variables):
-        pass
+def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):
+    for variables in ({"RESOURCE": "3303"}, {"DEVICE_ID": "a*b"}, {"RESOURCE": "/33*/0"}):
+        with pytest.raises(ConfigError, match="make no rule"), listening(polling | variables):
+            pass
     assert own.get_presubscriptions() == []
 
 

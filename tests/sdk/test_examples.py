@@ -23,19 +23,17 @@ PAGES = ["#ffffff", "#111111"]
 """White, and what JupyterLab's dark theme lies on."""
 
 
-def test_all_devices_are_in_contact_and_answer_again(plain: MirrorClient, bench: Bench, ids: list[str]) -> None:
+def test_all_devices_are_in_contact_and_answer_again_but_those_that_deregistered(
+    plain: MirrorClient, bench: Bench, ids: list[str]
+) -> None:
+    bench.deregister(ids[2])
     bench.set_online(ids[0], False)
     bench.set_answer(ids[1], "reject")
     bench.set_latency_seconds(ids[1], 2)
     examples.start_over(plain)
     behaviours = {(device.online, device.answer, device.latency_seconds) for device in bench.list_devices()}
     assert behaviours == {(True, "normal", 0)}
-
-
-def test_one_that_deregistered_stays_away(plain: MirrorClient, bench: Bench, ids: list[str]) -> None:
-    bench.deregister(ids[0])
-    examples.start_over(plain)
-    assert ids[0] in [device.id for device in plain.list_devices(state="deregistered")]
+    assert ids[2] in [device.id for device in plain.list_devices(state="deregistered")]
 
 
 def test_a_key_has_no_rules_and_subscriptions_any_more(plain: MirrorClient, bench: Bench) -> None:
@@ -110,11 +108,6 @@ def test_plots_can_be_read_on_light_and_dark_pages(page: str) -> None:
     lines = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     assert len(set(lines)) == 10
     assert {contrast(line, page) > 3 for line in lines} == {True}
-
-
-def test_no_colour_can_be_read_better_on_both_pages() -> None:
-    # The best one is as far from the one as from the other.
-    assert contrast(*PAGES) ** 0.5 < 4.5
 
 
 @pytest.mark.usefixtures("styled")

@@ -19,19 +19,15 @@ from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.polars_frames import polars_frame
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA
 
-URL = "http://mirror.localhost"
 WAYS = {
     "snapshot": lambda client, **options: client.snapshot(**options),
     "state_frame": lambda client, **options: client.state_frame(**options),
     "events_frame": lambda client, **options: client.events_frame(after=0, timeout=0, **options),
 }
 SCHEMAS = {
-    ("snapshot", False): STATE_SCHEMA,
-    ("snapshot", True): STATE_RAW_SCHEMA,
-    ("state_frame", False): STATE_SCHEMA,
-    ("state_frame", True): STATE_RAW_SCHEMA,
-    ("events_frame", False): EVENTS_SCHEMA,
-    ("events_frame", True): EVENTS_RAW_SCHEMA,
+    "snapshot": (STATE_SCHEMA, STATE_RAW_SCHEMA),
+    "state_frame": (STATE_SCHEMA, STATE_RAW_SCHEMA),
+    "events_frame": (EVENTS_SCHEMA, EVENTS_RAW_SCHEMA),
 }
 OF_NOW = ["received_at"]
 """By the clock here, which goes on between two calls."""
@@ -54,46 +50,43 @@ def rows_of(table):
     return [{name: cell for name, cell in row.items() if name not in OF_NOW} for row in table]
 
 
-@pytest.mark.parametrize("tz", [None, "Europe/Berlin"])
-@pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_every_form_has_the_same_rows_types_and_basis(client, fleet, way, raw, tz):
-    frame, table, polars = (WAYS[way](client, raw=raw, tz=tz, as_=form) for form in ("pandas", "arrow", "polars"))
-    assert len(frame) > 3
-    schema = SCHEMAS[way, raw]
-    assert table.schema.names == schema.names == polars.columns
-    if tz is None:
-        assert table.schema.equals(schema)
-    kept = from_arrow(table)
-    pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (kept, frame)))
-    assert kept.attrs == frame.attrs
-    assert basis_of_table(table) == frame.attrs["mirror"]
-    assert rows_of(polars.to_dicts()) == rows_of(table.to_pylist())
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_polars_has_types_of_its_own(client, fleet, way):
-    schema = WAYS[way](client, as_="polars", tz="Europe/Berlin").schema
-    assert schema["device_id"] == schema["path"] == pl.Categorical
-    kinds = schema["value_kind"]
-    assert isinstance(kinds, pl.Enum)
-    assert kinds.categories[0] == "number"
-    times = [kind for name, kind in schema.items() if name.endswith("_at")]
-    assert times == [pl.Datetime("ms", "Europe/Berlin")] * len(times) != []
-
-
-def test_the_order_of_a_status_is_known_to_polars(client, fleet):
+@pytest.mark.parametrize(("raw", "tz"), [(False, "Europe/Berlin"), (True, None)])
+def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
+    for way, ask in WAYS.items():
+        frame, table, polars = (ask(client, raw=raw, tz=tz, as_=form) for form in ("pandas", "arrow", "polars"))
+        assert len(frame) > 3
+        schema = SCHEMAS[way][raw]
+        assert table.schema.names == schema.names == polars.columns
+        if tz is None:
+            assert table.schema.equals(schema)
+        kept = from_arrow(table)
+        pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (kept, frame)))
+        assert kept.attrs == frame.attrs
+        assert basis_of_table(table) == frame.attrs["mirror"]
+        assert rows_of(polars.to_dicts()) == rows_of(table.to_pylist())
+        types = polars.schema
+        assert types["device_id"] == types["path"] == pl.Categorical
+        assert types["value_kind"].categories[0] == "number"
+        times = [kind for name, kind in types.items() if name.endswith("_at")]
+        assert times == [pl.Datetime("ms", tz or "UTC")] * len(times) != []
     state = client.snapshot(as_="polars")
     assert set(state.filter(pl.col("desired_status") < "success")["desired_status"]) == {"pending"}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_without_any_rows_the_columns_are_the_same(client, way):
-    frame, table, polars = (WAYS[way](client, as_=form) for form in ("pandas", "arrow", "polars"))
-    assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
-    assert table.schema.equals(SCHEMAS[way, False])
-    assert polars.columns == table.column_names
-    pd.testing.assert_frame_equal(from_arrow(table), frame)
+def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refused(client):
+    for way, ask in WAYS.items():
+        frame, table, polars = (ask(client, as_=form) for form in ("pandas", "arrow", "polars"))
+        assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
+        assert table.schema.equals(SCHEMAS[way][False])
+        assert polars.columns == table.column_names
+        pd.testing.assert_frame_equal(from_arrow(table), frame)
+        with pytest.raises(ValueRefused, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
+            ask(client, as_="numpy")
+        for form in ("arrow", "polars"):
+            with pytest.raises(ValueRefused, match="tz='Nowhere' is no time zone"):
+                ask(client, as_=form, tz="Nowhere")
+    with pytest.raises(ValueRefused, match="no form of a table"):
+        read_parquet("none.parquet", as_="numpy")
 
 
 @pytest.mark.parametrize("tz", [None, "Europe/Berlin"])
@@ -159,21 +152,20 @@ DUCKDB_TYPES = {
 }
 
 
-@pytest.mark.parametrize("form", ["pandas", "arrow", "polars"])
-def test_duckdb_takes_it_as_it_is(client, fleet, form):
-    state = client.snapshot(as_=form)  # noqa: F841 - DuckDB finds it by its name
+def test_duckdb_takes_each_form_as_it_is(client, fleet):
     arrow = client.snapshot(as_="arrow")
-    found = duckdb.sql("select * from state")
-    types = dict(zip(found.columns, map(str, found.types), strict=True))
-    assert {name: types[name].partition("(")[0].replace("ENUM", "VARCHAR") for name in DUCKDB_TYPES} == DUCKDB_TYPES
     names = ["device_id", "path", "value_kind", "reported_num", "reported_bool", "subscribed", "reported_revision"]
-    epochs = ", ".join(f"epoch_ms({name})" for name in ("reported_at", "requested_at"))
-    told = duckdb.sql(f"select {', '.join(names)}, {epochs} from state").fetchall()
-    milliseconds = arrow.select(["reported_at", "requested_at"]).cast(
-        pa.schema([("reported_at", pa.int64()), ("requested_at", pa.int64())])
-    )
-    columns = [*arrow.select(names).columns, *milliseconds.columns]
-    assert told == list(zip(*(column.to_pylist() for column in columns), strict=True))
+    milliseconds = arrow["reported_at"].cast(pa.int64())
+    expected = list(zip(*(column.to_pylist() for column in [*arrow.select(names).columns, milliseconds]), strict=True))
+    for form in ("pandas", "arrow", "polars"):
+        state = client.snapshot(as_=form)  # noqa: F841 - DuckDB finds it by its name
+        found = duckdb.sql("select * from state")
+        types = dict(zip(found.columns, map(str, found.types), strict=True))
+        assert {name: types[name].partition("(")[0].replace("ENUM", "VARCHAR") for name in DUCKDB_TYPES} == DUCKDB_TYPES
+        assert duckdb.sql(f"select {', '.join(names)}, epoch_ms(reported_at) from state").fetchall() == expected
+    requests = client.requests_frame([client.begin_read(fleet[0], TEMPERATURE)])
+    assert pl.DataFrame(to_arrow(requests)).schema["latency"] == pl.Duration("ms")
+    assert duckdb.sql("select latency from requests").fetchall() != []
 
 
 class OnlyAStream:
@@ -186,22 +178,16 @@ class OnlyAStream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("form", ["pandas", "arrow", "polars"])
-def test_its_stream_alone_is_enough(client, fleet, form):
-    state = client.snapshot(as_=form, tz="Europe/Berlin", raw=True)
+def test_its_stream_alone_is_enough(client, fleet):
     arrow = client.snapshot(as_="arrow", tz="Europe/Berlin", raw=True)
-    polars = pl.DataFrame(OnlyAStream(state))
-    assert polars.to_dicts() == arrow.to_pylist()
-    assert polars.schema["reported_at"] == pl.Datetime("ms", "Europe/Berlin")
-    assert polars.schema["path"] in (pl.Categorical, pl.Enum)
-    assert polars.schema["reported_revision"] == pl.Int64
-    assert from_arrow(OnlyAStream(state))["reported_num"].tolist() == client.snapshot()["reported_num"].tolist()
-
-
-def test_spans_and_missing_ones_arrive(client, fleet):
-    requests = client.requests_frame([client.begin_read(fleet[0], TEMPERATURE)])
-    assert pl.DataFrame(to_arrow(requests)).schema["latency"] == pl.Duration("ms")
-    assert duckdb.sql("select latency from requests").fetchall() != []
+    for form in ("pandas", "arrow", "polars"):
+        state = client.snapshot(as_=form, tz="Europe/Berlin", raw=True)
+        polars = pl.DataFrame(OnlyAStream(state))
+        assert polars.to_dicts() == arrow.to_pylist()
+        assert polars.schema["reported_at"] == pl.Datetime("ms", "Europe/Berlin")
+        assert polars.schema["path"] in (pl.Categorical, pl.Enum)
+        assert polars.schema["reported_revision"] == pl.Int64
+        assert from_arrow(OnlyAStream(state))["reported_num"].tolist() == from_arrow(arrow)["reported_num"].tolist()
 
 
 def test_a_recording_has_all_forms(client, bench, fleet, tmp_path):
@@ -222,20 +208,6 @@ def test_a_recording_has_all_forms(client, bench, fleet, tmp_path):
         assert polars.to_dicts() == table.to_pylist()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_no_form_or_no_zone_is_refused(client, fleet, way):
-    with pytest.raises(ValueRefused, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
-        WAYS[way](client, as_="numpy")
-    for form in ("arrow", "polars"):
-        with pytest.raises(ValueRefused, match="tz='Nowhere' is no time zone"):
-            WAYS[way](client, as_=form, tz="Nowhere")
-
-
-def test_parquet_in_no_form_is_refused(client, tmp_path):
-    with pytest.raises(ValueRefused, match="no form of a table"):
-        read_parquet(tmp_path / "none.parquet", as_="numpy")
-
-
 WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
@@ -254,45 +226,10 @@ with Mirror(Path(sys.argv[1])) as mirror:
 """
 
 
-def run(program, folder):
-    command = [sys.executable, "-c", program, str(folder)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_arrow_and_polars_need_no_pandas(tmp_path):
     """Where pandas is installed pyarrow itself loads it with its first array; nothing of this package does."""
-    found = run(WITHOUT_PANDAS, tmp_path)
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path)]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     (arrow, polars) = found.stdout.splitlines()
     assert arrow.removeprefix("arrow ") == polars.removeprefix("polars "), found.stderr
     assert "0" not in arrow.split()
-
-
-IMPORTS = """
-import sys
-import mirror_sdk.snapshot.table, mirror_sdk.snapshot.reading, mirror_sdk.tables.events, mirror_sdk.tables.one_by_one
-import mirror_sdk.tables.polars_frames
-print("pandas" in sys.modules)
-"""
-
-
-def test_no_module_on_the_way_loads_pandas(tmp_path):
-    assert run(IMPORTS, tmp_path).stdout == "False\n"
-
-
-NOT_THERE = """
-import sys
-sys.modules["polars"] = None
-from mirror_sdk import MirrorClient
-client = MirrorClient("http://127.0.0.1:9", "key")
-for ask in (client.snapshot, client.state_frame):
-    try:
-        ask(as_="polars")
-    except ImportError as error:
-        print(error)
-"""
-
-
-def test_without_polars_it_says_what_to_install_and_asks_for_nothing(tmp_path):
-    found = run(NOT_THERE, tmp_path)
-    told = 'tables for Polars need polars: pip install "device-state-mirror[polars]"\n'
-    assert found.stdout == told * 2, found.stderr

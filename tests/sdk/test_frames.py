@@ -3,22 +3,19 @@ from datetime import timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mirrored import TAKEN_AT, device, resource
 
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import (
-    DIRECTORY_SCHEMA,
-    STATE_RAW_SCHEMA,
     state_frame,
     value_column,
     wide,
 )
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.directory import Device
 
@@ -37,11 +34,6 @@ def state(*devices, **options):
     return state_frame(devices, taken_at=TAKEN_AT, **options)
 
 
-def test_every_column_of_a_schema_is_filled_by_a_reader_of_its_own():
-    per_device = {"device_id", "endpoint_name"}
-    assert per_device | set(_RESOURCE_COLUMNS) == set(STATE_RAW_SCHEMA.names)
-
-
 def test_the_value_is_split_by_kind():
     rows = state(EVERY_KIND).set_index("path")
     assert rows["value_kind"].tolist() == ["number", "text", "boolean", "time", "objlink", "opaque", "none"]
@@ -54,19 +46,10 @@ def test_the_value_is_split_by_kind():
     }
     assert rows["desired_num"].dropna().to_dict() == {"/3308/0/5900": 22.0}
     assert rows["desired_bool"].dropna().to_dict() == {"/3311/0/5850": False}
-
-
-def test_times_are_where_they_belong():
-    rows = state(EVERY_KIND).set_index("path")
-    light, set_point = rows.loc["/3311/0/5850"], rows.loc["/3308/0/5900"]
-    assert light["reported_at"] == TAKEN_AT
-    assert light["fresh_until"] == TAKEN_AT + timedelta(seconds=60)
+    light = rows.loc["/3311/0/5850"]
+    assert (light["reported_at"], light["fresh_until"]) == (TAKEN_AT, TAKEN_AT + timedelta(seconds=60))
     assert (light["requested_at"], light["desired_at"]) == (TAKEN_AT, TAKEN_AT + timedelta(seconds=1))
-    assert pd.isna(set_point["reported_at"])
-
-
-def test_the_path_is_taken_apart_and_explained():
-    first = state(EVERY_KIND).iloc[0]
+    first = rows.iloc[0]
     assert [first[name] for name in ("object_id", "instance_id", "resource_id")] == [3303, 0, 5700]
     assert (first["label"], first["unit"], first["subscribed"]) == ("Temperature · Sensor Value", "Cel", True)
 
@@ -92,6 +75,7 @@ def test_raw_columns_hold_the_payloads_as_they_came():
     assert frame["desired_raw"].tolist() == [b"x", None]
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(
@@ -109,23 +93,6 @@ def test_no_payload_breaks_a_frame(rows):
     assert frame["path"].tolist() == [path for path, *_ in rows]
     assert frame["reported_raw"].tolist() == [reported for _, reported, *_ in rows]
     assert frame.dtypes.astype(str).to_dict() == state(raw=True).dtypes.astype(str).to_dict()
-
-
-def test_the_longest_integer_fits_the_column_of_floats():
-    largest = 2**64 - 1
-    frame = state(device(resource("/5/0/13", str(largest).encode())))
-    assert frame["reported_num"].tolist() == [float(largest)]
-
-
-def test_hundreds_of_devices_keep_their_order():
-    fleet = (
-        device(resource("/3303/0/5700", str(n).encode()), resource("/3/0/0"), device_id=f"id-{n}") for n in range(700)
-    )
-    frame = state_frame(fleet, taken_at=TAKEN_AT)
-    assert len(frame) == 1400
-    assert frame["device_id"].unique().tolist() == [f"id-{n}" for n in range(700)]
-    assert frame["reported_num"].dropna().tolist() == list(range(700))
-    assert frame.attrs["mirror"]["devices"] == 700
 
 
 def test_paths_choose_rows_but_every_device_counts():
@@ -158,29 +125,11 @@ def test_what_a_frame_is_based_on_travels_into_parquet_and_back(tmp_path):
         "server": "http://127.0.0.1:8080",
     }
     frame.to_parquet(tmp_path / "state.parquet")
-    again = pd.read_parquet(tmp_path / "state.parquet")
-    pd.testing.assert_frame_equal(again, frame)
-    assert again.attrs == frame.attrs
+    assert pd.read_parquet(tmp_path / "state.parquet").attrs == frame.attrs
 
 
 def test_a_device_object_makes_its_own_frame():
     pd.testing.assert_frame_equal(EVERY_KIND.to_frame(raw=True), state(EVERY_KIND, raw=True))
-
-
-def test_a_frame_can_be_written_to():
-    frame = state(EVERY_KIND)
-    frame.loc[0, "reported_num"] = 5.0
-    frame.loc[0, "reported_at"] = TAKEN_AT + timedelta(days=1)
-    assert (frame.loc[0, "reported_num"], frame.loc[0, "reported_at"]) == (5.0, TAKEN_AT + timedelta(days=1))
-
-
-def test_the_schema_has_the_types_of_the_frame():
-    table = pa.Table.from_pandas(state(EVERY_KIND, raw=True), preserve_index=False)
-    assert table.schema.names == STATE_RAW_SCHEMA.names
-    for field in STATE_RAW_SCHEMA:
-        is_category = pa.types.is_dictionary(field.type)
-        assert is_category == pa.types.is_dictionary(table.schema.field(field.name).type)
-        assert is_category or table.schema.field(field.name).type in (field.type, pa.large_string())
 
 
 def test_one_readable_column_of_values():
@@ -230,31 +179,19 @@ def test_wide_refuses_two_snapshots_in_one_table():
 
 
 def test_the_directory_tells_when_a_device_was_heard_of_last():
-    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
     heard = Device.model_validate(
         body | {"id": "a", "endpoint_name": "a", "last_contact_at": "2026-01-05T12:00:01.250Z"}
     )
     silent = Device.model_validate(body | {"id": "b", "endpoint_name": "b"})
-    assert DeviceList([silent, heard]).to_frame()["last_contact"].tolist() == [
-        pd.NaT,
-        pd.Timestamp("2026-01-05T12:00:01.250Z"),
+    frame = DeviceList([silent, heard]).to_frame()
+    assert frame["last_contact"].tolist() == [pd.NaT, pd.Timestamp("2026-01-05T12:00:01.250Z")]
+    assert frame[["device_id", "queue_mode", "created_at"]].values.tolist() == [
+        ["b", True, TAKEN_AT],
+        ["a", True, TAKEN_AT],
     ]
     assert "2026-01-05 12:00:01.250" in heard._repr_html_()
     assert "last contact" not in silent._repr_html_()
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_the_directory_is_a_table_too(count):
-    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
-    devices = DeviceList(
-        Device.model_validate(body | {"id": f"id-{n}", "endpoint_name": f"sensor-{n}"}) for n in range(count)
-    )
-    frame = devices.to_frame()
-    assert frame.columns.tolist() == DIRECTORY_SCHEMA.names
-    assert frame["device_id"].tolist() == devices.ids
-    assert frame["queue_mode"].tolist() == [True] * count
-    assert frame["created_at"].tolist() == [TAKEN_AT] * count
-    assert frame["last_contact"].isna().all()
 
 
 def _array(values, kind):

@@ -50,9 +50,7 @@ def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
     html = mirror(state(warm())[["device_id", "reported_at"]]).to_html()
     for text in (LONG_ID, "2026-11-20 12:37:55.576"):
         assert f'<td nowrap style="text-align: left; white-space: nowrap">{text}</td>' in html
-
-
-def test_a_long_text_may_go_over_several_lines():
+    # A long text may go over several lines.
     texts = pd.DataFrame({"device_id": ["a"], "reason": ["a reason of many words " * 8]})
     with pd.option_context("display.max_colwidth", None):
         assert '<td style="text-align: left">a reason' in mirror(texts).to_html()
@@ -74,12 +72,9 @@ def test_a_unit_stands_in_the_header_where_all_rows_have_it():
     # The rows that are not shown count as well.
     many = pd.concat([state(warm(f"id-{n}")) for n in range(40)] + [state(both[1])] + [state(warm("z"))] * 40)
     assert "reported_num" in shown(many)[0]
-
-
-def test_what_a_unit_belongs_to_has_values():
+    # Each column of values has the unit of the rows with a value in it.
     light = device(resource(DIMMER, None, b"40"))
-    header = shown(state(warm(), light))[0]
-    assert {"reported_num (Cel)", "desired_num (%)"} <= set(header)
+    assert {"reported_num (Cel)", "desired_num (%)"} <= set(shown(state(warm(), light))[0])
 
 
 def test_each_column_of_a_wide_table_has_its_unit():
@@ -93,10 +88,6 @@ def test_each_column_of_a_wide_table_has_its_unit():
         assert {f"{names[0]} (Cel)", f"{names[1]} (%)"} <= set(shown(table)[0])
         assert shown(table)[0][0] == "device_id"
     assert f"{TEMPERATURE}" in shown(wide(state(warm(), warm("b", b"K"))))[0]
-
-
-def test_a_wide_table_is_made_without_units_too():
-    assert "units" not in wide(state(warm()).drop(columns="unit")).attrs
 
 
 def test_times_have_their_zone_and_spans_their_unit_in_the_header():

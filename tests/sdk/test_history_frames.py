@@ -83,30 +83,22 @@ def test_values_are_those_of_the_payloads_one_by_one(told):
 
 def test_every_member_has_its_column():
     end = NOON + timedelta(minutes=3)
+    asked = {"origin": "write", "status": 2, "category": "TIMEOUT", "requested_at": NOON, "value": b"7"}
     frame = frame_of(
-        batch(
-            row(device_id=None, path=None, what="gap", until=end, revision=1),
-            row(path=None, what="registration", endpoint_name="Hall", received_at=end, revision=2),
-            row(
-                what="desired", origin="write", status=2, category="TIMEOUT", requested_at=NOON, value=b"7", revision=3
-            ),
-        )
+        batch(row(device_id=None, path=None, what="gap", until=end, revision=1)),
+        batch(row(path=None, what="registration", endpoint_name="Hall", received_at=end, revision=2)),
+        batch(row(what="desired", revision=3, **asked)),
     )
     assert frame["what"].tolist() == ["gap", "registration", "desired"]
     assert frame["device_id"].isna().tolist() == [True, False, False]
     assert frame["path"].isna().tolist() == [True, True, False]
     gap, registered, write = (frame.iloc[place] for place in range(3))
-    assert (gap["changed_at"], gap["until"]) == (pd.Timestamp(NOON), pd.Timestamp(end))
-    assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", pd.Timestamp(end))
-    assert (write["status"], write["category"], write["origin"], write["value_num"]) == (
-        "failure",
-        "TIMEOUT",
-        "write",
-        7,
-    )
+    assert (gap["changed_at"], gap["until"]) == (NOON, end)
+    assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", end)
+    assert [write[name] for name in asked if name != "value"] == ["write", "failure", "TIMEOUT", NOON]
+    assert write["value_num"] == 7
     assert write["reason"] == "the device did not answer in time; read the resource to see whether it acted"
     assert frame["reason"].isna().tolist() == [True, True, False]
-    assert write["requested_at"] == pd.Timestamp(NOON)
     assert frame["revision"].tolist() == [1, 2, 3]
     assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}
     assert frame["status"].cat.ordered
@@ -114,21 +106,10 @@ def test_every_member_has_its_column():
     assert tuple(frame["origin"].cat.categories) == ORIGINS
 
 
-def test_batches_with_words_of_their_own_make_one_table():
-    one, other = (row(device_id=name, value=b"1", content_type="text/plain") for name in ("d1", "d2"))
-    frame = frame_of(batch(one), batch(other, other))
-    assert frame["device_id"].tolist() == ["d1", "d2", "d2"]
-    assert (frame.attrs["mirror"]["devices"], frame.attrs["mirror"]["complete"]) == (2, True)
-
-
 def test_plain_texts_are_read_like_dictionaries():
     told = batch(row(value=b"1", origin="read"))
-    plain = pa.record_batch(
-        {
-            name: told.column(name).cast(pa.string()) if pa.types.is_dictionary(kind) else told.column(name)
-            for name, kind in _TYPES.items()
-        }
-    )
+    words = [name for name, kind in _TYPES.items() if pa.types.is_dictionary(kind)]
+    plain = pa.record_batch({name: told[name].cast(pa.string()) if name in words else told[name] for name in _TYPES})
     assert_frame_equal(frame_of(plain), frame_of(told))
 
 
@@ -160,62 +141,42 @@ def test_the_units_that_devices_name_are_those_of_the_mirror():
 
 
 def test_events_become_what_happened():
-    frame = history_frame(
-        events_frame(
-            [
-                event(EventKind.REGISTRATION, minute=5),
-                observed(b"22.5", minute=2),
-                observed(b"21.5", minute=1),
-                event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE)),
-                event(EventKind.ASYNC_RESPONSE, minute=4, path=TEMPERATURE, status=200),
-                observed(b"on", minute=0, path="/3/0/0", device_id="d0", changed_at=None),
-                event(EventKind.UNKNOWN),
-            ],
-            server="there",
-        )
-    )
-    assert frame[["device_id", "what"]].astype(str).agg(" ".join, axis=1).tolist() == [
-        "d0 reported",
-        "d1 registration",
-        *["d1 reported"] * 3,
+    read = event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE))
+    told = [
+        event(EventKind.REGISTRATION, minute=5),
+        observed(b"22.5", minute=2),
+        observed(b"21.5", minute=1),
+        read,
+        event(EventKind.ASYNC_RESPONSE, minute=4, path=TEMPERATURE, status=200),
+        observed(b"on", minute=0, path="/3/0/0", device_id="d0", changed_at=None),
+        event(EventKind.UNKNOWN),
     ]
+    frame = history_frame(events_frame(told, server="there"))
+    assert frame["device_id"].tolist() == ["d0", *["d1"] * 4]
+    assert frame["what"].tolist() == ["reported", "registration", *["reported"] * 3]
     assert frame["origin"].astype(object).iloc[2:].tolist() == ["observation", "observation", "read"]
     assert frame["value_num"].dropna().tolist() == [21.5, 22.5, 23]
     assert frame["changed_at"].iloc[0] == pd.Timestamp(NOON + timedelta(seconds=1))
     assert frame[["revision", "status", "requested_at", "until"]].isna().all(axis=None)
     about = frame.attrs["mirror"]
     assert (about["devices"], about["complete"], about["server"]) == (2, True, "there")
-
-
-def test_events_of_one_instant_stay_in_the_order_of_the_log():
-    frame = history_frame(events_frame([observed(b"3"), observed(b"1"), observed(b"2")]))
-    assert frame["value_num"].tolist() == [3, 1, 2]
+    # Those of one instant stay in the order of the log.
+    at_once = history_frame(events_frame([observed(b"3"), observed(b"1"), observed(b"2")]))
+    assert at_once["value_num"].tolist() == [3, 1, 2]
 
 
 def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
-    lost = [Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)]
-    frame = history_frame(events_frame([*lost, observed(b"1", minute=1), *lost, observed(b"2", minute=9), *lost]))
-    gaps = frame[frame["what"] == "gap"]
-    minutes = [
-        [None if pd.isna(at) else (at - pd.Timestamp(NOON)).total_seconds() / 60 for at in gaps[name]]
-        for name in ("changed_at", "until")
-    ]
-    assert minutes == [[None, 1, 9], [1, 9, None]]
-    assert not frame.attrs["mirror"]["complete"]
-
-
-def test_a_late_event_beside_a_loss_does_not_move_it():
     lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
-    told = [
-        observed(b"1", minute=5),
-        observed(b"2", minute=1),
-        lost,
-        observed(b"3", minute=2),
-        observed(b"4", minute=9),
-    ]
-    gaps = history_frame(events_frame(told)).query("what == 'gap'")
-    assert gaps["changed_at"].tolist() == [pd.Timestamp(NOON + timedelta(minutes=5))]
-    assert gaps["until"].tolist() == [pd.Timestamp(NOON + timedelta(minutes=9))]
+    for told, expected in (
+        ([lost, observed(b"1", 1), lost, observed(b"2", 9), lost], [(None, 1), (1, 9), (9, None)]),
+        # A late event beside it does not move it.
+        ([observed(b"1", 5), observed(b"2", 1), lost, observed(b"3", 2), observed(b"4", 9)], [(5, 9)]),
+    ):
+        frame = history_frame(events_frame(told))
+        gaps = frame.loc[frame["what"] == "gap", ["changed_at", "until"]]
+        found = [[None if pd.isna(at) else (at - NOON).total_seconds() / 60 for at in gaps[name]] for name in gaps]
+        assert list(zip(*found, strict=True)) == expected
+        assert not frame.attrs["mirror"]["complete"]
 
 
 def test_the_payloads_of_events_are_there_on_request():
@@ -224,12 +185,9 @@ def test_the_payloads_of_events_are_there_on_request():
     assert "value_raw" not in history_frame(events)
     with pytest.raises(ValueRefused, match="raw=True"):
         history_frame(events.drop(columns="value_raw"), raw=True)
-
-
-@pytest.mark.parametrize("name", ["event", "changed_at", "value_kind"])
-def test_what_is_no_events_table_is_refused_by_what_it_lacks(name):
-    with pytest.raises(ValueRefused, match=f"lacks {name};"):
-        history_frame(events_frame([observed(b"1")]).drop(columns=name))
+    for name in ("event", "changed_at", "value_kind"):
+        with pytest.raises(ValueRefused, match=f"lacks {name};"):
+            history_frame(events.drop(columns=name))
 
 
 def test_events_in_another_zone_make_the_same_table():

@@ -44,19 +44,11 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert reader.failed(error) == (NOTHING, 1.0)
     assert reader.last_failure is error
     assert reader.next_poll(25).params["after"] == 5
-
-
-def test_after_an_answer_failures_begin_anew():
-    reader = cursor(5)
-    for _ in range(4):
-        reader.failed(ConnectionFailed("lost"))
+    # The service may ask for a longer wait; after an answer all begins anew.
+    assert reader.failed(refusal(429, retry_after_seconds=40.0))[1] == 40.0
     reader.answered(Poll(5, {}, None))
     assert reader.last_failure is None
-    assert reader.failed(ConnectionFailed("lost"))[1] == 0.5
-
-
-def test_the_service_may_ask_for_a_longer_wait():
-    assert cursor().failed(refusal(429, retry_after_seconds=40.0))[1] == 40.0
+    assert reader.failed(error)[1] == 0.5
 
 
 @pytest.mark.parametrize("error", LASTING, ids=repr)
@@ -67,11 +59,15 @@ def test_a_failure_that_would_not_pass_is_raised(error):
 
 def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position():
     reader = cursor(5000)
+    reader.failed(ConnectionFailed("lost"))
+    assert not reader.is_lost
     batch, delay_seconds = reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
     assert (batch.gap, batch.entries) == (Gap(None, None), ())
     assert delay_seconds > 0
+    assert (reader.is_lost, reader.seq, reader.last_failure) == (True, None, None)
     assert reader.next_poll(25).params["after"] == "latest"
     reader.answered(Poll(2, {}, None))
+    assert not reader.is_lost
     assert reader.next_poll(25).params["after"] == 2
 
 
@@ -118,13 +114,3 @@ def test_an_answer_without_entries_stays_where_it_is_and_the_first_may_begin_any
     assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
     batch = reader.answered(Poll(5, {}, None, AT))
     assert (reader.seq, reader.served_at, batch.served_at) == (5, AT, AT)
-
-
-def test_a_log_that_began_anew_is_no_failure_and_is_over_with_the_next_answer():
-    reader = cursor(5000)
-    assert not reader.is_lost
-    reader.failed(ConnectionFailed("lost"))
-    reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
-    assert (reader.is_lost, reader.seq, reader.last_failure) == (True, None, None)
-    reader.answered(Poll(2, {}, None))
-    assert not reader.is_lost

@@ -10,7 +10,6 @@ from patience import until
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame
-from mirror_sdk.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.both_clients
 
@@ -40,17 +39,13 @@ def asked(client, bench, device_id):
     return lost, begin_answered(client, bench, device_id)
 
 
-def test_what_lies_behind_a_5xx_is_done(asked):
+def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_nothing(client, asked, device_id):
     lost, found = asked
-    assert found.done()
     assert found.result(timeout=0).python == 21.5
     assert lost.done()
     with pytest.raises(DeviceUnavailable):
         lost.result(timeout=0)
-
-
-def test_the_first_look_finds_it_whoever_looks(asked):
-    assert asked[1].result(timeout=0).python == 21.5
+    assert client.resume_request(found.async_id, device_id, TEMPERATURE).done()
 
 
 def test_a_tiny_time_is_not_less_than_none(client, asked):
@@ -58,10 +53,6 @@ def test_a_tiny_time_is_not_less_than_none(client, asked):
     ticks = itertools.count()
     client._sender._clock = client._pump._clock = lambda: next(ticks) / 10_000
     assert asked[1].result(timeout=1e-9).python == 21.5
-
-
-def test_a_request_that_is_taken_up_again_is_done(client, asked, device_id):
-    assert client.resume_request(asked[1].async_id, device_id, TEMPERATURE).done()
 
 
 def test_the_requests_table_says_what_done_says(client, bench, asked):
@@ -72,18 +63,10 @@ def test_the_requests_table_says_what_done_says(client, bench, asked):
     assert frame["status"].tolist() == ["failure", "success", "pending"]
     assert [request.done() for request in (*asked, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
-    bench.set_online(away, True)
-    assert client.requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "success"]
-
-
-def test_a_table_of_a_closed_client_shows_what_it_had_seen(new_client, bench, device_id):
-    client = new_client()
-    away = bench.add_device("away", RESOURCES)
-    bench.set_online(away, False)
-    found, waiting = client.begin_read(device_id, TEMPERATURE), client.begin_read(away, TEMPERATURE)
-    found.result()
     client.close()
-    assert requests_frame(handles(found, waiting))["status"].tolist() == ["success", "pending"]
+    # That of a closed client shows what it had seen.
+    bench.set_online(away, True)
+    assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
 def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench, device_id):
@@ -96,20 +79,20 @@ def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench,
         assert sum(polls) <= 2
 
 
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_look_asks_past_a_5xx_of_the_service(client_over, bench, ids, status):
-    failures = []
+def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(client_over, bench, ids):
+    answers = []
 
     def change(request, answer):
-        if request.url.path.endswith("/pull") and failures:
-            return httpx.Response(failures.pop())
-        return answer
+        return answers.pop() if request.url.path.endswith("/pull") and answers else answer
 
     client = client_over(change)
     request = begin_answered(client, bench, ids[0])
-    failures.append(status)
+    answers.append(httpx.Response(200, text="hello"))
+    with pytest.raises(UnexpectedAnswer):
+        request.done()
+    answers.append(httpx.Response(503))
     assert request.done()
-    assert not failures
+    assert not answers
 
 
 def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids):
@@ -129,19 +112,6 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
     assert not request.done()
 
 
-def test_an_answer_that_is_no_message_is_told(client_over, ids):
-    is_else = False
-
-    def change(request, answer):
-        return httpx.Response(200, text="hello") if is_else and request.url.path.endswith("/pull") else answer
-
-    client = client_over(change)
-    request = client.begin_read(ids[0], TEMPERATURE)
-    is_else = True
-    with pytest.raises(UnexpectedAnswer):
-        request.done()
-
-
 def test_a_look_beside_a_wait(client, bench, device_id):
     away = bench.add_device("away", RESOURCES)
     bench.set_online(away, False)
@@ -154,13 +124,3 @@ def test_a_look_beside_a_wait(client, bench, device_id):
         assert not answer.done()
         bench.set_online(away, True)
         assert answer.result(60).python == 21.5
-
-
-def test_a_webhook_has_what_was_sent_to_it(client, bench, device_id):
-    with WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
-        first, second = client.begin_read(device_id, TEMPERATURE), client.begin_read(device_id, TEMPERATURE)
-        assert second.result(60).python == 21.5
-        assert first.done()
-        assert client.requests_frame(handles(first, second))["status"].tolist() == ["success", "success"]
-        client.use_long_polling()

@@ -4,13 +4,11 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 
-import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_sdk._service import operations as ops
-from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.operations import Poll
 from mirror_sdk.bench import operations as bench_ops
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
@@ -30,103 +28,42 @@ def answered(status: int = 200, body: object = None, **headers: str) -> Answered
     return Answered(status, names, b"" if body is None else json.dumps(body).encode())
 
 
-DEVICE = {
-    "id": "d1",
-    "endpoint_name": "sensor-1",
-    "state": "registered",
-    "created_at": "2026-11-20T12:37:55.576Z",
-    "updated_at": "2026-11-20T12:37:55.576+0000",
-}
-PAGE = {"data": [DEVICE], "has_more": True, "limit": 2, "order": "ASC"}
-
+READ, WRITE = {"method": "GET", "path": "/3303/0/5700"}, {"method": "PUT", "path": "/3/0/14"}
+LIGHTS = {"endpoint_type": "Light", "resource_path": ["/3303/*"]}
 SENT = [
-    (ops.get_device_object("d1"), "GET", "/v3/devices/d1/echo", {}, None),
-    (ops.list_devices({}, limit=None), "GET", "/v3/devices", {"limit": 1000}, None),
+    (ops.list_devices({}, limit=None), {"limit": 1000}, None),
+    (ops.list_devices({"state": "registered"}, limit=1), {"state__eq": "registered", "limit": 2}, None),
+    (ops.list_devices({}, limit=70, after="d9"), {"limit": 70, "after": "d9"}, None),
+    (ops.place_device_request("d", "a1", **READ), {"async-id": "a1"}, {"method": "GET", "uri": "/3303/0/5700"}),
     (
-        ops.list_devices({"state": "registered"}, limit=1),
-        "GET",
-        "/v3/devices",
-        {"state__eq": "registered", "limit": 2},
-        None,
-    ),
-    (ops.list_devices({}, limit=70, after="d9"), "GET", "/v3/devices", {"limit": 70, "after": "d9"}, None),
-    (ops.get_directory_device("d1"), "GET", "/v3/devices/d1", {}, None),
-    (ops.get_device_connection("d1"), "GET", "/v3/devices/d1/connection", {}, None),
-    (ops.list_resources("d1"), "GET", "/v2/endpoints/d1", {}, None),
-    (
-        ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700"),
-        "POST",
-        "/v2/device-requests/d1",
+        ops.place_device_request("d", "a1", **WRITE, payload=b"1", content_type="text/plain", expiry_seconds=60),
         {"async-id": "a1"},
-        {"method": "GET", "uri": "/3303/0/5700"},
+        {"method": "PUT", "uri": "/3/0/14", "payload-b64": "MQ==", "content-type": "text/plain", "expiry_seconds": 60},
     ),
     (
-        ops.place_device_request(
-            "d1", "a1", method="PUT", path="/3311/0/5850", payload=b"1", content_type="text/plain", expiry_seconds=60
-        ),
-        "POST",
-        "/v2/device-requests/d1",
-        {"async-id": "a1"},
-        {
-            "method": "PUT",
-            "uri": "/3311/0/5850",
-            "payload-b64": "MQ==",
-            "content-type": "text/plain",
-            "expiry_seconds": 60,
-        },
-    ),
-    (
-        ops.place_device_request("d1", "a1", method="PUT", path="/3/0/14", payload=b""),
-        "POST",
-        "/v2/device-requests/d1",
+        ops.place_device_request("d", "a1", **WRITE, payload=b""),
         {"async-id": "a1"},
         {"method": "PUT", "uri": "/3/0/14", "payload-b64": ""},
     ),
-    (ops.get_presubscriptions(), "GET", "/v2/subscriptions", {}, None),
-    (ops.put_presubscriptions([], apply_now=False), "PUT", "/v2/subscriptions", {}, []),
+    (ops.put_presubscriptions([], apply_now=False), {}, []),
     (
-        ops.put_presubscriptions(
-            [{"endpoint_type": "Light", "resource_path": ["/3303/*"]}, PresubscriptionRule(endpoint_name="d1")],
-            apply_now=True,
-        ),
-        "PUT",
-        "/v2/subscriptions",
+        ops.put_presubscriptions([LIGHTS, PresubscriptionRule(endpoint_name="d1")], apply_now=True),
         {"apply": "now"},
         [{"endpoint-type": "Light", "resource-path": ["/3303/*"]}, {"endpoint-name": "d1"}],
     ),
-    (ops.delete_presubscriptions(), "DELETE", "/v2/subscriptions", {}, None),
-    (ops.put_subscription("d1", "/3303/0/5700"), "PUT", "/v2/subscriptions/d1/3303/0/5700", {}, None),
-    (ops.get_subscription("d1", "/3303/0/5700"), "GET", "/v2/subscriptions/d1/3303/0/5700", {}, None),
-    (ops.delete_subscription("d1", "/3303/0/5700"), "DELETE", "/v2/subscriptions/d1/3303/0/5700", {}, None),
-    (ops.list_subscriptions("d1"), "GET", "/v2/subscriptions/d1", {}, None),
-    (ops.delete_subscriptions("d1"), "DELETE", "/v2/subscriptions/d1", {}, None),
-    (ops.poll_log(None, hold_seconds=0), "GET", "/v2/notification/pull", {"after": "latest", "hold": 0}, None),
-    (ops.poll_log(7, hold_seconds=24.2), "GET", "/v2/notification/pull", {"after": 7, "hold": 25}, None),
-    (ops.poll_log(7, hold_seconds=900), "GET", "/v2/notification/pull", {"after": 7, "hold": 55}, None),
-    (ops.delete_poll_channel(), "DELETE", "/v2/notification/pull", {}, None),
-    (ops.get_health(), "GET", "/healthz", {}, None),
-    (bench_ops.list_bench_devices(), "GET", "/sim/v1/devices", {}, None),
-    (bench_ops.add_bench_device({"endpoint_name": "s"}), "POST", "/sim/v1/devices", {}, {"endpoint_name": "s"}),
-    (bench_ops.patch_bench_device("d1", {"online": False}), "PATCH", "/sim/v1/devices/d1", {}, {"online": False}),
-    (
-        bench_ops.put_bench_resource("d1", "/3303/0/5700", "1", {"writable": None}),
-        "PUT",
-        "/sim/v1/devices/d1/resources/3303/0/5700",
-        {},
-        {"value": "1"},
-    ),
-    (bench_ops.delete_bench_resource("d1", "/3/0/0"), "DELETE", "/sim/v1/devices/d1/resources/3/0/0", {}, None),
-    (bench_ops.bench_registration("d1", "POST"), "POST", "/sim/v1/devices/d1/registration", {}, None),
-    (bench_ops.get_bench_clock(), "GET", "/sim/v1/clock", {}, None),
-    (bench_ops.advance_bench_clock(60), "POST", "/sim/v1/clock", {}, {"advance_seconds": 60}),
+    (ops.poll_log(None, hold_seconds=0), {"after": "latest", "hold": 0}, None),
+    (ops.poll_log(7, hold_seconds=24.2), {"after": 7, "hold": 25}, None),
+    (ops.poll_log(7, hold_seconds=900), {"after": 7, "hold": 55}, None),
+    (bench_ops.put_bench_resource("d1", "/3303/0/5700", "1", {"writable": None}), {}, {"value": "1"}),
 ]
 
 
-@pytest.mark.parametrize(("operation", "method", "path", "params", "body"), SENT)
-def test_each_operation_sends_what_the_interface_says(operation, method, path, params, body):
-    assert (operation.method, operation.path, dict(operation.params), operation.json) == (method, path, params, body)
+def test_each_operation_sends_what_the_interface_says():
+    for operation, params, body in SENT:
+        assert (dict(operation.params), operation.json) == (params, body)
 
 
+@settings(max_examples=25)
 @given(device_id=st.text(min_size=1).filter(lambda text: text not in {".", ".."}))
 def test_no_device_id_leads_out_of_its_segment(device_id):
     path = ops.get_device_object(device_id).path
@@ -136,19 +73,15 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
     assert not set("/?#") & set(path[len(prefix) : -len(suffix)])
 
 
-@pytest.mark.parametrize("device_id", ["", ".", ".."])
-def test_a_device_id_that_would_be_another_path_is_refused(device_id):
-    with pytest.raises(ValueError, match="device id"):
-        ops.get_device_object(device_id)
-
-
 @pytest.mark.parametrize(
     ("build", "named"),
     [
-        (lambda: ops.place_device_request("d", "a b", method="GET", path="/3/0/0"), "async_id"),
-        (lambda: ops.place_device_request("d", "ä", method="GET", path="/3/0/0"), "async_id"),
+        (lambda: ops.get_device_object(""), "device id"),
+        (lambda: ops.get_device_object(".."), "device id"),
+        (lambda: ops.place_device_request("d", "a b", **READ), "async_id"),
+        (lambda: ops.place_device_request("d", "ä", **READ), "async_id"),
         (lambda: ops.place_device_request("d", "a", method="GET", path="3/0/0"), "resource path"),
-        (lambda: ops.place_device_request("d", "a", method="GET", path="/3/0/0", expiry_seconds=0), "expiry_seconds"),
+        (lambda: ops.place_device_request("d", "a", **READ, expiry_seconds=0), "expiry_seconds"),
         (lambda: ops.put_subscription("d", "3303/0/5700"), "resource path"),
         (lambda: ops.put_presubscriptions([{"resource_path": ["/*/0"]}], apply_now=False), "resource_path"),
         (lambda: ops.list_devices({"created_at__gte": datetime(2026, 1, 1)}, limit=None), "created_at__gte"),
@@ -176,34 +109,27 @@ def test_filters_are_written_as_the_directory_reads_them():
     }
 
 
-def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id():
-    attempts = [(operation, operation.most_attempts(4)) for operation, *_ in SENT]
-    repeated = {operation.path for operation, most in attempts if most == 5 and operation.method == "POST"}
-    assert repeated == {"/v2/device-requests/d1"}
-    assert {most for _, most in attempts} == {1, 5}
-    once = {operation.path for operation, most in attempts if most == 1}
-    assert {path for path in once if not path.startswith("/sim/")} <= {"/healthz", "/v2/notification/pull"}
-
-
-def test_a_page_tells_where_the_next_one_begins():
-    page = ops.list_devices({}, limit=2).finish(answered(body=PAGE))
-    assert ops.Pages().next_after(page) == "d1"
-    assert ops.Pages().next_after(page.model_copy(update={"has_more": False})) is None
-    assert ops.Pages().next_after(page.model_copy(update={"has_more": False, "data": []})) is None
+@pytest.mark.parametrize(
+    ("operation", "attempts"),
+    [
+        (ops.get_device_object("d1"), 5),
+        (ops.put_subscription("d1", "/3303/0/5700"), 5),
+        (ops.delete_subscriptions("d1"), 5),
+        (ops.place_device_request("d", "a1", **READ), 5),
+        (ops.get_health(), 1),
+        (ops.poll_log(7, hold_seconds=0), 1),
+        (bench_ops.advance_bench_clock(60), 1),
+    ],
+)
+def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id(operation, attempts):
+    assert operation.most_attempts(4) == attempts
 
 
 def test_unknown_members_of_an_answer_are_no_harm():
-    device = ops.get_directory_device("d1").finish(answered(body=DEVICE | {"colour": "red"}))
+    at = {"created_at": "2026-11-20T12:37:55.576Z", "updated_at": "2026-11-20T12:37:55.576+0000"}
+    body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "colour": "red"}
+    device = ops.get_directory_device("d1").finish(answered(body=body))
     assert device.updated_at == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
-
-
-def test_subscriptions_are_read_with_none_of_them_as_a_404():
-    listing = ops.list_subscriptions("d1")
-    assert listing.finish(Answered(content=b"/3303/0/5700\n/3/0/0")) == ["/3303/0/5700", "/3/0/0"]
-    none = answered(404, {"code": 404, "type": "not_found", "message": "none"})
-    assert listing.finish(none) == []
-    assert ops.get_subscription("d1", "/3/0/0").finish(answered()) is True
-    assert ops.get_subscription("d1", "/3/0/0").finish(none) is False
 
 
 @pytest.mark.parametrize(
@@ -224,26 +150,13 @@ def test_what_became_of_a_subscription_is_read(answer, state, is_subscribed):
     assert ops.get_subscription("d1", "/3/0/0").finish(answer) is is_subscribed
 
 
-def test_rules_and_bench_answers_are_read():
-    assert ops.get_presubscriptions().finish(answered(body=[{"endpoint-type": "L"}])).rules[0].endpoint_type == "L"
-    assert bench_ops.list_bench_devices().finish(answered(body={"data": []})) == []
-    assert bench_ops.add_bench_device({"endpoint_name": "s"}).finish(answered(201, {"id": "d7"})) == "d7"
-    clock = answered(body={"now": "2026-01-05T08:00:00.000Z", "manual": True})
-    assert bench_ops.get_bench_clock().finish(clock).now == datetime(2026, 1, 5, 8, tzinfo=UTC)
-
-
 def test_a_poll_is_read_with_its_cursor_message_and_gap():
     poll = ops.poll_log(3, hold_seconds=0)
     message = {"notifications": []}
     assert poll.finish(answered(204, Mirror_Cursor="3")) == Poll(3, {}, None)
     assert poll.finish(answered(200, message, Mirror_Cursor="9", Mirror_Gap="4-7")) == Poll(9, message, Gap(4, 7))
-
-
-@pytest.mark.parametrize("gap", ["", "4", "some"])
-def test_a_gap_that_cannot_be_read_is_still_a_gap(gap):
-    assert ops.poll_log(3, hold_seconds=0).finish(answered(204, Mirror_Cursor="9", Mirror_Gap=gap)).gap == Gap(
-        None, None
-    )
+    for unreadable in ("", "4", "some"):
+        assert poll.finish(answered(204, Mirror_Cursor="9", Mirror_Gap=unreadable)).gap == Gap(None, None)
 
 
 @pytest.mark.parametrize(
@@ -265,15 +178,10 @@ def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answe
 
 
 def test_a_refusal_is_read_with_all_it_says():
-    body = {
-        "code": 400,
-        "type": "validation_error",
-        "message": "m",
-        "reason": "R",
-        "fields": [{"name": "f", "message": "w"}],
-    }
+    body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
+    fields = [{"name": "f", "message": "w"}]
     with pytest.raises(BadRequest) as refusal:
-        ops.get_health().finish(answered(400, body, X_Request_ID="r1"))
+        ops.get_health().finish(answered(400, {**body, "fields": fields}, X_Request_ID="r1"))
     error = refusal.value
     assert (error.type, error.reason, error.message, error.request_id) == ("validation_error", "R", "m", "r1")
     assert [(one.name, one.message) for one in error.fields] == [("f", "w")]
@@ -286,52 +194,27 @@ def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kin
     assert refusal.value.status == status
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("7", 7.0),
-        (" 0 ", 0.0),
-        ("1.5", 1.5),
-        ("2.", 2.0),
-        ("", None),
-        ("-5", None),
-        ("1e9", None),
-        ("inf", None),
-        ("nan", None),
-        ("9" * 400, None),
-        ("٣", None),
-        ("soon", None),
-        ("Wed, 99 Foo 2026", None),
-    ],
-)
-def test_how_long_to_wait_is_read_where_it_is_said_in_seconds(header, seconds):
-    with pytest.raises(LimitExceeded) as refusal:
-        ops.get_health().finish(answered(429, Retry_After=header))
-    assert refusal.value.retry_after_seconds == seconds
-
-
-def test_an_operation_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        ops.get_health().method = "PUT"  # type: ignore[misc] - that is the point
-    assert isinstance(ops.get_health(), Operation)
+NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
 
 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
+        ({}, None),
         ({"Retry-After": "7"}, 7.0),
-        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, 30.0),
-        ({"Retry-After": "Fri, 20 Nov 2026 12:00:00 GMT", "Date": "Fri, 20 Nov 2026 12:00:30 GMT"}, 0.0),
-        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 -0000", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, 30.0),
+        ({"Retry-After": " 0 "}, 0.0),
+        ({"Retry-After": "1.5"}, 1.5),
+        *(({"Retry-After": text}, None) for text in ("", "-5", "1e9", "inf", "nan", "9" * 400, "٣", "soon")),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT", "Date": NOON}, 30.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 11:59:30 GMT", "Date": NOON}, 0.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 -0000", "Date": NOON}, 30.0),
+        ({"Retry-After": "Wed, 99 Foo 2026", "Date": NOON}, None),
         # Without the clock of who answered it is ours.
         ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT"}, 0.0),
         ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT", "Date": "now"}, 0.0),
-        ({"Retry-After": "soon", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, None),
-        ({}, None),
     ],
 )
 def test_the_time_to_wait_is_read_as_seconds_or_as_a_moment(headers, seconds):
-    answer = httpx.Response(503, headers=headers, json={"code": 503, "type": "unavailable", "message": "full"})
-    with pytest.raises(ServerError) as raised:
-        ops.get_health().finish(answer)
-    assert raised.value.retry_after_seconds == seconds
+    with pytest.raises(LimitExceeded) as refusal:
+        ops.get_health().finish(Answered(429, headers, b""))
+    assert refusal.value.retry_after_seconds == seconds

@@ -14,10 +14,9 @@ RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": LIGHT, "value": "0", "observable": True, "writable": True},
 ]
+STATISTICS = ["time_weighted_mean", "last", "min", "max", "count"]
 QUESTIONS = {
-    "resample": lambda frame, span: frame.mirror.resample(
-        "1min", ["time_weighted_mean", "last", "min", "max", "count"], paths=[TEMPERATURE], **span
-    ),
+    "resample": lambda frame, span: frame.mirror.resample("1min", STATISTICS, paths=[TEMPERATURE], **span),
     "lights": lambda frame, span: frame.mirror.resample("5min", "duration", paths=[LIGHT], **span),
     "durations": lambda frame, span: frame.mirror.durations(TEMPERATURE, above=22, each=True, **span),
     "availability": lambda frame, span: frame.mirror.availability(each=True, **span),
@@ -34,11 +33,16 @@ def kept_seconds():
     return 7 * 86400.0
 
 
-@pytest.fixture
-def told(plain, bench, folder, monkeypatch):
-    """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
-    # The last look of the recorder comes soon, not when a poll of real time has ended.
+@pytest.fixture(autouse=True)
+def last_look_soon(monkeypatch):
+    """The last look of a recorder comes soon, not when a poll of real time has ended."""
     monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
+
+
+@pytest.fixture
+def told(plain, bench, folder):
+    """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
+
     plain.put_presubscriptions([{"resource_path": ["/33*"]}])
     bench.advance(60)
     position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
@@ -65,18 +69,13 @@ def told(plain, bench, folder, monkeypatch):
     return frames, {"begin": begin, "end": end}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_wherever_it_was_told_the_answer_is_the_same(name, told):
+def test_wherever_it_was_told_the_answer_is_the_same(told):
     frames, span = told
-    expected = QUESTIONS[name](frames["history"], span)
-    assert name == "late" or len(expected)
-    for where, frame in frames.items():
-        found = QUESTIONS[name](frame, span)
-        pd.testing.assert_frame_equal(found, expected, obj=where)
-
-
-def test_the_answers_are_those_that_were_played(told):
-    frames, span = told
+    for name, ask in QUESTIONS.items():
+        expected = ask(frames["history"], span)
+        assert name == "late" or len(expected)
+        for where, frame in frames.items():
+            pd.testing.assert_frame_equal(ask(frame, span), expected, obj=f"{name} of {where}")
     history = frames["history"]
     warm = history.mirror.durations(TEMPERATURE, above=22)
     assert warm["duration"].tolist() == [timedelta(minutes=2), timedelta(0)]

@@ -56,7 +56,9 @@ def test_what_happened_is_told_by_device_path_and_time(recorded):
     assert (about["devices"], about["complete"]) == (2, True)
     assert about["oldest_at"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert recording.history(raw=True).columns.tolist() == HISTORY_RAW_SCHEMA.names
-    assert recording.history(as_="arrow").num_rows == recording.history(as_="polars").height == len(ALL)
+    # It is complete as far as it was recorded.
+    assert recording.history(end=about["taken_at"]).attrs["mirror"]["complete"]
+    assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
 
 def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
@@ -72,31 +74,21 @@ def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
     assert recording.history([]).empty
 
 
-def test_it_is_complete_as_far_as_it_was_recorded(recorded):
-    recording, begin, _ = recorded
-    assert recording.history(end=begin + SECOND).attrs["mirror"]["complete"]
-    recorded_until = recording.history().attrs["mirror"]["taken_at"]
-    assert recording.history(end=recorded_until).attrs["mirror"]["complete"]
-    assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
+def test_what_cannot_be_meant_is_refused(recorded):
+    for asked, words in (
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
         ({"devices": ["nobody"]}, "nothing of a device 'nobody' is in the recording; none|close"),
         ({"paths": TEMPERATURE}, "one text"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(recorded, asked, words):
-    with pytest.raises(ValueRefused, match=words):
-        recorded[0].history(**asked)
+    ):
+        with pytest.raises(ValueRefused, match=words):
+            recorded[0].history(**asked)
 
 
-def test_what_was_lost_is_a_gap_with_its_ends(client, bench, device_id, folder):
+@pytest.mark.both_clients
+def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, bench, device_id, folder):
     client.subscribe(device_id, TEMPERATURE)
     with client.record(folder):
         bench.set_value(device_id, TEMPERATURE, 22.5)
@@ -105,18 +97,21 @@ def test_what_was_lost_is_a_gap_with_its_ends(client, bench, device_id, folder):
     # A day of the log is kept.
     bench.advance(timedelta(days=3))
     bench.set_value(device_id, TEMPERATURE, 24.5)
-    with pytest.warns(GapWarning), client.record(folder):
+    with pytest.warns(GapWarning), client.record(folder) as recorder:
         bench.advance(1)
-    frame = Recording(folder).history()
+    recording = recorder.recording
+    frame = recording.history([device_id], end=lost_from + timedelta(days=30))
     gaps = frame[frame["what"] == "gap"]
-    assert len(gaps) >= 1
     assert gaps["changed_at"].min() <= pd.Timestamp(lost_from) + SECOND
     assert gaps["until"].max() >= pd.Timestamp(lost_from) + timedelta(days=1)
     assert not frame.attrs["mirror"]["complete"]
     assert gaps["device_id"].isna().all()
-    later = pd.Timestamp(lost_from) + timedelta(days=30)
-    assert Recording(folder).history(end=lost_from + SECOND).attrs["mirror"]["devices"] == 1
-    assert "gap" in set(Recording(folder).history([device_id], end=later)["what"])
+    assert recording.history(end=lost_from + SECOND).attrs["mirror"]["devices"] == 1
+    events, audit = recording.events(), recorder.audit()
+    assert "gap" in set(events["event"])
+    assert events.attrs["mirror"]["complete"] is False
+    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
+    assert "missing" in str(audit)
 
 
 def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):

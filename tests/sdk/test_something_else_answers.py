@@ -1,6 +1,5 @@
 """Where something else than a mirror answers, or nothing does: over both clients. Source: wire.md 0, 6, 7."""
 
-import gzip
 import itertools
 import json
 import socket
@@ -8,11 +7,11 @@ import socket
 import httpx
 import pytest
 from click.testing import CliRunner
-from hostile_service import BRIEFLY, HostileService, one_by_one
+from hostile_service import BRIEFLY, HostileService
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, MirrorError, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -36,20 +35,19 @@ def answering(status, body=b"", **headers):
 # is_healthy()
 
 
+HEALTHY = {"status": "ok", "service": "device-state-mirror"}
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "is_mirror"),
     [
-        ({"status": "ok", "service": "device-state-mirror"}, {}, True),
-        ({"status": "ok", "service": "device-state-mirror", "more": 1}, {}, True),
+        (HEALTHY | {"more": 1}, {}, True),
         ({"status": "ok"}, {"X-Request-ID": "0123456789abcdef" * 2}, True),
         ({"status": "ok"}, {}, False),
         ({"status": "ok"}, {"X-Request-ID": "req-1"}, False),
-        ({"status": "ok", "service": "billing"}, {"X-Request-ID": "0123456789abcdef" * 2}, False),
-        ({"status": "starting", "service": "device-state-mirror"}, {}, False),
-        ({"healthy": True}, {}, False),
+        (HEALTHY | {"service": "billing"}, {"X-Request-ID": "0123456789abcdef" * 2}, False),
+        (HEALTHY | {"status": "starting"}, {}, False),
         ([], {}, False),
-        ("ok", {}, False),
-        (b"OK", {}, False),
         (b"", {}, False),
         (PAGE, {"Content-Type": "text/html"}, False),
         (b"[" * 100_000, {}, False),
@@ -57,36 +55,22 @@ def answering(status, body=b"", **headers):
     ],
 )
 def test_a_mirror_is_told_from_whatever_else_answers(client_of, body, headers, is_mirror):
-    given = {"Content-Type": "application/json", **headers}
-    assert client_of(transport=answering(200, body, **given)).is_healthy() is is_mirror
+    transport = answering(200, body, **{"Content-Type": "application/json", **headers})
+    assert client_of(transport=transport).is_healthy() is is_mirror
 
 
-def test_a_server_says_that_it_is_one(client, plain):
-    assert client.is_healthy() is True
-    assert httpx.Client(transport=plain._sender._transport).get("http://mirror.localhost/healthz").json() == {
-        "status": "ok",
-        "service": "device-state-mirror",
-    }
-
-
-@pytest.mark.parametrize("status", [204, 206, 301, 302, 307, 400, 401, 403, 404, 405, 418, 429, 500, 502, 503, 599])
+@pytest.mark.parametrize("status", [307, 404, 429, 500, 503])
 def test_any_other_status_is_no_mirror_that_is_well(client_of, status):
-    transport = answering(status, PAGE, **{"Location": "http://localhost/healthz", "Retry-After": "1"})
+    transport = answering(status, HEALTHY, **{"Location": "http://localhost/healthz", "Retry-After": "1"})
     assert client_of(transport=transport).is_healthy() is False
 
 
-BOMB = gzip.compress(b" " * 100_000_000)
 ANSWERS = {
     "nothing": lambda _: [],
     "hangs up": lambda _: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n{"]),
     "no HTTP": lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n\r\n"],
     "a header without end": lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\nX: "], itertools.repeat(b"x" * 65_536)),
-    "trickling": lambda _: one_by_one(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"{"),
-    "interim answers": lambda _: itertools.repeat(b"HTTP/1.1 102 Processing\r\n\r\n"),
     "an upgrade": lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
-    "a bomb": lambda _: [
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(BOMB), BOMB)
-    ],
     "junk that is called gzip": lambda _: [
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"
     ],
@@ -136,19 +120,14 @@ def test_what_the_program_does_wrong_is_raised(client_of):
 CALLS = {
     "get_device": lambda client: client.get_device(DEVICE),
     "list_devices": lambda client: client.list_devices(),
-    "subscribe": lambda client: client.subscribe(DEVICE, "/3303/0/5700"),
-    "is_subscribed": lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
     "delete_presubscriptions": lambda client: client.delete_presubscriptions(),
-    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
     "begin_read": lambda client: client.begin_read(DEVICE, "/3303/0/5700"),
     "events": lambda client: client.events(timeout=0),
     "snapshot": lambda client: client.snapshot(),
-    "state_frame": lambda client: client.state_frame([DEVICE]),
     "use_long_polling": lambda client: client.use_long_polling(),
 }
 
 
-@pytest.mark.both_clients
 @pytest.mark.parametrize("name", CALLS)
 def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
     client = client_of(transport=answering(200, PAGE, **{"Content-Type": "text/html; charset=utf-8"}))
@@ -158,10 +137,6 @@ def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
 
 # Snapshots
 
-SNAPSHOTS = {
-    "snapshot": lambda client, folder: client.snapshot(),
-    "snapshot_dataset": lambda client, folder: client.snapshot_dataset(folder / "fleet"),
-}
 JUNK = {"Content-Encoding": "gzip"}
 
 
@@ -170,54 +145,25 @@ JUNK = {"Content-Encoding": "gzip"}
     [
         (200, "text/html", PAGE, {}, "content type text/html"),
         (200, "application/json", b'{"data": []}', {}, "content type application/json"),
-        (200, "application/json", b"[]", {}, "content type application/json"),
-        (200, "text/plain", b"hello", {}, "content type text/plain"),
-        (200, None, b"", {}, "no content type"),
         (200, None, PAGE, {}, "no content type"),
         (204, None, b"", {}, "no content type"),
         (302, None, b"", {"Location": "/login"}, "302"),
-        (304, None, b"", {}, "304"),
         (200, ARROW, b"", {}, "empty"),
         (200, NDJSON, b"", {}, "empty"),
         (200, ARROW, PAGE, {}, "snapshot"),
-        (200, NDJSON, PAGE + b"\n", {}, "snapshot"),
         (200, NDJSON, b'{"status":"ok"}\n', {}, "snapshot"),
         (200, NDJSON, b"junk", JUNK, "is not"),
         (200, ARROW, b"junk", JUNK, "is not"),
     ],
 )
-@pytest.mark.parametrize("name", SNAPSHOTS)
-def test_what_is_no_snapshot_is_an_unexpected_answer(
-    client_of, tmp_path, name, status, content_type, body, headers, told
-):
+def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status, content_type, body, headers, told):
     given = headers if content_type is None else {**headers, "Content-Type": content_type}
     client = client_of(transport=answering(status, body, **given))
     with pytest.raises(UnexpectedAnswer, match=told):
-        SNAPSHOTS[name](client, tmp_path)
+        client.snapshot()
+    with pytest.raises(UnexpectedAnswer, match=told):
+        client.snapshot_dataset(tmp_path / "fleet")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_refresh_of_something_else_is_an_unexpected_answer(client_of, plain, ids):
-    frame = plain.snapshot()
-    client = client_of("http://mirror.localhost", transport=answering(200, PAGE, **{"Content-Type": "text/html"}))
-    with pytest.raises(UnexpectedAnswer, match="text/html"):
-        client.refresh(frame)
-
-
-@pytest.mark.both_clients
-@pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_a_snapshot_that_breaks_off_is_a_failure_of_the_connection(client_of, form):
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {form}\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".encode()
-
-    class Closing(HostileService):
-        def _serve(self, connection):
-            self._request(connection)
-            connection.sendall(head)
-            connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-
-    with Closing(lambda _: []) as service, pytest.raises(ConnectionFailed):
-        client_of(service.url).snapshot()
 
 
 def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
@@ -236,60 +182,38 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
 # Pages
 
 
-def device(number):
-    at = "2026-01-31T00:00:00Z"
-    return {
-        "object": "device",
-        "id": f"{number:032x}",
-        "endpoint_name": f"e-{number}",
-        "state": "registered",
-        "created_at": at,
-        "updated_at": at,
-    }
-
-
-def waiting(number):
-    return {
-        "async_response_id": f"a{number}",
-        "device_id": DEVICE,
-        "method": "GET",
-        "uri": "/3303/0/5700",
-        "state": "waiting",
-        "placed_at": "2026-01-31T00:00:00Z",
-        "expires_at": "2026-01-31T02:00:00Z",
-        "attempts": 0,
-    }
+def page_of(numbers, *, has_more):
+    same = {"object": "device", "state": "registered"} | dict.fromkeys(
+        ["created_at", "updated_at"], "2026-01-31T00:00Z"
+    )
+    devices = [same | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
+    page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
+    return httpx.Response(200, json=page)
 
 
 PAGES = {
     "the same page for ever": itertools.repeat([1, 2]),
-    "two pages in turns": itertools.cycle([[1, 2], [3, 4]]),
     "three pages in turns": itertools.cycle([[1, 2], [3, 4], [5, 6]]),
     "pages that begin with the last of the one before": iter([[1, 2], [2, 3], [3, 4]]),
     "pages that end as one before": iter([[1, 2], [3, 2]]),
-    "pages of one": itertools.repeat([1]),
     "an empty page": iter([[1, 2], []]),
-    "nothing at all": iter([[]]),
 }
 
 
-@pytest.mark.parametrize("what", ["list_devices", "list_device_requests", "state_frame"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name, what):
+def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name):
     served = []
 
     def answer(request):
         numbers = next(pages)
         served.append(numbers)
         assert len(served) < 10
-        make = waiting if "device-requests" in request.url.path else device
-        page = {"data": [make(number) for number in numbers], "has_more": True, "limit": 1000, "order": "ASC"}
-        return httpx.Response(200, json={"object": "list", **page})
+        return page_of(numbers, has_more=True)
 
     PAGES[name], pages = itertools.tee(PAGES[name])
     client = client_of(transport=httpx.MockTransport(answer))
     with pytest.raises(UnexpectedAnswer, match=r"page [1-4] of the list"):
-        getattr(client, what)()
+        client.list_devices()
 
 
 def test_pages_to_the_end_are_read(client_of):
@@ -299,8 +223,7 @@ def test_pages_to_the_end_are_read(client_of):
     def answer(request):
         asked.append(request.url.params.get("after"))
         numbers, has_more = next(pages)
-        page = {"data": [device(number) for number in numbers], "has_more": has_more, "limit": 1000, "order": "ASC"}
-        return httpx.Response(200, json={"object": "list", **page})
+        return page_of(numbers, has_more=has_more)
 
     found = client_of(transport=httpx.MockTransport(answer)).list_devices()
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3", "e-4", "e-5"]
@@ -311,7 +234,7 @@ def test_pages_to_the_end_are_read(client_of):
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("cursor", [3, 2, 0])
+@pytest.mark.parametrize("cursor", [3, 0])
 def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, cursor):
     def answer(request):
         cursors.append(request.url.params["after"])
@@ -328,29 +251,27 @@ def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, curs
 # A wrong path in base_url
 
 
-READS = {
-    "get_device": lambda client: client.get_device(DEVICE),
-    "list_devices": lambda client: client.list_devices(),
-    "list_resources": lambda client: client.list_resources(DEVICE),
-    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
-    "is_subscribed": lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
-    "subscription_state": lambda client: client.subscription_state(DEVICE, "/3303/0/5700"),
-    "delete_subscriptions": lambda client: client.delete_subscriptions(DEVICE),
-    "get_presubscriptions": lambda client: client.get_presubscriptions(),
-    "list_device_requests": lambda client: client.list_device_requests(),
-    "use_long_polling": lambda client: client.use_long_polling(),
-    "events": lambda client: list(client.events(timeout=0)),
-}
+READS = [
+    lambda client: client.get_device(DEVICE),
+    lambda client: client.list_devices(),
+    lambda client: client.list_subscriptions(DEVICE),
+    lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
+    lambda client: client.subscription_state(DEVICE, "/3303/0/5700"),
+    lambda client: client.delete_subscriptions(DEVICE),
+    lambda client: client.get_presubscriptions(),
+    lambda client: client.list_device_requests(),
+    lambda client: client.use_long_polling(),
+    lambda client: list(client.events(timeout=0)),
+]
 
 
-@pytest.mark.parametrize("name", READS)
-def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of, name):
+def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of):
     client = client_of("http://mirror.localhost/wrong", mirror.new_key(), transport=mirror.either_transport)
-    with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
-        READS[name](client)
+    for read in READS:
+        with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
+            read(client)
 
 
-@pytest.mark.parametrize("body", [b"", PAGE, {"detail": "Not Found"}], ids=["empty", "a page", "other JSON"])
-def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of, body):
+def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of):
     with pytest.raises(MirrorError):
-        client_of(transport=answering(404, body)).list_subscriptions(DEVICE)
+        client_of(transport=answering(404, {"detail": "Not Found"})).list_subscriptions(DEVICE)

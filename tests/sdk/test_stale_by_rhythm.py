@@ -8,7 +8,6 @@ import pytest
 from mirror_sdk import DeviceObject
 from mirror_sdk.frames import state_frame
 from mirror_sdk.frames.stale import silent_rows
-from mirror_sdk.object_table import never_changes
 from mirror_sdk.wire import device_object as wire
 
 REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -75,14 +74,3 @@ def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(li
 )
 def test_what_is_merely_read_never_changes_or_was_never_reported_is_never_stale(about):
     assert not is_stale(400 * DAY, **about)
-
-
-def test_an_empty_table_has_nothing_stale():
-    empty = state_frame([], raw=True, taken_at=None)
-    found = silent_rows(empty, contacts={}, longest_pauses=pd.Series([], dtype="timedelta64[ms]"))
-    assert (len(found), found.dtype) == (0, bool)
-
-
-def test_what_never_changes():
-    assert all(map(never_changes, ["/3/0/0", "/3/0/2", "/3/0/3", "/3303/0/5701", "/3303/1/5603", "/9999/0/5701"]))
-    assert not any(map(never_changes, ["/3/0/9", "/3303/0/5700", "/5/0/3", "/3311/0/5850", "/3303", "no path"]))

@@ -3,17 +3,13 @@
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mirror_sdk
 from mirror_sdk import ValueRefused, parse_value
-from mirror_sdk.object_table import ResourceType
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
-from mirror_sdk.values.typed import _READ
 
 SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
 ANALOG = "/3203/0/5650"
@@ -32,22 +28,14 @@ RESOURCES = [
         *[(SWITCH, text, True) for text in ("true", "True", "on", "ON", "yes", " 1 ", "1\n")],
         *[(SWITCH, text, False) for text in ("false", "FALSE", "off", "Off", "no", "0")],
         *[(LEVEL, text, 55) for text in ("55", " 55 ", "+55", "055", "55.0", "5.5e1")],
-        (SECONDS, "-3", -3),
         (SECONDS, "9007199254740993", 9007199254740993),
-        (UNSIGNED, str(2**64 - 1), 2**64 - 1),
-        *[(SET_POINT, text, 21.5) for text in ("21.5", "2.15e1", "2.15E+1", " 21.50\t")],
         *[(SET_POINT, text, 0.5) for text in (".5", "0.5", "5e-1")],
-        (SET_POINT, "55", 55.0),
-        (SET_POINT, "5.", 5.0),
         *[(CLOCK, f"2026-01-05{text}", EIGHT) for text in ("T08:00:00Z", " 08:00:00+00:00", "T09:00:00.000+01:00")],
         (CLOCK, " 1767600000 ", EIGHT),
         (LINK, " 3303:0 ", "3303:0"),
         *[(PACKAGE, text, b"\x00\xff\x1a") for text in ("00 ff 1a", "00FF1A", "0x00 ff 1a", "base64:AP8a", "AP8a")],
         (PACKAGE, "base64:deadbeef", b"u\xe6\x9dm\xe7\x9f"),
-        (PACKAGE, "base64:", b""),
         (NAME, " as it is ", " as it is "),
-        (NAME, "", ""),
-        (NAME, "5,5", "5,5"),
         (UNDECLARED, "0012", "0012"),
     ],
 )
@@ -65,30 +53,19 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
             for text in ("", " ", "nan", "inf")
         ],
         *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
-        *[(path, "1,000", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
         *[(path, text, "without a unit") for path in (LEVEL, SET_POINT) for text in ("12abc", "40 %", "1_0", "1 0")],
-        *[(path, "٣", "takes a .* number") for path in (LEVEL, SET_POINT)],
         (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),
-        (LEVEL, "5.5", "takes a whole number from 0 to 100, not '5.5'; write it like 50"),
         (SECONDS, str(2**63), "at most 64 bits"),
-        (SECONDS, "9" * 5000, "whole number"),
-        (SECONDS, "1e999", "at most 64 bits"),
-        (UNSIGNED, "-1", "from 0 on"),
         (SET_POINT, "1e999", "a float has no such number"),
-        (SET_POINT, "1e-999", "a float has no such number"),
         *[(SWITCH, text, "takes a boolean, .* write true or false") for text in ("", "2", "maybe", "tru", "1.0")],
         *[(CLOCK, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
         *[(CLOCK, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
         *[(CLOCK, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
         (CLOCK, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
-        (CLOCK, "9" * 12, "write it like"),
         *[(LINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
         *[(PACKAGE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
         (PACKAGE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
-        (PACKAGE, "deadbeef" * 3, "write 'de ad be ef de ad be ef', or"),
-        (PACKAGE, "0x00ff1a", "hex digits or base64"),
         (NAME, "\ud800", "UTF-8"),
-        (UNDECLARED, "\ud800", "UTF-8"),
         (REBOOT, "1", "execute it instead"),
     ],
 )
@@ -97,19 +74,6 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
         parse_value(text, path)
     assert str(caught.value).startswith(path)
     assert len(str(caught.value)) < 300
-
-
-def test_what_is_no_path_or_no_text_is_refused():
-    with pytest.raises(ValueError, match="is not a resource path"):
-        parse_value("55", "3311/0/5851")
-    with pytest.raises(TypeError, match=r"^text must be a text, not a int"):
-        parse_value(55, LEVEL)
-    with pytest.raises(TypeError, match=r"^path must be a text"):
-        parse_value("55", None)
-
-
-def test_every_declared_type_can_be_typed():
-    assert set(_READ) == set(ResourceType)
 
 
 VALUES = {
@@ -137,14 +101,6 @@ def test_what_is_shown_of_a_value_can_be_typed_again(pair):
         assert parse_value(plain_text(had), path) == value
 
 
-@given(st.binary(min_size=1))
-def test_base64_as_it_is_shown_is_read_or_refused_and_never_misread(raw):
-    shown = decode(*encode(raw, PACKAGE), PACKAGE).to_dict()["base64"]
-    assert parse_value(f"base64:{shown}", PACKAGE) == raw
-    with suppress(ValueRefused):
-        assert parse_value(shown, PACKAGE) == raw
-
-
 @given(st.text(), st.sampled_from([*VALUES, REBOOT]))
 def test_any_text_is_a_value_that_can_be_sent_or_refused(text, path):
     with suppress(ValueRefused):
@@ -159,54 +115,27 @@ def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
     assert "round(" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("path", "value"), [(SWITCH, 1), (SWITCH, None), (LEVEL, 5.5), (LEVEL, np.array([1]))])
-def test_advice_is_never_a_conversion_that_changes_the_value(path, value):
-    with pytest.raises(ValueRefused) as caught:
-        encode(value, path)
-    assert "bool(" not in str(caught.value)
-    assert "round(" not in str(caught.value)
-
-
-def test_it_is_a_public_name():
-    assert mirror_sdk.parse_value is parse_value
-    assert "parse_value" in mirror_sdk.__all__
-
-
 @pytest.fixture
 def light(client, bench):
     return bench.add_device("light", RESOURCES)
 
 
-@pytest.mark.parametrize(("path", "text", "value"), [(SWITCH, "off", False), (LEVEL, " 55 ", 55), (NAME, "", "")])
-def test_a_typed_value_is_written(client, light, path, text, value):
-    client.write_value(light, path, text=text)
-    assert client.read_value(light, path) == value
-    assert client.begin_write(light, path, text=text).exception() is None
-
-
-def test_a_typed_value_is_written_in_the_content_type_asked_for(client, light):
+def test_a_typed_value_is_written(client, light):
+    for path, text, value in ((SWITCH, "off", False), (LEVEL, " 55 ", 55), (NAME, "", "")):
+        client.write_value(light, path, text=text)
+        assert client.read_value(light, path) == value
     request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
     assert (request.asked.python, request.asked.content_type) == (55, "application/json")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}])
-def test_a_value_or_a_text_is_written_and_never_both(client, light, arguments):
-    for write in (client.write_value, client.begin_write):
-        with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
-            write(light, LEVEL, **arguments)
-    assert client.get_device(light)[LEVEL].desired is None
-
-
-def test_a_text_that_is_no_value_is_not_sent(client, light):
+def test_a_value_or_a_valid_text_is_written_and_never_both(client, light):
+    for arguments in ({}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}):
+        for write in (client.write_value, client.begin_write):
+            with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
+                write(light, LEVEL, **arguments)
     with pytest.raises(ValueRefused, match="decimal point"):
         client.write_value(light, LEVEL, text="5,5")
     assert client.get_device(light)[LEVEL].desired is None
-
-
-def test_a_text_among_the_values_of_a_plan_is_told_what_reads_it(client, light):
-    plan = client.plan([(light, SWITCH, "false")])
-    assert plan.frame["check"].tolist() == ["wrong_type"]
-    assert "parse_value" in plan.frame["reason"][0]
 
 
 def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed(client, light):
@@ -224,6 +153,7 @@ def test_a_text_of_a_plan_that_is_no_value_is_refused_in_its_row(client, light):
     assert frame["decision"].tolist() == ["refuse"] * 4
     assert frame["check"].tolist() == ["wrong_type", "out_of_range", "wrong_type", "unknown_resource"]
     assert "decimal point" in frame["reason"][0]
+    assert "parse_value" in client.plan([(light, SWITCH, "false")]).frame["reason"][0]
 
 
 def test_a_plan_has_values_or_texts(client, light):
@@ -232,16 +162,12 @@ def test_a_plan_has_values_or_texts(client, light):
         client.plan(table)
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", ' {"0": 1}', "[]"])
-@pytest.mark.parametrize("path", ["/3/0/7", "/1/0/24"])
-def test_json_for_a_multiple_resource_is_rejected_with_the_form_that_it_takes(path, text):
-    with pytest.raises(ValueRefused, match=r"for each instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
-        parse_value(text, path)
-    with pytest.raises(ValueRefused, match="for each instance"):
-        encode(text, path, allow_read_only=True)
-
-
-def test_a_list_or_a_dict_with_other_keys_is_rejected_with_the_form_that_it_takes():
+def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the_form_that_it_takes():
+    for text in ("[1, 2]", ' {"0": 1}', "[]"):
+        with pytest.raises(ValueRefused, match=r"instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
+            parse_value(text, "/3/0/7")
+        with pytest.raises(ValueRefused, match="for each instance"):
+            encode(text, "/3/0/7", allow_read_only=True)
     with pytest.raises(ValueRefused, match=r"for each instance, not \[1, 2\]; give a dict"):
         encode([1, 2], "/3/0/7", allow_read_only=True)
     with pytest.raises(ValueRefused, match=r"such as \{0: 3800, 1: 5000\}; \{'0': 1\} has others"):

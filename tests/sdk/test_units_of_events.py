@@ -1,15 +1,12 @@
 """The unit of an event that its device names in resource 5701, which no event tells. Source: wire.md 1, 5."""
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 from patience import until
 
 from mirror_sdk import MirrorClient, UnitWarning
-from mirror_sdk.frames import events_frame
 from mirror_sdk.recording import Recording
 from mirror_sdk.recording import recorder as recorder_module
-from mirror_sdk.tables.units import NamedUnits, with_units
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -49,14 +46,10 @@ def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
     assert frame.attrs["mirror"]["position"] == frame["seq"].max()
 
 
-def test_a_table_in_parts_of_other_devices_has_them_too(client, rooms, monkeypatch):
-    monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
-    monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
-    assert units(client.events_frame(after=0, timeout=0)) == EXPECTED
-
-
 def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
+    monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
     assert units(client.events_frame(after=0, timeout=0)) == EXPECTED
 
 
@@ -80,14 +73,6 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
             bench.set_value(client.get_device(name).device_id, LEVEL if name == "lamp" else TEMPERATURE, 7)
     assert units(Recording(tmp_path / "run.parquet").events()) == EXPECTED
     assert units(pd.read_parquet(tmp_path / "run.parquet")) == EXPECTED
-
-
-def test_what_an_event_tells_itself_stays(client, rooms):
-    frame = events_frame(client.events(after=0, timeout=0, paths=[LEVEL]))
-    (device_id,) = frame["device_id"].unique()
-    state = pa.table({"device_id": [device_id], "path": [LEVEL], "unit": ["cd"]})
-    told = with_units(pa.Table.from_pandas(frame), NamedUnits(state))
-    assert set(told["unit"].to_pylist()) == {"%"}
 
 
 # A unit that changes
@@ -124,31 +109,30 @@ def changed(plain, bench, tmp_path, monkeypatch):
     return times, recorder.recording
 
 
-@pytest.mark.parametrize("paths", [[TEMPERATURE], ["/3303/*"]])
-@pytest.mark.parametrize("begins", [False, True])
-def test_a_value_of_a_history_is_in_the_unit_that_was_named_by_then(client, changed, paths, begins):
+def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, plain, changed):
     times, recording = changed
-    history = client.history(paths=paths, begin=times[0] if begins else None)
-    expected = [(19.0, "Cel"), (20.0, "Cel"), (68.0, "Far"), (70.0, "Far")][begins:]
-    numbers = history[history["value_num"].notna()]
-    assert list(zip(numbers["value_num"], numbers["unit"], strict=True)) == expected
-    with pytest.warns(UnitWarning, match="Cel and Far"):
-        found = history.mirror.resample("3min", paths=[TEMPERATURE], begin=times[0], end=times[-1])
-    assert found["time_weighted_mean"].isna().any()
-    recorded = recording.history(paths=paths)
-    numbers = recorded[recorded["value_num"].notna()]
-    assert list(zip(numbers["value_num"], numbers["unit"], strict=True)) == expected[-3:]
+    expected = [(19.0, "Cel"), (20.0, "Cel"), (68.0, "Far"), (70.0, "Far")]
+    for paths in ([TEMPERATURE], ["/3303/*"]):
+        for begin in (None, times[0]):
+            history = client.history(paths=paths, begin=begin)
+            assert units_of_numbers(history) == expected[begin is not None :]
+        with pytest.warns(UnitWarning, match="Cel and Far"):
+            found = history.mirror.resample("3min", paths=[TEMPERATURE], begin=times[0], end=times[-1])
+        assert found["time_weighted_mean"].isna().any()
+        assert units_of_numbers(recording.history(paths=paths)) == expected[-3:]
+        assert units_of_numbers(plain.events_frame(after=0, timeout=0, paths=paths)) == expected
+    for source in (client, recording):
+        (row,) = source.changes(times[0], times[-1], paths=[TEMPERATURE]).to_dict("records")
+        assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
+        for at, unit in ((times[0], "Cel"), (times[-1], "Far")):
+            assert source.as_of(at, paths=[TEMPERATURE])["unit"].tolist() == [unit]
+    # How long ago is counted from the end of a recording.
+    pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(times[-1] - pd.Timedelta("90s")))
 
 
-def test_events_are_in_the_unit_that_was_named_by_then(plain, changed):
-    events = plain.events_frame(after=0, timeout=0)
-    numbers = events[events["value_num"].notna()]
-    assert numbers["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
-
-
-def test_events_of_some_paths_are_in_the_unit_that_was_named_by_then(plain, changed):
-    events = plain.events_frame(after=0, timeout=0, paths=[TEMPERATURE])
-    assert events["unit"].tolist() == ["Cel", "Cel", "Far", "Far"]
+def units_of_numbers(frame):
+    numbers = frame[frame["value_num"].notna()]
+    return list(zip(numbers["value_num"], numbers["unit"], strict=True))
 
 
 def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, bench, changed, tmp_path):
@@ -158,24 +142,6 @@ def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, be
         bench.set_value("sensor", TEMPERATURE, 22)
     assert recorder.recording.history()["unit"].tolist() == ["Far", "Cel"]
     assert recorder.recording.as_of(bench.get_clock())["unit"].tolist() == ["Cel"]
-
-
-@pytest.mark.parametrize("source", ["client", "recording"])
-def test_changes_name_the_unit_of_either_value(client, changed, source):
-    times, recording = changed
-    asked = client if source == "client" else recording
-    (row,) = asked.changes(times[0], times[-1], paths=[TEMPERATURE]).to_dict("records")
-    assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
-    assert asked.as_of(times[0], paths=[TEMPERATURE])["unit"].tolist() == ["Cel"]
-    assert asked.as_of(times[-1], paths=[TEMPERATURE])["unit"].tolist() == ["Far"]
-
-
-def test_how_long_ago_is_counted_from_the_end_of_a_recording(changed):
-    times, recording = changed
-    begin = times[-1] - pd.Timedelta("90s")
-    pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(begin))
-    pd.testing.assert_frame_equal(recording.history(begin="90s"), recording.history(begin=begin))
-    pd.testing.assert_frame_equal(recording.changes("90s"), recording.changes(begin, times[-1]))
 
 
 def test_a_value_has_no_unit_where_only_a_later_one_is_known(plain, bench, changed):

@@ -1,7 +1,7 @@
 import math
 import re
 import time
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -13,52 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.object_table import ResourceType
-from mirror_sdk.values import OCTET_STREAM, Value, ValueKind, decode, encode, plain_type
+from mirror_sdk.values import Value, ValueKind, decode, encode
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
 DIMMER, UNDECLARED = "/3311/0/5851", "/27000/0/1"
 PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, DIMMER, UNDECLARED, "no path"]
 
-whole_seconds = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
-links = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
-declared_values = st.one_of(
-    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False)),
-    st.tuples(st.just(INTEGER), st.integers(-(2**63), 2**63 - 1)),
-    st.tuples(st.just(UNSIGNED), st.integers(0, 2**64 - 1)),
-    st.tuples(st.just(DIMMER), st.integers(0, 100)),
-    st.tuples(st.just(BOOLEAN), st.booleans()),
-    st.tuples(st.just(STRING), st.text()),
-    st.tuples(st.just(UNDECLARED), st.text()),
-    st.tuples(st.just(TIME), whole_seconds),
-    st.tuples(st.just(OBJLINK), links),
-    st.tuples(st.just(OPAQUE), st.binary()),
-    st.tuples(st.just(UNDECLARED), st.binary()),
-)
-
-
-@given(declared_values)
-def test_what_is_encoded_decodes_to_the_same_value_and_type(case):
-    path, value = case
-    raw, content_type = encode(value, path)
-    decoded = decode(raw, content_type, path)
-    assert decoded.python == value
-    assert type(decoded.python) is type(value)
-    assert (decoded.raw, decoded.content_type) == (raw, content_type)
-
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_written_without_an_exponent(value):
     payload, _ = encode(value, FLOAT)
     assert set(payload) <= set(b"-.0123456789")
-
-
-@given(st.binary())
-def test_opaque_bytes_survive_as_base64_text(value):
-    payload, content_type = encode(value, OPAQUE, "text/plain")
-    assert content_type == "text/plain"
-    assert decode(payload, "text/plain", OPAQUE).python == value
 
 
 @given(
@@ -78,21 +44,15 @@ def test_decode_never_raises_and_never_loses_the_payload(raw, content_type, path
     [
         (b"21.5", FLOAT, ValueKind.NUMBER, 21.5),
         (b"-1.5E2", FLOAT, ValueKind.NUMBER, -150.0),
-        (b"21", FLOAT, ValueKind.NUMBER, 21.0),
         *((text, FLOAT, ValueKind.NUMBER, 0.0) for text in (b"0", b"0.00", b"+0e5", b"0.0E-9")),
         (b"2.050000e+01", FLOAT, ValueKind.NUMBER, 20.5),
-        (b"-7", INTEGER, ValueKind.NUMBER, -7),
         *((text, INTEGER, ValueKind.NUMBER, 13) for text in (b"13.0", b"1.300000e+01", b"+013", b"130e-1")),
         (b"9223372036854775807.0", INTEGER, ValueKind.NUMBER, 2**63 - 1),
         (b"1.8446744073709551615e19", UNSIGNED, ValueKind.NUMBER, 2**64 - 1),
-        (b"-0.0", INTEGER, ValueKind.NUMBER, 0),
         (b"1700000000.0", TIME, ValueKind.TIME, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
         (b"101", DIMMER, ValueKind.NUMBER, 101),
-        (b"1", BOOLEAN, ValueKind.BOOLEAN, True),
         (b"0", BOOLEAN, ValueKind.BOOLEAN, False),
         (b"000012300007", UNDECLARED, ValueKind.TEXT, "000012300007"),
-        (b"", STRING, ValueKind.TEXT, ""),
-        (b"-1", TIME, ValueKind.TIME, datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
         (b"65535:65535", OBJLINK, ValueKind.OBJLINK, "65535:65535"),
         (b"AAE=", OPAQUE, ValueKind.OPAQUE, b"\x00\x01"),
     ],
@@ -117,53 +77,34 @@ def test_a_number_of_very_many_digits_takes_no_time():
 
 
 @pytest.mark.parametrize("path", [FLOAT, INTEGER, UNSIGNED, TIME])
-@pytest.mark.parametrize("text", NOT_NUMBERS)
-def test_what_is_not_strictly_a_number_stays_opaque(text, path):
-    raw = text.encode()
-    assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
+def test_what_is_not_strictly_a_number_stays_opaque(path):
+    for raw in map(str.encode, NOT_NUMBERS):
+        assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
 
 
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
-        (b"21.5", INTEGER),
-        (b"1e19", INTEGER),
         (b"-9223372036854775809.0", INTEGER),
-        (b"-1.0", UNSIGNED),
-        (str(2**63).encode(), INTEGER),
         (b"-1", UNSIGNED),
         (str(2**64).encode(), UNSIGNED),
         (b"true", BOOLEAN),
-        (b"01", BOOLEAN),
         (b"99999999999999", TIME),
         (b"1700000000.5", TIME),
         (b"65536:0", OBJLINK),
-        (b"0:65536", OBJLINK),
         (b"3303", OBJLINK),
-        (b"3303:0\n", OBJLINK),
         (b"AA", OPAQUE),
-        (b"A A E =", OPAQUE),
         (b"1", EXECUTABLE),
         (b"\xff\xfe", STRING),
-        (b"\xff\xfe", UNDECLARED),
     ],
 )
 def test_what_is_not_of_the_declared_type_stays_opaque(raw, path):
     assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    [
-        "text/plain;charset=utf-8",
-        'TEXT/PLAIN ; Charset="UTF-8"',
-        "text/plain; q=1",
-        "text/plain;charset=us-ascii",
-        None,
-    ],
-)
-def test_parameters_of_the_content_type_do_not_matter(content_type):
-    assert decode(b"21.5", content_type, FLOAT).python == 21.5
+def test_parameters_of_the_content_type_do_not_matter():
+    for content_type in ("text/plain;charset=utf-8", 'TEXT/PLAIN ; Charset="UTF-8"', "text/plain; q=1", None):
+        assert decode(b"21.5", content_type, FLOAT).python == 21.5
 
 
 @pytest.mark.parametrize(
@@ -171,45 +112,20 @@ def test_parameters_of_the_content_type_do_not_matter(content_type):
     ["application/octet-stream", "application/vnd.oma.lwm2m+tlv", "text/plain; charset=utf-16", "text/html", "", "42"],
 )
 def test_other_content_types_are_opaque(content_type):
-    assert decode(b"21.5", content_type, FLOAT) == Value(ValueKind.OPAQUE, b"21.5", b"21.5", content_type)
-
-
-@pytest.mark.parametrize(
-    ("content_type", "path", "resource_type"),
-    [
-        (OCTET_STREAM, FLOAT, ResourceType.OPAQUE),
-        (None, OPAQUE, ResourceType.OPAQUE),
-        (None, FLOAT, ResourceType.FLOAT),
-        ("text/plain; q=1", BOOLEAN, ResourceType.BOOLEAN),
-        ("0", UNDECLARED, ResourceType.STRING),
-        ("application/json", FLOAT, None),
-        ("text/html", FLOAT, None),
-    ],
-)
-def test_a_text_has_the_declared_type_and_what_has_types_of_its_own_none(content_type, path, resource_type):
-    assert plain_type(content_type, path) is resource_type
-
-
-def test_an_opaque_resource_without_content_type_is_not_taken_for_base64():
     assert decode(b"AAE=", None, OPAQUE).python == b"AAE="
+    assert decode(b"21.5", content_type, FLOAT) == Value(ValueKind.OPAQUE, b"21.5", b"21.5", content_type)
 
 
 @pytest.mark.parametrize(
     ("value", "path", "payload"),
     [
         (np.float32(1.5), FLOAT, b"1.5"),
-        (np.float64(21.5), FLOAT, b"21.5"),
-        (0.1, FLOAT, b"0.1"),
         (np.int64(7), FLOAT, b"7"),
-        (np.uint8(50), DIMMER, b"50"),
         (50.0, DIMMER, b"50"),
         (np.bool_(True), BOOLEAN, b"1"),
         (np.str_("Europe/Zurich"), STRING, b"Europe/Zurich"),
         (True, UNDECLARED, b"1"),
-        (-7, UNDECLARED, b"-7"),
         (1e22, UNDECLARED, b"10000000000000000000000"),
-        ("", UNDECLARED, b""),
-        (datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=1))), TIME, b"3600"),
         (pd.Timestamp("1970-01-01T01:00", tz="UTC"), TIME, b"3600"),
     ],
 )
@@ -229,9 +145,7 @@ class Share(float, Enum):
     HALF = 0.5
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "application/cbor", "application/json", "application/senml+cbor"]
-)
+@pytest.mark.parametrize("content_type", ["text/plain", "application/cbor"])
 def test_members_of_an_enum_are_written_as_the_values_they_are(content_type):
     of_declared = ((Word.ZONE, STRING), (Step.HIGH, DIMMER), (Share.HALF, FLOAT))
     for member, path in (*of_declared, (Word.ZONE, UNDECLARED), (Step.HIGH, UNDECLARED)):
@@ -256,12 +170,11 @@ NOT_WRITABLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("value", "path"), [(value, path) for path, values in NOT_WRITABLE.items() for value in values], ids=repr
-)
-def test_wrong_values_are_refused_with_the_path(value, path):
-    with pytest.raises(ValueRefused, match=path):
-        encode(value, path)
+@pytest.mark.parametrize(("path", "values"), NOT_WRITABLE.items())
+def test_wrong_values_are_refused_with_the_path(path, values):
+    for value in values:
+        with pytest.raises(ValueRefused, match=path):
+            encode(value, path)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +243,7 @@ def test_a_content_type_is_sent_as_it_was_given(content_type):
 
 @pytest.mark.parametrize(
     ("content_type", "name"),
-    [
-        ("50", "application/json"),
-        (11542, "application/vnd.oma.lwm2m+tlv"),
-        *((text, "text/plain") for text in ("json", "0", 0, "text", "")),
-    ],
+    [("50", "application/json"), (11542, "application/vnd.oma.lwm2m+tlv"), ("json", "text/plain"), ("", "text/plain")],
 )
 def test_a_content_type_is_sent_by_its_name_alone(content_type, name):
     with pytest.raises(ValueRefused, match=f"no name of a content type; write it like '{re.escape(name)}'"):
@@ -347,9 +256,7 @@ def test_a_content_type_is_sent_by_its_name_alone(content_type, name):
         (None, FLOAT, ""),
         (b"21.5", FLOAT, "21.5"),
         (b"1", BOOLEAN, "true"),
-        (b"0", BOOLEAN, "false"),
         (b"0", TIME, "1970-01-01T00:00:00.000Z"),
-        (b"\xff\x00", UNDECLARED, "2 bytes ff 00"),
         (b"\xff" + bytes(8), UNDECLARED, "9 bytes ff 00 00 00 00 00 00 00"),
         (b"", OPAQUE, "0 bytes"),
     ],
@@ -362,7 +269,6 @@ def test_values_are_shown_for_people(raw, path, shown):
     ("raw", "content_type", "path", "told"),
     [
         (b"0", "text/plain", TIME, ("time", "1970-01-01T00:00:00.000Z", None)),
-        (b"1", "text/plain", BOOLEAN, ("boolean", True, None)),
         (b"\xff\x00", "application/octet-stream", UNDECLARED, ("opaque", None, "/wA=")),
         (None, None, FLOAT, ("none", None, None)),
     ],

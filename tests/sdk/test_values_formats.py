@@ -33,7 +33,8 @@ from mirror_sdk.values import (
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
-UNDECLARED, LINKS = "/27000/0/1", "/1/0/24/3"
+UNDECLARED, LINKS, OTHER = "/27000/0/1", "/1/0/24/3", "/3308/1/5900"
+ONE_O_CLOCK = datetime(1970, 1, 1, 1, tzinfo=UTC)
 TYPED = [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR]
 EVERY = [*TYPED, JSON, TEXT_PLAIN, OCTET_STREAM, LINK_FORMAT]
 PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, UNDECLARED, "/3/0", "/3", ""]
@@ -55,24 +56,22 @@ declared = without_bytes | st.tuples(st.just(OPAQUE), st.binary())
 
 def check_round_trip(value, path, content_type):
     raw, named = encode(value, path, content_type)
-    decoded = decode(raw, content_type, path)
+    decoded = decode(raw, named, path)
     assert (decoded.python, decoded.problem) == (value, None)
     assert type(decoded.python) is type(value)
-    assert (decoded.raw, decoded.content_type, named) == (raw, content_type, content_type)
-    assert decode_many(raw, content_type, path) == {path: decoded}
+    assert (decoded.raw, decoded.content_type) == (raw, named)
+    assert content_type in (named, None)
+    assert decode_many(raw, named, path) == {path: decoded}
 
 
-@pytest.mark.parametrize("content_type", TYPED)
-@given(case=declared)
-def test_what_is_encoded_decodes_to_the_same_value_and_type(content_type, case):
-    path, value = case
+@pytest.mark.parametrize(
+    ("content_type", "cases"), [*((one, declared) for one in (None, *TYPED)), (JSON, without_bytes)]
+)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_what_is_encoded_decodes_to_the_same_value_and_type(content_type, cases, data):
+    path, value = data.draw(cases)
     check_round_trip(value, path, content_type)
-
-
-@given(without_bytes)
-def test_json_gives_back_all_but_bytes(case):
-    path, value = case
-    check_round_trip(value, path, JSON)
 
 
 undeclared_items = st.one_of(
@@ -86,11 +85,6 @@ def test_formats_with_types_of_their_own_need_no_declaration(content_type, value
     check_round_trip(value, UNDECLARED, content_type)
 
 
-@given(st.binary(max_size=70_000), st.sampled_from([OPAQUE, "/5/0/0/300"]))
-def test_tlv_lengths_of_every_size_are_read_again(value, path):
-    assert decode(encode(value, path, LWM2M_TLV)[0], LWM2M_TLV, path).python == value
-
-
 @pytest.mark.parametrize(
     ("length", "head"), [(0, 2), (7, 2), (8, 3), (255, 3), (256, 4), (65535, 4), (65536, 5), (2**17, 5)]
 )
@@ -100,28 +94,13 @@ def test_a_length_of_a_tlv_takes_as_many_bytes_as_it_needs(length, head):
     assert decode(raw, LWM2M_TLV, OPAQUE).python == bytes(length)
 
 
-payloads = st.one_of(
-    st.binary(),
-    st.text().map(str.encode),
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text()
-        | st.binary()
-        | st.datetimes(timezones=st.just(UTC)),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
-        max_leaves=10,
-    ).map(cbor2.dumps),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["bn", "n", "v", "vs", "vd", "e", "bt", "t"]), inner)
-        ),
-        max_leaves=10,
-    ).map(lambda body: json.dumps(body).encode()),
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+trees = st.recursive(
+    scalars | whole_seconds,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
+    max_leaves=10,
 )
+payloads = st.binary() | st.text().map(str.encode) | trees.map(cbor2.dumps)
 SENML_MEMBERS = ["bn", "bt", "bv", "bver", "n", "v", "vs", "vb", "vd", "vlo", "t", "x_"]
 record_items = st.sampled_from(
     [None, "", "/3/0/", "0", "6/0", "3303:0", "AA==", True, 1, 2.5, 10**400, math.inf, [], {}]
@@ -139,10 +118,9 @@ def check_result(raw, content_type, path):
         assert isinstance(each.python, bytes) == (each.kind is ValueKind.OPAQUE)
 
 
-@pytest.mark.parametrize("content_type", EVERY)
-@settings(max_examples=40)
-@given(raw=payloads, path=st.sampled_from(PATHS) | st.text())
-def test_no_payload_raises(content_type, raw, path):
+@settings(max_examples=200)
+@given(raw=payloads, content_type=st.sampled_from(EVERY), path=st.sampled_from(PATHS) | st.text())
+def test_no_payload_raises(raw, content_type, path):
     check_result(raw, content_type, path)
 
 
@@ -210,30 +188,17 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
     ("content_type", "raw", "path", "problem"),
     [
         (LWM2M_TLV, "e4170c41ac00", FLOAT, "goes on to byte 7 of 6"),
-        (LWM2M_TLV, "c1", FLOAT, "goes on to byte 3 of 1"),
-        (LWM2M_TLV, "c10901", FLOAT, "resource 9, which is not in /3308/0/5900"),
-        (LWM2M_TLV, "e2170c41ac", FLOAT, "cannot be read as the type float"),
-        (LWM2M_TLV, "e4170c7fc00000", FLOAT, "cannot be read as the type float"),
-        (LWM2M_TLV, "e4170c41ac0000", UNDECLARED, "not in /27000/0/1"),
-        (LWM2M_TLV, "e117de02", "/3311/0/5850", "not in /3311/0/5850"),
         (LWM2M_TLV, "e116da02", "/3311/0/5850", "cannot be read as the type boolean"),
         (LWM2M_TLV, "c10901", "", "relative to a path"),
         (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
-        (LWM2M_TLV, "c10901", "/3", "not in /3"),
         (LWM2M_TLV, "860641000141 0105", "/3/0", "decode_many"),
         (LWM2M_TLV, "880709 42000ed8 43011388aa", "/3/0/7", "/3/0/7/1: b'\\x13\\x88\\xaa' cannot be read"),
-        (LWM2M_TLV, "860641000141 0105", "/3/0/9", "multiple resource 6, which is not in /3/0/9"),
         (LWM2M_TLV, "", "/3/0/9", "holds no value for /3/0/9"),
         (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
-        (CBOR, "", INTEGER, "not CBOR"),
-        (CBOR, "f93e00", INTEGER, "cannot be read as the type integer"),
         (CBOR, "1b8000000000000000", INTEGER, "cannot be read as the type integer"),
         (CBOR, "f97e00", FLOAT, "cannot be read as the type float"),
-        (CBOR, "8101", FLOAT, "cannot be read as the type float"),
-        (CBOR, "8101", UNDECLARED, "not one number, text, boolean or time"),
         (CBOR, "01", EXECUTABLE, "type none"),
         (CBOR, "c07819" + b"0001-01-01T00:00:00+14:00".hex(), TIME, "type time"),
-        (CBOR, "c07819" + b"9999-12-31T23:00:00-14:00".hex(), UNDECLARED, "type time"),
         (SENML_CBOR, "81a2006c2f333330382f302f3539303003613 1".replace(" ", ""), FLOAT, "declares float"),
         (SENML_CBOR, "81a1f501", FLOAT, "labels"),
     ],
@@ -248,45 +213,23 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
 @pytest.mark.parametrize(
     ("content_type", "text", "path", "problem"),
     [
-        (JSON, "nan", FLOAT, "not JSON"),
-        (JSON, "NaN", FLOAT, "no number of JSON"),
         (JSON, '"21.5"', FLOAT, "type float"),
-        (JSON, "true", FLOAT, "type float"),
-        (JSON, "1", BOOLEAN, "type boolean"),
-        (JSON, "null", FLOAT, "type float"),
-        (JSON, "null", UNDECLARED, "not one number"),
         (JSON, "[1]", UNDECLARED, "not one number"),
         (JSON, '"AA=="', OPAQUE, "type opaque"),
         (JSON, r'"\ud800"', STRING, "type string"),
-        (JSON, r'"\ud800"', UNDECLARED, "type string"),
         (SENML_JSON, r'[{"n":"/3/0/15","vs":"\ud800"}]', STRING, "type string"),
         (JSON, "36893488147419103232", UNDECLARED, "cannot be read"),
         (SENML_JSON, "{}", FLOAT, "no array of records"),
         (SENML_JSON, "[1]", FLOAT, "no array of records"),
         (SENML_JSON, "[]", FLOAT, "no value for"),
-        (SENML_JSON, '[{"n":"/3308/0/5900"}]', FLOAT, "0 values"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
-        (SENML_JSON, '[{"n":"/3308/0/5900","vs":"21.5"}]', FLOAT, "holds 'vs'"),
-        (SENML_JSON, '[{"n":"/3308/0/5900","vb":true}]', FLOAT, "holds 'vb'"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
-        (SENML_JSON, '[{"n":"/3308/0/5900","v":true}]', FLOAT, "type float"),
-        (SENML_JSON, '[{"n":"urn:dev:ow:10e2073a01080063","v":1}]', FLOAT, "no resource path"),
-        (SENML_JSON, '[{"n":"/3308/0","v":1}]', FLOAT, "no resource path"),
-        (SENML_JSON, '[{"n":7,"v":1}]', FLOAT, "member 'n'"),
         (SENML_JSON, '[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),
         (SENML_JSON, '[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
         (SENML_JSON, '[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
-        (SENML_JSON, '[{"n":"/5/0/0","vd":"&"}]', OPAQUE, "type opaque"),
-        (SENML_JSON, '[{"n":"/5/0/0","vd":"\u00e9"}]', OPAQUE, "type opaque"),
-        (TEXT_PLAIN, "\u00e9", OPAQUE, "type opaque"),
         (SENML_JSON, '[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
         (LWM2M_JSON, "[]", FLOAT, "an object"),
-        (LWM2M_JSON, "{}", FLOAT, "no array"),
-        (LWM2M_JSON, '{"bt":"x","e":[{"v":1}]}', FLOAT, "member 'bt'"),
-        (LWM2M_JSON, '{"bn":"/3308/0","e":[{"n":"5900","v":1}]}', FLOAT, "no resource path"),
-        (LWM2M_JSON, '{"e":[{"sv":"&"}]}', OPAQUE, "type opaque"),
         *((LINK_FORMAT, text, "/3", "CoRE link format") for text in ("/3/0", "</3/0", "3/0>", "</3/0>\ufffd")),
-        (TEXT_PLAIN, "nan", FLOAT, "b'nan' cannot be read as the type float"),
         ("text/html", "21.5", FLOAT, "unknown"),
     ],
 )
@@ -298,18 +241,17 @@ def test_what_cannot_be_read_of_a_text_says_why(content_type, text, path, proble
     assert problem in value.problem
 
 
-def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_path_that_was_asked_for():
+def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_requested_path():
     for content_type in (LWM2M_TLV, SENML_JSON, CBOR, "text/html"):
         assert decode_many(b"\xff", content_type, "/3/0") == {"/3/0": decode(b"\xff", content_type, "/3/0")}
+    assert decode_many(None, LWM2M_TLV, "/3/0") == {}
 
 
-@pytest.mark.parametrize(
-    ("ids", "found"), [((9, 10, 13), "9, /3/0/10, /3/0/13"), ((9, 10, 13, 15), "9, /3/0/10, /3/0/13 ...")]
-)
-def test_the_values_that_stand_in_place_of_the_one_are_named(ids, found):
-    pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in ids]).encode()
+def test_other_values_than_the_requested_one_are_named():
+    pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in (9, 10, 13, 15)]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
-    assert problem == f"the payload holds no one value for /3/0 but /3/0/{found}; decode_many gives them"
+    found = "/3/0/9, /3/0/10, /3/0/13 ..."
+    assert problem == f"the payload holds no one value for /3/0 but {found}; decode_many gives them"
 
 
 @pytest.mark.parametrize(
@@ -319,9 +261,7 @@ def test_the_values_that_stand_in_place_of_the_one_are_named(ids, found):
         ("e4170c ffffffeb", -21),
         ("e4170c 00989680", 10_000_000),
         ("e8170c08 0000000000000015", 21),
-        ("e8170c08 ffffffffffffffeb", -21),
         ("e1170c 15", 21),
-        ("e2170c 0866", 2150),
     ],
 )
 def test_an_integer_in_a_tlv_where_a_float_is_declared_is_not_read_as_a_tiny_float(raw, integer):
@@ -330,15 +270,9 @@ def test_an_integer_in_a_tlv_where_a_float_is_declared_is_not_read_as_a_tiny_flo
     assert f"looks like the integer {integer}" in value.problem
 
 
-@pytest.mark.parametrize(
-    ("raw", "number"),
-    [("e4170c 00000000", 0.0), ("e4170c 80000000", -0.0), ("e4170c 0da24260", 1e-30), ("e4170c 42c80000", 100.0)],
-)
-def test_a_float_in_a_tlv_that_looks_like_no_integer_is_read(raw, number):
-    assert decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT).python == pytest.approx(number)
-
-
 def test_a_tiny_float_is_written_into_a_tlv_with_eight_bytes():
+    for raw, number in (("e4170c 80000000", 0.0), ("e4170c 0da24260", 1e-30), ("e4170c 42c80000", 100.0)):
+        assert decode(bytes.fromhex(raw), LWM2M_TLV, FLOAT).python == pytest.approx(number)
     payload, _ = encode(2.0**-130, FLOAT, LWM2M_TLV)
     assert len(payload) == 4 + 8
     assert decode(payload, LWM2M_TLV, FLOAT).python == 2.0**-130
@@ -369,7 +303,6 @@ def test_a_multiple_resource_is_a_mapping_by_instance_id(content_type, raw):
     ("raw", "path", "values", "text"),
     [
         ("8007", VOLTAGES, {}, "{}"),
-        ("", VOLTAGES, {}, "{}"),
         ("830b410000", "/3/0/11", {0: 0}, '{"0": 0}'),
         ("83014100ff", "/27000/0/1", {0: b"\xff"}, '{"0": "ff"}'),
         ("88160c 440000420001 440700430002", "/3/0/22", {0: "66:1", 7: "67:2"}, None),
@@ -379,14 +312,6 @@ def test_a_tlv_of_a_multiple_resource(raw, path, values, text):
     value = decode(bytes.fromhex(raw), LWM2M_TLV, path)
     assert (value.kind, value.python) == (ValueKind.MULTIPLE, values)
     assert text is None or str(value) == text
-
-
-@pytest.mark.parametrize("content_type", [LWM2M_TLV, SENML_JSON])
-@given(values=st.dictionaries(st.integers(0, 65535), st.integers(-(2**63), 2**63 - 1), max_size=5))
-def test_a_mapping_is_encoded_as_a_multiple_resource(content_type, values):
-    payload, named = encode(values, VOLTAGES, content_type, allow_read_only=True)
-    assert named == content_type
-    assert decode(payload, content_type, VOLTAGES).python == values
 
 
 def test_a_mapping_is_written_as_tlv_and_as_senml_where_nothing_is_declared():
@@ -448,74 +373,44 @@ def test_one_bad_resource_leaves_the_others_as_they_are():
 
 SPELLINGS = {
     "0": TEXT_PLAIN,
-    "40": LINK_FORMAT,
     "42": OCTET_STREAM,
-    "50": JSON,
-    "60": CBOR,
-    "110": SENML_JSON,
-    "112": SENML_CBOR,
     "11542": LWM2M_TLV,
-    "11543": LWM2M_JSON,
-    "1541": TEXT_PLAIN,
     "1542": LWM2M_TLV,
-    "1543": LWM2M_JSON,
-    "1544": OCTET_STREAM,
     "application/nanoservice-tlv": LWM2M_TLV,
     "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
     "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
-    "APPLICATION/vnd.oma.lwm2m+tlv; x=1": LWM2M_TLV,
 }
 
 
 @pytest.mark.parametrize(("spelling", "content_type"), SPELLINGS.items())
 def test_other_spellings_of_a_content_type_mean_the_same(spelling, content_type):
-    is_written = content_type not in (LINK_FORMAT, OCTET_STREAM)
-    raw = encode(True, BOOLEAN, content_type)[0] if is_written else b"</3/0>"
+    raw = encode(True, BOOLEAN, content_type)[0] if content_type != OCTET_STREAM else b"</3/0>"
     read, named = decode(raw, spelling, BOOLEAN), decode(raw, content_type, BOOLEAN)
     assert (read.kind, read.python, read.problem) == (named.kind, named.python, None)
 
 
 def test_the_labels_of_senml_cbor_are_those_of_the_rfc():
     of_all = {-1: 10, -2: "/", -3: 100, -4: "Cel", -5: 0.5, -6: 0, 1: "Cel", 6: 0, 7: 0, 9: "of a later version"}
-    pack = [
-        of_all | {0: FLOAT[1:], 2: 20},
-        {0: STRING[1:], 3: "x"},
-        {0: BOOLEAN[1:], 4: True},
-        {0: OPAQUE[1:], 8: b"x"},
-    ]
-    values = decode_many(
-        cbor2.dumps([*pack, {0: FLOAT[1:], 2: 19, 6: -1}, {0: OBJLINK[1:], "vlo": "3303:0"}]), SENML_CBOR, "/"
-    )
-    assert {path: value.python for path, value in values.items()} == {
-        FLOAT: 20.5,
-        STRING: "x",
-        BOOLEAN: True,
-        OPAQUE: b"x",
-        OBJLINK: "3303:0",
-    }
+    others = [{0: STRING[1:], 3: "x"}, {0: BOOLEAN[1:], 4: True}, {0: OPAQUE[1:], 8: b"x"}]
+    pack = [of_all | {0: FLOAT[1:], 2: 20}, *others, {0: FLOAT[1:], 2: 19, 6: -1}, {0: OBJLINK[1:], "vlo": "3303:0"}]
+    values = decode_many(cbor2.dumps(pack), SENML_CBOR, "/")
+    expected = {FLOAT: 20.5, STRING: "x", BOOLEAN: True, OPAQUE: b"x", OBJLINK: "3303:0"}
+    assert {path: value.python for path, value in values.items()} == expected
     assert cbor2.loads(encode("x", STRING, SENML_CBOR)[0]) == [{0: STRING, 3: "x"}]
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        (
-            [{"bn": "/3308/0/", "n": "5900", "v": 20}, {"bn": "/3308/1/", "n": "5900", "v": 21}],
-            {"/3308/0/5900": 20.0, "/3308/1/5900": 21.0},
-        ),
-        ([{"bn": FLOAT, "v": 20}], {FLOAT: 20.0}),
+        ([{"bn": "/3308/0/", "n": "5900", "v": 2}, {"bn": "/3308/1/", "n": "5900", "v": 3}], {FLOAT: 2.0, OTHER: 3.0}),
         ([{"bn": FLOAT}, {"v": 20}], {FLOAT: 20.0}),
         ([{"bn": FLOAT, "bv": 0.5, "v": 20}], {FLOAT: 20.5}),
         ([{"bn": FLOAT, "bt": 100, "t": 2, "v": 22}, {"t": 1, "v": 21}], {FLOAT: 22.0}),
         ([{"bn": FLOAT, "v": 22}, {"v": 21}], {FLOAT: 21.0}),
         ([{"bn": FLOAT, "v": 22}, {"t": -0.5, "v": 21}], {FLOAT: 22.0}),
         ([{"bn": "", "bv": 1, "n": STRING, "vs": "x"}, {"n": BOOLEAN, "vb": True}], {STRING: "x", BOOLEAN: True}),
-        (
-            [{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 1e9}],
-            {INTEGER: 20, TIME: datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)},
-        ),
+        ([{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 3600}], {INTEGER: 20, TIME: ONE_O_CLOCK}),
         ([{"n": OPAQUE, "vd": "-_8"}, {"n": UNDECLARED, "vlo": "3303:0"}], {OPAQUE: b"\xfb\xff", UNDECLARED: "3303:0"}),
-        ([{"n": FLOAT, "v": 20, "u": "Cel", "unknown": []}], {FLOAT: 20.0}),
     ],
 )
 def test_senml_records_are_resolved(records, expected):
@@ -528,15 +423,9 @@ def test_senml_records_are_resolved(records, expected):
     [
         ({"e": [{"n": "9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"n": "/3/0/9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
-        ({"e": [{"n": "3/0/9", "v": 100}]}, "/", {"/3/0/9": 100}),
-        ({"bt": 5, "e": [{"n": "9", "v": 100}, {"n": "9", "v": 99, "t": -0.5}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
         ({"bn": "/3/0/9", "e": [{"n": "", "v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
-        (
-            {"bn": "/", "e": [{"n": "3/0/9", "v": 99, "t": -5}, {"n": "3/0/9", "v": 100, "t": -1}]},
-            "/3",
-            {"/3/0/9": 100},
-        ),
+        ({"bt": 5, "e": [{"n": "9", "v": 100}, {"n": "9", "v": 99, "t": -0.5}]}, "/3/0", {"/3/0/9": 100}),
         ({"bn": "/3/0/", "e": [{"n": "22/1", "ov": "3303:1"}]}, "/3", {"/3/0/22/1": "3303:1"}),
         ({"e": [{"sv": base64.b64encode(b"\xfb\xff").decode()}]}, OPAQUE, {OPAQUE: b"\xfb\xff"}),
     ],
@@ -551,11 +440,8 @@ def test_lwm2m_json_names_are_resolved(body, path, expected):
     [
         (cbor2.CBORTag(4, [-1, 215]), FLOAT, 21.5),
         (cbor2.CBORTag(4, [0, 2**53 + 1]), INTEGER, 2**53 + 1),
-        (cbor2.CBORTag(4, [2, 36]), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
-        (cbor2.CBORTag(1, 3600), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
-        (3600, TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
-        (20.0, INTEGER, 20),
-        (datetime(1970, 1, 1, 1, tzinfo=UTC), UNDECLARED, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (cbor2.CBORTag(1, 3600), TIME, ONE_O_CLOCK),
+        (ONE_O_CLOCK, UNDECLARED, ONE_O_CLOCK),
         (b"\x01", UNDECLARED, b"\x01"),
     ],
 )
@@ -566,13 +452,7 @@ def test_cbor_items_are_read(item, path, python):
 
 def test_the_longest_value_of_a_tlv_is_read_again():
     longest = bytes(2**24 - 7)
-    for path in (OPAQUE, "/5/0/0/300"):
-        assert decode(encode(longest, path, LWM2M_TLV)[0], LWM2M_TLV, path).python == longest
-
-
-def test_links_stay_a_text():
-    assert decode(b"</3/0>,</3303/0>;x=1", LINK_FORMAT, "/3").python == "</3/0>,</3303/0>;x=1"
-    assert decode(b"", "40", "/").kind is ValueKind.TEXT
+    assert decode(encode(longest, OPAQUE, LWM2M_TLV)[0], LWM2M_TLV, OPAQUE).python == longest
 
 
 @pytest.mark.parametrize(
@@ -580,12 +460,8 @@ def test_links_stay_a_text():
     [
         (21.5, FLOAT, LWM2M_TLV, "e4170c41ac0000"),
         (0.1, FLOAT, LWM2M_TLV, "e8170c083fb999999999999a"),
-        (1e300, FLOAT, LWM2M_TLV, "e8170c087e37e43c8800759c"),
-        (np.int16(-129), INTEGER, LWM2M_TLV, "e216dcff7f"),
-        (255, UNSIGNED, LWM2M_TLV, "c10dff"),
-        (True, BOOLEAN, LWM2M_TLV, "e116da01"),
         ("66:1", LINKS, LWM2M_TLV, "8618440300420001"),
-        (datetime(1970, 1, 1, 1, tzinfo=UTC), TIME, CBOR, "c1190e10"),
+        (ONE_O_CLOCK, TIME, CBOR, "c1190e10"),
         (np.float32(21.5), FLOAT, SENML_CBOR, "81a2006c2f333330382f302f3539303002f94d60"),
     ],
 )
@@ -612,32 +488,12 @@ def test_values_are_written_as_json(value, path, content_type, body):
     assert json.loads(raw) == body
 
 
-@pytest.mark.parametrize("content_type", [JSON, SENML_JSON, LWM2M_JSON])
-def test_json_is_written_in_utf_8_without_blanks(content_type):
-    raw, _ = encode("Zürich", STRING, content_type)
-    assert "Zürich".encode() in raw
-    assert b" " not in raw
-
-
 @pytest.mark.parametrize("content_type", [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR, JSON])
-@pytest.mark.parametrize(
-    ("value", "path"),
-    [
-        ("21.5", FLOAT),
-        (math.nan, FLOAT),
-        (True, INTEGER),
-        (101, "/3311/0/5851"),
-        (-1, UNSIGNED),
-        (1, BOOLEAN),
-        (datetime(2026, 11, 20, 12), TIME),
-        ("\ud800", STRING),
-        (None, UNDECLARED),
-        ("3303", OBJLINK),
-    ],
-)
-def test_every_format_refuses_what_the_resource_does_not_take(value, path, content_type):
-    with pytest.raises(ValueRefused, match=path):
-        encode(value, path, content_type)
+def test_every_format_refuses_what_the_resource_does_not_take(content_type):
+    naive = datetime(2026, 11, 20, 12)
+    for value, path in ((math.nan, FLOAT), (True, INTEGER), (naive, TIME), ("\ud800", STRING), (None, UNDECLARED)):
+        with pytest.raises(ValueRefused, match=path):
+            encode(value, path, content_type)
 
 
 def test_what_a_format_cannot_hold_is_refused_with_the_cure():
@@ -650,7 +506,3 @@ def test_what_a_format_cannot_hold_is_refused_with_the_cure():
     for content_type in (SENML_JSON, SENML_CBOR, LWM2M_JSON):
         with pytest.raises(ValueRefused, match="no resource path"):
             encode("x", "/27000/0", content_type)
-
-
-def test_no_payload_has_no_values():
-    assert decode_many(None, LWM2M_TLV, "/3/0") == {}

@@ -8,12 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from changed_answers import Between, without_snapshots
+from changed_answers import Between
 
-from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, SnapshotWarning, WaitTimeout
+from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
 from mirror_sdk._service.gaps import warn_of
-from mirror_sdk.recording import Recording
 from mirror_sdk.wire.entries import Gap
 
 URL = "http://mirror.localhost"
@@ -63,12 +62,20 @@ def new_client(mirror, kind=MirrorClient, **options):
     return kind(URL, mirror.new_key(), **{"transport": transport} | options)
 
 
-def test_a_lost_answer_is_told_once_where_it_is_waited_for(plain, lost_answer):
+def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lost_answer):
     request = lost_answer(plain)
     with pointing_at("waited for", GapWarning), pytest.raises(WaitTimeout):
         request.result(timeout=0)  # waited for
     with pointing_at("waited for"), pytest.raises(WaitTimeout):
         request.result(timeout=0)
+    requests = [plain.begin_read(device_id, SWITCH), lost_answer(plain)]
+    with pointing_at("a table", GapWarning):
+        assert plain.requests_frame(requests)["status"].tolist() == ["pending"] * 2  # a table
+    with pointing_at("events", GapWarning):
+        for event in plain.events(after=0, timeout=0):  # events
+            assert event.seq is not None
+    with pointing_at("events table", GapWarning):
+        plain.events_frame(after=0, timeout=0)  # events table
 
 
 @pytest.mark.parametrize(
@@ -84,18 +91,6 @@ def test_what_is_lost_is_told_as_far_as_it_is_known(gap, told):
         warn_of(gap)
 
 
-def test_a_lost_answer_is_told_where_it_is_looked_for(plain, lost_answer):
-    request = lost_answer(plain)
-    with pointing_at("looked for", GapWarning):
-        assert not request.done()  # looked for
-
-
-def test_lost_answers_are_told_once_where_a_table_of_them_is_made(plain, device_id, lost_answer):
-    requests = [plain.begin_read(device_id, SWITCH), lost_answer(plain)]
-    with pointing_at("a table", GapWarning):
-        assert plain.requests_frame(requests)["status"].tolist() == ["pending"] * 2  # a table
-
-
 def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, bench, device_id, lose):
     other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
     plain.subscribe(device_id, TEMPERATURE)
@@ -106,29 +101,6 @@ def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, ben
     with pointing_at("waited for"):
         assert request.result(timeout=PATIENCE_SECONDS).python is False
         assert request.done()
-
-
-def test_lost_events_are_told_where_they_are_taken(plain, device_id, lose):
-    plain.subscribe(device_id, TEMPERATURE)
-    lose()
-    with pointing_at("events", GapWarning):
-        for event in plain.events(after=0, timeout=0):  # events
-            assert event.seq is not None
-
-
-def test_lost_events_are_told_where_their_table_is_made(plain, device_id, lose):
-    plain.subscribe(device_id, TEMPERATURE)
-    lose()
-    with pointing_at("events table", GapWarning):
-        plain.events_frame(after=0, timeout=0)  # events table
-
-
-def test_another_way_of_a_snapshot_is_told_where_it_is_taken(mirror, device_id):
-    with new_client(mirror, transport=Between(mirror, without_snapshots)) as client:
-        with pointing_at("snapshot", SnapshotWarning):
-            frame = client.snapshot()  # snapshot
-        with pointing_at("refresh", SnapshotWarning):
-            frame.mirror.refresh(client)  # refresh
 
 
 def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_id, lose):
@@ -146,42 +118,6 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_i
                 await client.events_frame(after=0, timeout=0)  # awaited table
 
     asyncio.run(scene())
-
-
-def test_in_a_task_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, device_id, lose):
-    async def scene():
-        async with new_client_here(mirror) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            request = await client.begin_read(device_id, SWITCH)
-            await asyncio.to_thread(lose)
-            with pointing_at("made for tasks", GapWarning):
-                (failure,) = await asyncio.gather(request.result(timeout=0), return_exceptions=True)
-            assert isinstance(failure, WaitTimeout)
-
-    asyncio.run(scene())
-
-
-def new_client_here(mirror):
-    return AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)  # made for tasks
-
-
-def test_on_a_thread_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, lost_answer):
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client:  # made for threads
-        request = lost_answer(client)
-        with pointing_at("made for threads", GapWarning):
-            thread = threading.Thread(target=request.done)
-            thread.start()
-            thread.join(PATIENCE_SECONDS)
-
-
-def test_a_recorder_points_at_the_line_that_began_it(mirror, bench, device_id, lose, tmp_path):
-    with new_client(mirror) as client:
-        client.subscribe(device_id, TEMPERATURE)
-        client.record(tmp_path / "run").stop()
-        lose()
-        with pointing_at("recorded", GapWarning):
-            client.record(tmp_path / "run").stop()  # recorded
-        assert not Recording(tmp_path / "run").audit().complete
 
 
 def test_an_asynchronous_recorder_points_at_the_line_that_began_it(mirror, device_id, lose, tmp_path):
@@ -235,31 +171,7 @@ def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, devic
             assert plan.apply()["status"].tolist() == ["success"]
 
 
-def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, losing):
-    async def scene():
-        async with new_client(mirror, AsyncMirrorClient, transport=losing) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            plan = await client.plan([(device_id, SWITCH, True)])
-            with pointing_at("async applied", GapWarning):
-                assert (await plan.apply(timeout=0))["status"].tolist() == ["pending"]  # async applied
-            with pointing_at("async applied"):
-                assert (await plan.apply())["status"].tolist() == ["success"]
-
-    asyncio.run(scene())
-
-
 # The line itself
-
-
-def test_a_warning_is_shown_once_for_its_line_as_pythons_own_are():
-    def warn_here():
-        warn("odd", UserWarning)
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            warn_here()
-    assert len(caught) == 1
 
 
 def test_without_any_line_of_a_program_a_warning_comes_all_the_same():

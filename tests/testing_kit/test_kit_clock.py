@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mirror_sdk.testing.clock import seconds_of
 
@@ -33,11 +31,6 @@ def test_another_text_is_refused_with_an_example(text):
         seconds_of(text)
 
 
-@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
-def test_the_parts_of_a_text_add_up(hours, minutes, seconds):
-    assert seconds_of(f"{hours}h {minutes}min {seconds}s") == hours * 3600 + minutes * 60 + seconds
-
-
 def test_the_clock_stands_still_until_it_is_advanced(mirror, clock):
     began = clock.now()
     assert began == datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -47,7 +40,7 @@ def test_the_clock_stands_still_until_it_is_advanced(mirror, clock):
     assert clock is mirror.clock
 
 
-@pytest.mark.parametrize("amount", [0, -1, timedelta(), float("nan"), timedelta(days=400), "0s"])
+@pytest.mark.parametrize("amount", [-1, timedelta(), float("nan"), timedelta(days=400)])
 def test_time_moves_on_only_and_not_too_far(clock, amount):
     with pytest.raises(ValueError, match="advance_seconds"):
         clock.advance(amount)

@@ -2,7 +2,6 @@
 
 import asyncio
 import queue
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from mirror_sdk import (
     AccessDenied,
     AsyncMirrorClient,
-    AuthenticationError,
     ClientClosed,
     EventKind,
     MirrorClient,
-    WebhookReceiver,
 )
 from mirror_sdk.testing import Mirror
 
@@ -38,20 +35,6 @@ def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
         reader.write_value(sensor, SWITCH, True)
     with pytest.raises(ValueError, match="everything"):
         mirror.new_key(["everything"])
-
-
-def test_two_keys_are_two_applications_and_one_key_is_one(mirror, sensor):
-    key = mirror.new_key()
-    one, same, other = mirror.new_client(key), mirror.new_client(key), mirror.new_client()
-    one.subscribe(sensor, TEMPERATURE)
-    assert same.is_subscribed(sensor, TEMPERATURE)
-    assert not other.is_subscribed(sensor, TEMPERATURE)
-
-
-def test_wrong_keys_are_refused_however_often(mirror):
-    for _ in range(30):
-        with pytest.raises(AuthenticationError):
-            mirror.new_client("ak_wrong").list_devices()
 
 
 def uids(events):
@@ -149,17 +132,6 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
         mirror.client.list_devices()
 
 
-def test_mirrors_may_begin_at_the_same_time(tmp_path):
-    def use(number):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with Mirror(folder) as mirror:
-            return len(mirror.add_fleet(number))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(use, range(4))) == [0, 1, 2, 3]
-
-
 def test_closing_twice_is_harmless(tmp_path):
     mirror = Mirror(tmp_path)
     client = mirror.client
@@ -167,38 +139,6 @@ def test_closing_twice_is_harmless(tmp_path):
         mirror.close()
         with pytest.raises(ClientClosed):
             client.list_devices()
-
-
-def test_asynchronous_clients_see_the_same_mirror_on_any_loop(mirror, sensor):
-    async def use(value):
-        async with mirror.new_async_client() as client:
-            await client.write_value(sensor, SWITCH, value)
-            mirror.restart()
-            return (await client.get_device(sensor))[SWITCH].desired.value.python
-
-    assert [asyncio.run(use(value)) for value in [True, False]] == [True, False]
-
-
-def test_an_asynchronous_watch_goes_on_after_a_restart(mirror, sensor):
-    async def use():
-        seen, arrived = [], asyncio.Event()
-
-        def note(event):
-            seen.append(event.value.python)
-            arrived.set()
-
-        async with mirror.new_async_client() as client:
-            await client.subscribe(sensor, TEMPERATURE)
-            async with await client.watch(note, paths=[TEMPERATURE]):
-                await asyncio.to_thread(mirror.restart)
-                await asyncio.to_thread(mirror.bench.set_value, sensor, TEMPERATURE, 7)
-                while 7 not in seen:
-                    arrived.clear()
-                    await asyncio.wait_for(arrived.wait(), 60)
-        return seen
-
-    # A device that the restart made speak may say its old value first.
-    assert asyncio.run(use()) in ([7], [21.5, 7])
 
 
 def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
@@ -232,12 +172,6 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
             return await client.read_value(sensor, TEMPERATURE)
 
     assert asyncio.run(ask()) == 21.5
-
-
-def test_a_webhook_is_called_over_real_http(mirror, sensor):
-    with WebhookReceiver() as receiver:
-        mirror.client.use_webhook(receiver)
-        assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
 
 
 def test_no_key_is_shown(mirror):

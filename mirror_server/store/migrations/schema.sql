@@ -30,7 +30,8 @@ CREATE TABLE callbacks (
   last_success_at BIGINT,
   failures BIGINT DEFAULT '0' NOT NULL,
   last_error TEXT,
-  next_attempt_at BIGINT, failing_since BIGINT,
+  next_attempt_at BIGINT,
+  failing_since BIGINT,
   PRIMARY KEY (app_id)
 );
 CREATE TABLE commands (
@@ -48,7 +49,8 @@ CREATE TABLE commands (
   expires_at BIGINT NOT NULL,
   retries INTEGER NOT NULL,
   attempts INTEGER DEFAULT '0' NOT NULL,
-  finished_at BIGINT, silent SMALLINT DEFAULT '0' NOT NULL,
+  finished_at BIGINT,
+  silent SMALLINT DEFAULT '0' NOT NULL,
   UNIQUE (app_id, async_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 );
@@ -102,7 +104,10 @@ CREATE TABLE devices (
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   last_contact_at BIGINT NOT NULL,
-  registration_expires_at BIGINT NOT NULL, revision BIGINT DEFAULT '0' NOT NULL, contact_noted_at BIGINT DEFAULT '0' NOT NULL, number INTEGER,
+  registration_expires_at BIGINT NOT NULL,
+  revision BIGINT DEFAULT '0' NOT NULL,
+  contact_noted_at BIGINT DEFAULT '0' NOT NULL,
+  number INTEGER,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
@@ -186,7 +191,8 @@ CREATE TABLE logs (
   last_seq BIGINT DEFAULT '0' NOT NULL,
   position BIGINT DEFAULT '0' NOT NULL,
   stored_bytes BIGINT DEFAULT '0' NOT NULL,
-  polled SMALLINT DEFAULT '0' NOT NULL, read_seq BIGINT DEFAULT '0' NOT NULL,
+  polled SMALLINT DEFAULT '0' NOT NULL,
+  read_seq BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (app_id)
 );
 CREATE TABLE notifications (
@@ -209,7 +215,8 @@ CREATE TABLE presubscriptions (
 CREATE TABLE processes (
   process_id TEXT NOT NULL,
   last_group BIGINT NOT NULL,
-  stored_at BIGINT NOT NULL, last_revision BIGINT DEFAULT '0' NOT NULL,
+  stored_at BIGINT NOT NULL,
+  last_revision BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (process_id)
 );
 CREATE TABLE registrations (
@@ -254,7 +261,19 @@ CREATE TABLE resources (
   desired_at BIGINT,
   desired_updated_at BIGINT,
   requested_at BIGINT,
-  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT, reported_revision BIGINT, desired_revision BIGINT, acknowledged_at BIGINT, acknowledged_by TEXT,
+  desired_command_id BIGINT,
+  desired_content_type TEXT,
+  desired_category TEXT,
+  reported_origin TEXT,
+  subscribed_at BIGINT,
+  auto_observed SMALLINT DEFAULT '0' NOT NULL,
+  heard_at BIGINT,
+  changed_at BIGINT,
+  desired_app_id TEXT,
+  reported_revision BIGINT,
+  desired_revision BIGINT,
+  acknowledged_at BIGINT,
+  acknowledged_by TEXT,
   PRIMARY KEY (device_id, path),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )
@@ -280,7 +299,9 @@ CREATE TABLE subscriptions (
   path TEXT NOT NULL,
   app_id TEXT NOT NULL,
   single SMALLINT NOT NULL,
-  state TEXT NOT NULL, ended_at BIGINT, position INTEGER DEFAULT '0' NOT NULL,
+  state TEXT NOT NULL,
+  ended_at BIGINT,
+  position INTEGER DEFAULT '0' NOT NULL,
   PRIMARY KEY (device_id, path, app_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )
@@ -296,12 +317,12 @@ CREATE TABLE websockets (
   PRIMARY KEY (app_id)
 );
 CREATE INDEX devices_expiring ON devices (registered, registration_expires_at);
+CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
+CREATE UNIQUE INDEX devices_by_number ON devices (number);
 CREATE INDEX commands_waiting ON commands (device_id, command_id) WHERE finished_at IS NULL;
 CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NULL;
 CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
 CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
-CREATE UNIQUE INDEX devices_by_number ON devices (number);
 CREATE INDEX device_events_by_device ON device_events (device_id, revision);
 CREATE INDEX device_events_by_time ON device_events (at);
 DELETE FROM "sqlite_sequence";

@@ -326,6 +326,11 @@ def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
         if is_empty:
             schema.make(connection)
             connection.execute("COMMIT")
+        elif not _versions(connection):
+            raise DatabaseError(
+                f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
+                " nothing was changed; name another file, or restore a backup"
+            )
     if not is_newest and not is_empty:
         if is_served_elsewhere(path):
             raise DatabaseError(
@@ -338,10 +343,14 @@ def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
 
 
 def _is_newest(connection: sqlite3.Connection, path: Path) -> bool:
+    return schema.is_newest(str(path), _versions(connection))
+
+
+def _versions(connection: sqlite3.Connection) -> list[str]:
+    """Which version the schema is of; none before a mirror made one."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
-        return False
-    found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    return schema.is_newest(str(path), [version for (version,) in found])
+        return []
+    return [version for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
@@ -388,8 +397,8 @@ def copy(source: Path, path: Path) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is no database, a damaged one or one of a newer version, or the new file is there already or
-            cannot be written.
+        DatabaseError: It is no database, a damaged one or one of a version that is not known, or the new file is there
+            already or cannot be written.
     """
     refuse_other_name(source)
     try:

@@ -68,15 +68,6 @@ def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
         subscription.close()
 
 
-def test_a_client_that_was_closed_is_told(client, seconds):
-    feed = EventFeed(client, seconds)
-    client.close()
-    subscription = feed.subscribe()
-    until(lambda: feed.problem)
-    assert "closed" in str(feed.problem)
-    subscription.close()
-
-
 def test_a_feed_does_not_keep_its_client_alive():
     client = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(lambda _: None))
     feed_of(client)
@@ -94,15 +85,6 @@ def test_calls_are_made_elsewhere_and_told_in_the_thread_that_refreshes(live):
     until(lambda: told)
     ((made_in, told_in),) = told
     assert len({made_in, told_in, caller}) == 3
-
-
-def test_calls_are_made_at_once_where_nothing_is_live(live):
-    told = []
-    one = live(is_live=False)
-    one.start()
-    one.run(lambda: 1 / 0, told.append, lambda error: told.append(type(error)))
-    assert told == [ZeroDivisionError]
-    assert not one.is_running
 
 
 def test_a_bounded_number_of_calls_is_made_at_once(live):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient
 from mirror_sdk._visible import MISSING
 from mirror_sdk.widgets import FleetMap
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
@@ -55,33 +55,16 @@ def test_the_page_is_sent_what_differs() -> None:
     assert grid.table == {"version": 2, "rows": [row("a"), row("c", 7), row("d")]}
 
 
-def test_a_page_that_missed_something_is_sent_all_of_it() -> None:
-    grid = Page()
-    grid.show([row("a")])
-    grid.show([row("a"), row("b")])
-    grid._handle_custom_msg({"have": 2}, [])
-    grid._handle_custom_msg({"have": 1}, [])
-    assert grid.sent[2:] == [{"version": 2, "rows": [row("a"), row("b")], "all": True}]
-
-
-def test_a_page_whose_question_is_not_heard_finds_all_rows_where_it_looks_first() -> None:
+def test_a_page_that_missed_something_finds_all_rows_in_the_state_and_is_sent_them_on_request() -> None:
     grid = Page()
     grid.show([row("a")])
     grid.show([row("a"), row("b")])
     assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
+    grid._handle_custom_msg({"have": 1}, [])
+    assert grid.sent[2:] == [{"version": 2, "rows": [row("a"), row("b")], "all": True}]
     grid._handle_custom_msg({"have": 2}, [])
     grid.show([row("b")])
-    assert len(grid.told("table")) == 2
-    assert len(grid.sent) == 3
-
-
-def test_a_page_that_opens_later_is_told_all_rows() -> None:
-    grid = Page()
-    grid.show([row("a")])
-    grid.show([row("a"), row("b")])
-    state = grid.get_state()["table"]
-    assert [one["key"] for one in state["rows"]] == ["a", "b"]
-    assert state["version"] == 2
+    assert (len(grid.told("table")), len(grid.sent)) == (2, 4)
 
 
 def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None:
@@ -124,25 +107,6 @@ def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> Non
     grid.set_state({"selected": ["a"]})
     assert grid.selected == []
     assert grid.told("selected") == [[], []]
-
-
-def test_what_python_makes_of_a_selection_is_told_to_the_page_that_made_it() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
-    grid.observe(lambda _: setattr(grid, "selected", ["a"]), "selected")
-    grid._handle_custom_msg({"selected": ["a", "b"]}, [])
-    assert grid.told("selected") == [["a"]]
-
-
-def test_of_two_pages_the_last_one_to_select_is_right_whichever_state_comes_last() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
-    for one, other in (("a", "b"), ("b", "a")):
-        grid._handle_custom_msg({"selected": [one]}, [])
-        grid._handle_custom_msg({"selected": [other]}, [])
-        grid.set_state({"selected": [other]})
-        grid.set_state({"selected": [one]})
-        assert grid.selected == grid.told("selected")[-1] == [other]
 
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
@@ -190,15 +154,6 @@ def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch:
     fleet.close()
     assert [one[1].get("update", False) for one in published[2:]] == [True]
     assert published[2][1]["transient"] == options["transient"]
-
-
-def test_the_first_copy_shows_what_was_read(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    Bench(client).add_device("seen", [{"path": "/3303/0/5700", "value": "1"}])
-    published: list[str] = []
-    monkeypatch.setattr("IPython.display.publish_display_data", lambda data, **_: published.append(data["text/html"]))
-    with FleetMap(client) as fleet:
-        fleet._ipython_display_()
-    assert "1 device" in published[1]
 
 
 def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient, tmp_path: Path) -> None:

@@ -14,41 +14,35 @@ def light(bench):
     return bench.add_device("light-01", [{"path": DIMMER, "value": "10", "writable": True, "observable": True}])
 
 
-@pytest.fixture(params=["id", "name", "directory", "object", "handle"])
-def spelling(request, plain, light):
-    return {
-        "id": lambda: light,
-        "name": lambda: "light-01",
-        "directory": lambda: plain.get_directory_device(light),
-        "object": lambda: plain.get_device(light),
-        "handle": lambda: plain.begin_read(light, DIMMER),
-    }[request.param]()
+@pytest.fixture
+def spellings(plain, light):
+    """A device by id, by name, of the directory, of the mirror, and of a request."""
+    handle = plain.begin_read(light, DIMMER)
+    return [light, "light-01", plain.get_directory_device(light), plain.get_device(light), handle]
 
 
-def test_an_explorer_shows_the_device(plain, light, spelling):
-    with Explorer(plain, spelling, live=False) as explorer:
-        assert explorer.model.device_id == light
-        explorer.choose("station-01")
-        explorer.choose(spelling)
-        assert explorer.model.title == "light-01"
-    with FleetMap(plain, live=False) as fleet:
-        fleet.show_device(spelling)
-        assert fleet.explorer.model.device_id == light
-
-
-def test_a_panel_writes_to_the_device(plain, light, spelling):
-    for given in (spelling, [spelling, light]):
-        with WritePanel(plain, given, live=False) as panel:
+def test_explorers_and_panels_take_a_device_in_any_form(plain, light, spellings):
+    for spelling in spellings:
+        with Explorer(plain, spelling, live=False) as explorer:
+            assert explorer.model.device_id == light
+            explorer.choose("station-01")
+            explorer.choose(spelling)
+            assert explorer.model.title == "light-01"
+        with FleetMap(plain, live=False) as fleet:
+            fleet.show_device(spelling)
+            assert fleet.explorer.model.device_id == light
+        with WritePanel(plain, [spelling, light], live=False) as panel:
             assert panel.model.devices.picked == [light]
 
 
-def test_a_watcher_shows_its_events_alone(plain, bench, light, spelling):
+def test_a_watcher_shows_the_events_of_a_device_in_any_form(plain, light, spellings):
     plain.subscribe(light, DIMMER)
     # The subscription brings it in a while.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
-    with EventWatcher(plain, [spelling], live=False) as watcher:
-        watcher.model.take(plain.events(after=0, timeout=0))
-        assert set(watcher.frame["device_id"].dropna()) == {light}
+    for spelling in spellings:
+        with EventWatcher(plain, [spelling], live=False) as watcher:
+            watcher.model.take(plain.events(after=0, timeout=0))
+            assert set(watcher.frame["device_id"].dropna()) == {light}
 
 
 def test_a_name_that_none_has_is_told_at_once(plain, light):

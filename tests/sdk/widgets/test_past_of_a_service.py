@@ -10,7 +10,6 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
-from mirror_sdk.widgets.models.watcher_model import WatcherModel
 from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
@@ -44,11 +43,6 @@ def told(events):
     return [event.value.python for event in events if event.path == TEMPERATURE]
 
 
-def await_event(client, path):
-    """Wait for the event of a subscription's initial value."""
-    assert [event.path for event in client.events(after=0, paths=[path], limit=1, timeout=60)] == [path]
-
-
 def every_event(_):
     return True
 
@@ -74,6 +68,12 @@ def test_each_value_is_there_once(client, bench, device_id):
 
 
 @pytest.mark.usefixtures("earlier")
+def test_it_reaches_a_day_back(client, bench):
+    bench.advance(timedelta(days=2))
+    assert told(read_past(client, None, every_event, 100).recorded) == []
+
+
+@pytest.mark.usefixtures("earlier")
 def test_it_is_of_what_is_chosen(client, device_id):
     assert told(read_past(client, None, every_event, 100, devices=[device_id]).recorded) == [21.5, 22.5, 23.5]
     assert told(read_past(client, None, every_event, 100, paths=["/3311/*"]).recorded) == []
@@ -90,26 +90,10 @@ def test_of_too_many_rows_a_later_stretch_is_read(client, monkeypatch):
 
 
 @pytest.mark.usefixtures("earlier")
-def test_it_reaches_a_day_back(client, bench, device_id):
-    bench.advance(timedelta(days=2))
-    assert told(read_past(client, None, every_event, 100).recorded) == []
-
-
-@pytest.mark.usefixtures("earlier")
 def test_a_recording_stands_in_its_place(client, bench, folder):
     with client.record(folder):
         bench.advance(1)
     assert told(read_past(client, Recording(folder), every_event, 100).recorded) == []
-
-
-@pytest.mark.usefixtures("earlier")
-def test_what_was_cleared_does_not_come_again(client):
-    model = WatcherModel(client, paths=[TEMPERATURE])
-    model.load()
-    assert model.total == 3
-    model.clear()
-    model.load_past()
-    assert model.total == 0
 
 
 def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
@@ -118,50 +102,11 @@ def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
         assert read_past(listener, None, every_event, 100).recorded == ()
 
 
-def test_a_service_without_devices_has_no_past(client):
-    assert read_past(client, None, every_event, 100).recorded == ()
-
-
-def test_rows_of_the_log_have_the_unit_that_rows_of_the_history_have(mirror, bench, client):
-    """The service sends the unit with its history, and with no notification."""
-    unit = TEMPERATURE.replace("5700", "5701")
-    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
-    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K"}])
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
-        other.read_value(device_id, unit)
-        other.read_value(device_id, TEMPERATURE)
-    bench.advance(60)
-    bench.set_value(device_id, TEMPERATURE, 2)
-    client.subscribe(device_id, TEMPERATURE)
-    await_event(client, TEMPERATURE)
-    model = WatcherModel(client, paths=[TEMPERATURE])
-    model.load()
-    frame = model.frame
-    assert (frame["value_num"].tolist(), frame["seq"].isna().tolist()) == ([1, 2], [True, False])
-    assert frame["unit"].tolist() == ["K", "K"]
-
-
-def test_unit_that_the_device_reports_later_is_shown(bench, client):
-    unit = TEMPERATURE.replace("5700", "5701")
-    sensor = {"path": TEMPERATURE, "value": "1", "observable": True}
-    device_id = bench.add_device("new", [sensor, {"path": unit, "value": "K", "observable": True}])
-    client.subscribe(device_id, TEMPERATURE)
-    await_event(client, TEMPERATURE)
-    model = WatcherModel(client)
-    model.load()
-    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == [""]
-    client.subscribe(device_id, unit)
-    await_event(client, unit)
-    model.take(client.events(after=0, timeout=0))
-    assert [line.unit for line in model.series if line.key.path == TEMPERATURE] == ["K"]
-
-
 @pytest.mark.usefixtures("earlier")
-@pytest.mark.parametrize("live", [True, False])
-def test_watcher_prints_no_progress_bar(client, capfd, live):
+def test_watcher_prints_no_progress_bar(client, capfd):
     show_progress(True)
     try:
-        with EventWatcher(client, live=live) as watcher:
+        with EventWatcher(client) as watcher:
             watcher._live.wait_until_idle(60)
             watcher.refresh()
             assert watcher.model.before

@@ -86,24 +86,7 @@ def test_the_file_is_longer_than_its_content_until_it_is_as_long_as_it_becomes(p
     assert size_of(path) == LARGEST
 
 
-def test_a_log_in_which_there_is_little_is_left_alone(path, writing, ahead):
-    keep(writing, 1000)
-    before = size_of(path)
-    ahead.look()
-    assert size_of(path) == before
-
-
-def test_nothing_is_done_until_the_end_is_reached_again(path, writing, ahead):
-    keep(writing, SMALL)
-    ahead.look()
-    size = size_of(path)
-    for _ in range(5):
-        keep(writing, 1000)
-        ahead.look()
-        assert size_of(path) == size
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_that_was_committed_is_there_after_a_kill(path, writing, ahead, tmp_path, seed):
     """Whoever wrote it, also others that know nothing of the longer file."""
     draw = random.Random(seed)
@@ -117,19 +100,6 @@ def test_all_that_was_committed_is_there_after_a_kill(path, writing, ahead, tmp_
                 other.execute(f"PRAGMA wal_checkpoint({draw.choice(['PASSIVE', 'RESTART', 'TRUNCATE'])})").fetchall()
             if step % 10 == 9:
                 assert after_a_kill(path, tmp_path / f"copy-{step}") == numbers
-
-
-def test_a_log_that_was_emptied_becomes_longer_again(path, writing, ahead, tmp_path):
-    keep(writing, SMALL)
-    ahead.look()
-    writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    assert size_of(path) == 0
-    ahead.look()
-    assert size_of(path) == 0
-    keep(writing, SMALL)
-    ahead.look()
-    assert size_of(path) > 16 * SMALL
-    assert after_a_kill(path, tmp_path / "copy") == [1, 2]
 
 
 def test_while_another_one_writes_nothing_is_touched(path, writing, ahead, tmp_path):

@@ -47,31 +47,14 @@ def test_who_waits_no_more_is_told_nothing_and_counted_once(waiters):
 
 
 def test_who_fails_is_told_so_unless_it_was_told_something(waiters):
-    called = []
     failing, told = waiters.add("a", is_poll=True), waiters.add("b", is_poll=True)
-    for each in (failing, told):
-        each.add_done_callback(called.append)
     failing.fail(ValueError("over"))
-    waiters.tell("a", "news")
     waiters.tell("b", "news")
     told.fail(ValueError("over"))
-    assert called == [failing, told]
     with pytest.raises(ValueError, match="over"):
         failing.result()
     assert told.result() == "news"
     assert waiters.open_polls == 0
-
-
-def test_one_of_those_who_wait_prepares_and_none_is_done_by_that(waiters):
-    prepared, called = [], []
-    waiting = [waiters.add("a", is_poll=True) for _ in range(3)]
-    for each in waiting:
-        each.prepare = prepared.append
-        each.add_done_callback(called.append)
-    waiters.announce("a", "news")
-    waiters.announce("b", "news")
-    assert (prepared, called) == (["news"], [])
-    assert not any(each.done() for each in waiting)
 
 
 def test_one_that_cannot_be_told_keeps_nobody_else_from_it(waiters, caplog):

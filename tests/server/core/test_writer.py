@@ -10,7 +10,7 @@ from typing import TypeVar
 import databases
 import pytest
 
-from mirror_server.store import devices, settings
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import checkpoints
@@ -28,80 +28,6 @@ def database(url: str) -> Iterator[Database]:
     opened = Database(url)
     yield opened
     opened.close()
-
-
-def stored(database, name):
-    with database.read() as session:
-        return settings.get(session, name)
-
-
-def test_work_of_one_group_fails_alone(database):
-    started, go_on = threading.Event(), threading.Event()
-
-    def hold(_session):
-        started.set()
-        go_on.wait(60)
-
-    def fail(session):
-        settings.put(session, "lost", "x")
-        session.after_commit(lambda: effects.append("lost"))
-        raise ValueError("no")
-
-    def keep(name):
-        def work(session):
-            settings.put(session, name, "x")
-            session.after_commit(lambda: effects.append(name))
-            return name
-
-        return work
-
-    effects = []
-    first = database.submit(hold)
-    assert started.wait(60)
-    futures = [database.submit(keep("a")), database.submit(fail), database.submit(keep("b"))]
-    go_on.set()
-    first.result(60)
-    assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
-    with pytest.raises(ValueError, match="no"):
-        futures[1].result(60)
-    assert database.settle(60)
-    assert effects == ["a", "b"]
-    assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
-
-
-def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database):
-    done, (started, go_on) = [], (threading.Event(), threading.Event())
-
-    def put(session, names):
-        done.append(list(names))
-        for name in names:
-            settings.put(session, name, "x")
-        if "bad" in names:
-            raise ValueError("no")
-
-    def hold(_session):
-        started.set()
-        go_on.wait(60)
-
-    def submit(*names):
-        return database.insist_together(put, names)
-
-    database.submit(hold)
-    assert started.wait(60)
-    together = [submit("a", "b"), submit("c"), database.submit(hold), submit("d")]
-    go_on.set()
-    assert [future.result(60) for future in together] == [None] * 4
-    assert done == [["a", "b", "c"], ["d"]]
-    started.clear()
-    go_on.clear()
-    done.clear()
-    database.submit(hold)
-    assert started.wait(60)
-    apart = [submit("e"), submit("bad"), submit("f")]
-    go_on.set()
-    assert [future.exception(60) and str(future.exception()) for future in apart] == [None, "no", None]
-    assert done == [["e", "bad", "f"], ["e"], ["bad"], ["f"]]
-    assert [stored(database, name) for name in ("a", "b", "c", "d", "e", "bad", "f")] == ["x"] * 5 + [None, "x"]
 
 
 @pytest.fixture
@@ -124,6 +50,61 @@ def while_held(database: Database) -> Callable[[Callable[[], T]], T]:
             held.result(60)
 
     return run
+
+
+def stored(database, name):
+    with database.read() as session:
+        return settings.get(session, name)
+
+
+def test_work_of_one_group_fails_alone(database, while_held):
+    def fail(session):
+        settings.put(session, "lost", "x")
+        session.after_commit(lambda: effects.append("lost"))
+        raise ValueError("no")
+
+    def keep(name):
+        def work(session):
+            settings.put(session, name, "x")
+            session.after_commit(lambda: effects.append(name))
+            return name
+
+        return work
+
+    effects = []
+    futures = while_held(lambda: [database.submit(keep("a")), database.submit(fail), database.submit(keep("b"))])
+    assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
+    with pytest.raises(ValueError, match="no"):
+        futures[1].result(60)
+    assert database.settle(60)
+    assert effects == ["a", "b"]
+    assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
+
+
+@pytest.mark.parametrize("has_results", [False, True])
+def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database, while_held, has_results):
+    done = []
+
+    def put(session, names):
+        done.append(list(names))
+        for name in names:
+            settings.put(session, name, "x")
+        if "bad" in names:
+            raise ValueError("no")
+        return names
+
+    def submit(*names):
+        if has_results:
+            return [database.submit_together(put, name, touched=(name,)) for name in names]
+        return [database.insist_together(put, [name]) for name in names]
+
+    assert [future.exception(60) for future in while_held(lambda: submit("a", "b"))] == [None] * 2
+    assert done == [["a", "b"]]
+    done.clear()
+    apart = while_held(lambda: submit("c", "bad", "d"))
+    assert [future.exception(60) and str(future.exception()) for future in apart] == [None, "no", None]
+    assert done == [["c", "bad", "d"], ["c"], ["bad"], ["d"]]
+    assert [stored(database, name) for name in ("a", "b", "c", "d", "bad")] == ["x"] * 4 + [None]
 
 
 def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_has_its_own_result(
@@ -171,45 +152,6 @@ def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_
     assert done == ["ask ab", "tell acd", "other", "ask ceg", "other", "tell f", "other", "ask hi"]
 
 
-def test_of_work_with_results_that_fails_each_call_is_done_alone(database, while_held):
-    done = []
-
-    def ask(session, items):
-        done.append(list(items))
-        for item in items:
-            settings.put(session, item, "x")
-            if item == "bad":
-                raise ValueError(item)
-        return items
-
-    futures = while_held(lambda: [database.submit_together(ask, item, touched=(item,)) for item in ("a", "bad", "b")])
-    assert [futures[0].result(60), str(futures[1].exception(60)), futures[2].result(60)] == ["a", "bad", "b"]
-    assert done == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
-    assert [stored(database, name) for name in ("a", "bad", "b")] == ["x", None, "x"]
-
-
-def test_what_effects_leave_for_the_end_of_a_group_is_done_behind_them_and_elsewhere_at_once(database, while_held):
-    done, threads = [], []
-
-    def work(name):
-        def last():
-            done.append(f"last {name}")
-            threads.append(threading.current_thread())
-
-        def effect():
-            done.append(name)
-            database.after_group(last)
-
-        return lambda session: session.after_commit(effect)
-
-    while_held(lambda: [database.submit(work(name)) for name in "ab"])
-    assert database.settle(60)
-    assert done == ["a", "b", "last a", "last b"]
-    assert threads[0] is not threading.current_thread()
-    database.after_group(lambda: done.append("at once"))
-    assert done[-1] == "at once"
-
-
 def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_never(database):
     seen = []
 
@@ -227,19 +169,6 @@ def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_
         database.submit(fail).result(60)
     assert database.settle(60)
     assert seen == [("before", None), ("after", "x")]
-
-
-def test_an_effect_sees_what_was_stored_on_another_connection(database):
-    seen = []
-
-    def work(session):
-        settings.put(session, "a", "1")
-        session.after_commit(lambda: seen.append(stored(database, "a")))
-        assert stored(database, "a") is None
-
-    database.write(work)
-    assert database.settle(60)
-    assert seen == ["1"]
 
 
 def test_settling_waits_for_what_effects_submit(database):
@@ -284,36 +213,6 @@ def test_what_was_submitted_before_closing_is_stored(url):
         assert stored(again, "49") == "x"
     finally:
         again.close()
-
-
-def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_held(tmp_path):
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0001")
-    assert "callbacks" not in databases.tables(url)
-    resource = (
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, desired_command_id,"
-        " desired_status) VALUES ('d', '{}', 1, '', '', 0, {}, 1)"
-    )
-    databases.execute(
-        url,
-        "INSERT INTO settings VALUES ('kept', 'x')",
-        "INSERT INTO devices VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 5, 0)",
-        resource.format("/1/0/0", 7),
-        resource.format("/1/0/1", 8),
-        "INSERT INTO commands (command_id, app_id, async_id, device_id, method, path, content_type, requested_at,"
-        " expires_at, retries)"
-        " VALUES (7, 'a', 'x', 'd', 'PUT', '/1/0/0', 'application/octet-stream', 0, 0, 0)",
-    )
-    newest = Database(url)
-    try:
-        assert stored(newest, "kept") == "x"
-        with newest.read() as session:
-            assert session.rows("SELECT * FROM callbacks") == []
-            written = dict(session.rows("SELECT path, desired_content_type FROM resources"))
-            assert [devices.silent_since(session, instant) for instant in (5, 6)] == [[], ["d"]]
-        assert written == {"/1/0/0": "application/octet-stream", "/1/0/1": "text/plain"}
-    finally:
-        newest.close()
 
 
 @pytest.mark.skipif(databases.ON_POSTGRESQL, reason="tells of the SQLite file")
@@ -362,14 +261,9 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
     assert tried == ["checkpoint"] * 3
 
 
-def test_those_who_wait_are_told_before_what_comes_behind_the_group(database):
+def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, while_held):
     order = []
     database.tell_first(lambda _: order.append("wait"))
-    started, go_on = threading.Event(), threading.Event()
-
-    def hold(_session):
-        started.set()
-        go_on.wait(60)
 
     def work(name):
         def tell():
@@ -378,13 +272,15 @@ def test_those_who_wait_are_told_before_what_comes_behind_the_group(database):
 
         return lambda session: session.after_commit(tell)
 
-    database.submit(hold)
-    assert started.wait(60)
-    for name in "ab":
-        database.submit(work(name)).add_done_callback(lambda _: order.append("done"))
-    go_on.set()
+    def submit():
+        for name in "ab":
+            database.submit(work(name)).add_done_callback(lambda _: order.append("done"))
+
+    while_held(submit)
     assert database.settle(10)
     assert order == ["done", "done", "tell a", "tell b", "wait", "begin a", "begin b"]
+    database.after_group(lambda: order.append("elsewhere at once"))
+    assert order[-1] == "elsewhere at once"
 
 
 def test_nobody_is_waited_for_where_nothing_comes_behind(database):

@@ -4,7 +4,6 @@
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis.errors import Flaky
 
 from mirror_sdk.wire import routes
 from mirror_server.description.operations import OPERATIONS
@@ -17,14 +16,12 @@ TEXT_LISTS = {
     for test in ("in", "nin")
 }
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
-LEAST_REACHED = 12
 """How many operations succeed at least in chains of requests, of the 31 that were seen to."""
-MOST_RUNS_OF_CHAINS = 64
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
 MANY = settings(
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,
@@ -133,47 +130,3 @@ def test_what_does_not_fit_the_description_is_refused(shared_server, api, method
         validate(case, send(shared_server, case), negative_data_rejection)
 
     check()
-
-
-def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, api):
-    """Ids of answers go into later requests, in chains that schemathesis finds in the description."""
-    from schemathesis.core.failures import Failure, FailureGroup
-    from schemathesis.engine.errors import is_inconsistent_replay
-
-    reached, refused = set(), []
-
-    def is_enough():
-        # Each of a device needs an id that an answer told.
-        of_devices = [path for _, path in reached if "{device_id}" in path]
-        return len(of_devices) > 1 and len(reached) >= LEAST_REACHED
-
-    class Chains(api.as_state_machine()):
-        def get_call_kwargs(self, case):
-            return {"headers": authorization(shared_server, case)}
-
-        def before_call(self, case):
-            ask_for_nothing_that_takes_long(case)
-
-        def validate_response(self, response, case, **_):
-            # Raised, it would be sought a second time, of a server that has gone on.
-            try:
-                validate(case, response)
-            except (Failure, FailureGroup) as failure:
-                refused.append(failure)
-            if response.status_code < 300:
-                reached.add((case.operation.method, case.operation.path))
-
-    # What one run comes to is left to chance, so it may take another.
-    for attempt in range(MOST_RUNS_OF_CHAINS):
-        try:
-            Chains.run(settings=settings(MANY, derandomize=attempt == 0, max_examples=15, stateful_step_count=20))
-        except Exception as error:
-            # Requests are made of what was answered before and of chance that Hypothesis does not keep:
-            # the same choices can come to other requests, at which it ends a run.
-            if not isinstance(error, Flaky) and not is_inconsistent_replay(error):
-                raise
-        if refused or is_enough():
-            break
-    assert not refused, refused
-    # Which of them is left to chance, and there are too many for all.
-    assert is_enough(), reached

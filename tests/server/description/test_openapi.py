@@ -105,12 +105,6 @@ def test_every_error_has_the_body_of_errors(document):
             assert members["ErrorBody"] < members[model]
 
 
-def test_what_is_not_of_the_public_api_is_marked(document):
-    extensions = {place for place, operation in operations(document).items() if operation.get("x-extension")}
-    assert {("get", routes.EVENTS), ("get", routes.DEVICE_REQUESTS), ("post", routes.BENCH_CLOCK)} <= extensions
-    assert {("get", routes.DEVICE_OBJECT), ("post", routes.DEVICE_REQUESTS)}.isdisjoint(extensions)
-
-
 def test_a_server_without_a_bench_describes_none(new_server):
     paths = new_server(simulate=None).call(None, "GET", "/openapi.json").json["paths"]
     assert routes.DEVICE_OBJECT in paths

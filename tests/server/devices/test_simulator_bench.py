@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mirror_sdk.wire.bench import BenchDevice, BenchResource
-from mirror_server.devices.link import IntroducedResource, Observe, Read, Registration
+from mirror_server.devices.link import IntroducedResource, Observe, Registration
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, SimulatedState
 from mirror_server.devices.simulator.kinds import KINDS
 
@@ -14,38 +14,13 @@ TEMPERATURE = "/3303/0/5700"
 DOOR = "/3200/0/5500"
 
 
-def test_a_state_has_the_fields_of_the_wire():
+def test_a_state_is_what_the_wire_model_takes(world):
     assert [field.name for field in dataclasses.fields(SimulatedState)] == list(BenchDevice.model_fields)
     assert [field.name for field in dataclasses.fields(SimulatedResource)] == list(BenchResource.model_fields)
-
-
-def test_a_state_is_what_the_wire_model_takes(world):
     world.simulator.start(6)
     for state in world.simulator.list_states():
         wire = BenchDevice.model_validate(dataclasses.asdict(state), extra="forbid")
         assert wire.endpoint_name == state.endpoint_name
-
-
-def test_a_fleet_has_all_kinds_in_turn(world):
-    world.simulator.start(14)
-    names = {state.endpoint_name: state.endpoint_type for state in world.simulator.list_states()}
-    assert len(names) == 14
-    assert set(names.values()) == {kind.endpoint_type for kind in KINDS}
-    assert {"thermometer-01", "thermometer-02", "thermometer-03", "weather-station-03", "light-02"} <= names.keys()
-
-
-def test_seeded_devices_register_with_their_structure(world):
-    world.simulator.start(6)
-    registrations: list[Registration] = world.diary.all("registered")
-    light = next(registration for registration in registrations if registration.endpoint_name == "light-01")
-    assert light.device_id == world.id_of("light-01")
-    assert light.endpoint_type == "Light"
-    assert light.lifetime_seconds == 24 * 3600
-    assert not light.queue_mode
-    introduced = {resource.path: resource.observable for resource in light.resources}
-    assert introduced["/3311/0/5850"]
-    assert not introduced["/3/0/4"]
-    assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
 
 
 def test_ids_depend_on_seed_and_index_alone(new_world):
@@ -62,17 +37,15 @@ def test_ids_depend_on_seed_and_index_alone(new_world):
 
 
 def test_values_depend_on_seed_and_instant_alone(new_world):
-    def states(count: int, advance_first: bool) -> list[SimulatedState]:
+    def states(count: int, seconds_before: int) -> list[SimulatedState]:
         world = new_world()
-        if advance_first:
-            world.advance(5000)
+        world.advance(seconds_before)
         world.simulator.start(count)
-        if not advance_first:
-            world.advance(5000)
+        world.advance(5000 - seconds_before)
         names = {"thermometer-01", "smart-plug-01", "door-contact-01"}
         return [state for state in world.simulator.list_states() if state.endpoint_name in names]
 
-    assert states(6, advance_first=True) == states(12, advance_first=False)
+    assert states(6, 5000) == states(12, 0)
 
 
 def test_an_added_device_registers_at_once_and_is_saved_before(world):
@@ -86,22 +59,6 @@ def test_an_added_device_registers_at_once_and_is_saved_before(world):
     assert world.simulator.list_states() == [
         SimulatedState(device_id, "lamp", "Test", True, True, True, "normal", 0.0, (switch,))
     ]
-
-
-def test_an_endpoint_name_is_given_once(world):
-    world.add("lamp")
-    with pytest.raises(BenchRefused, match="lamp") as refusal:
-        world.add("lamp")
-    assert refusal.value.field == "endpoint_name"
-    assert len(world.diary.all("registered")) == 1
-
-
-@pytest.mark.parametrize(("paths", "field"), [(["3303"], "path"), (["/3303/0/5700", "/3303/0/5700"], "resources")])
-def test_a_device_with_wrong_resources_is_not_added(world, paths, field):
-    with pytest.raises(BenchRefused) as refusal:
-        world.simulator.add("lamp", "Test", False, [SimulatedResource(path) for path in paths])
-    assert refusal.value.field == field
-    assert world.simulator.list_states() == []
 
 
 def test_a_seeded_device_passes_over_a_name_that_is_taken(world):
@@ -125,28 +82,6 @@ def test_an_observed_value_that_the_device_changes_is_sent(world):
     assert observation.changed_at == world.clock.now()
 
 
-def test_a_change_is_saved_before_it_is_sent(world):
-    device_id = world.add(door={"value": "0", "auto_observable": True})
-    begin = len(world.diary.entries)
-    world.simulator.set_value(device_id, DOOR, value="1")
-    assert [name for name, _, _ in world.diary.entries[begin:]] == ["saved", "observed"]
-
-
-def test_a_sleeping_device_sends_what_the_bench_changes_at_once(world):
-    device_id = world.add(queue_mode=True, door={"value": "0", "auto_observable": True})
-    world.advance(60)
-    world.simulator.set_value(device_id, DOOR, value="1")
-    assert world.diary.values(DOOR) == ["1"]
-
-
-def test_a_value_the_bench_sets_is_no_longer_modelled(world):
-    world.simulator.start(2)
-    station = world.id_of("weather-station-01")
-    world.simulator.set_value(station, TEMPERATURE, value="99.9")
-    world.advance(24 * 3600)
-    assert world.value(station, TEMPERATURE) == "99.9"
-
-
 def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the_change(world):
     device_id = world.add(door={"value": "0", "auto_observable": True})
     world.simulator.set_behaviour(device_id, online=False)
@@ -157,38 +92,19 @@ def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the
     world.simulator.set_behaviour(device_id, online=True)
     assert world.diary.names() == ["registered", "contact", "observed"]
     assert [(o.content.payload, o.changed_at) for o in world.diary.observations()] == [(b"1", changed_at)]
-
-
-def test_a_device_that_is_online_already_makes_no_contact(world):
-    device_id = world.add()
+    # One that is online already makes no contact.
     world.simulator.set_behaviour(device_id, online=True, latency_seconds=1.5)
-    assert world.diary.all("contact") == []
+    assert len(world.diary.all("contact")) == 1
     assert world.state(device_id).latency_seconds == 1.5
 
 
-def test_a_device_that_missed_its_update_makes_it_when_it_is_back(world):
+@pytest.mark.parametrize(("hours", "made_up"), [(13, ["updated", "contact"]), (24, ["registered"])])
+def test_a_device_that_missed_its_update_makes_it_when_it_is_back(world, hours, made_up):
     device_id = world.add()
     world.simulator.set_behaviour(device_id, online=False)
-    world.advance(13 * 3600)
+    world.advance(hours * 3600)
     world.simulator.set_behaviour(device_id, online=True)
-    assert world.diary.names() == ["registered", "updated", "contact"]
-
-
-def test_a_device_that_was_away_longer_than_its_lifetime_registers_again(world):
-    device_id = world.add()
-    world.simulator.set_behaviour(device_id, online=False)
-    world.advance(24 * 3600)
-    world.simulator.set_behaviour(device_id, online=True)
-    assert world.diary.names() == ["registered", "registered"]
-
-
-def test_a_deregistered_device_that_comes_online_stays_away(world):
-    device_id = world.add()
-    world.simulator.deregister(device_id)
-    world.simulator.set_behaviour(device_id, online=False)
-    world.simulator.set_behaviour(device_id, online=True)
-    world.advance(24 * 3600)
-    assert world.diary.names() == ["registered", "deregistered"]
+    assert world.diary.names() == ["registered", *made_up]
 
 
 def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then_on(world):
@@ -218,12 +134,10 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     assert refusal.value.field == "path"
 
 
-@pytest.mark.parametrize("leave_and_return", [["register"], ["deregister", "register"]])
-def test_a_full_registration_ends_observations(world, leave_and_return):
+def test_a_full_registration_ends_observations(world):
     device_id = world.add(temperature={"value": "20"}, door={"value": "0", "auto_observable": True})
     world.send(device_id, Observe(TEMPERATURE))
-    for operation in leave_and_return:
-        getattr(world.simulator, operation)(device_id)
+    world.simulator.register(device_id)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
     world.simulator.set_value(device_id, DOOR, value="1")
     assert [o.path for o in world.diary.observations()] == [DOOR]
@@ -236,6 +150,8 @@ def test_a_deregistered_device_is_gone_until_it_registers(world):
     assert not world.state(device_id).registered
     assert not world.simulator.is_reachable(device_id)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    for online in (False, True):
+        world.simulator.set_behaviour(device_id, online=online)
     world.advance(24 * 3600)
     assert world.diary.names() == ["registered", "deregistered"]
     world.simulator.register(device_id)
@@ -243,9 +159,41 @@ def test_a_deregistered_device_is_gone_until_it_registers(world):
     assert world.simulator.is_reachable(device_id)
 
 
-def test_a_service_that_asks_while_it_is_told_gets_its_answer(world):
-    device_id = world.add(temperature={"value": "20"})
-    world.diary.on_contact = lambda contacted: world.send_all(contacted, Read(TEMPERATURE))
-    world.simulator.set_behaviour(device_id, online=False)
-    world.simulator.set_behaviour(device_id, online=True)
-    assert world.diary.names() == ["registered", "contact", "answered"]
+def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure(world):
+    world.simulator.start(14)
+    names = {state.endpoint_name: state.endpoint_type for state in world.simulator.list_states()}
+    assert len(names) == 14
+    assert set(names.values()) == {kind.endpoint_type for kind in KINDS}
+    assert {"thermometer-01", "thermometer-02", "thermometer-03", "weather-station-03", "light-02"} <= names.keys()
+    registrations: list[Registration] = world.diary.all("registered")
+    light = next(registration for registration in registrations if registration.endpoint_name == "light-01")
+    assert (light.device_id, light.endpoint_type) == (world.id_of("light-01"), "Light")
+    assert (light.lifetime_seconds, light.queue_mode) == (24 * 3600, False)
+    introduced = {resource.path: resource.observable for resource in light.resources}
+    assert (introduced["/3311/0/5850"], introduced["/3/0/4"]) == (True, False)
+    assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
+
+
+@pytest.mark.parametrize(
+    ("name", "paths", "field"),
+    [
+        ("lamp", [], "endpoint_name"),
+        ("other", ["3303"], "path"),
+        ("other", ["/3303/0/5700", "/3303/0/5700"], "resources"),
+    ],
+)
+def test_a_device_with_a_name_that_is_taken_or_with_wrong_resources_is_not_added(world, name, paths, field):
+    world.add("lamp")
+    with pytest.raises(BenchRefused) as refusal:
+        world.simulator.add(name, "Test", False, [SimulatedResource(path) for path in paths])
+    assert refusal.value.field == field
+    assert len(world.simulator.list_states()) == len(world.diary.all("registered")) == 1
+
+
+def test_a_sleeping_device_sends_what_the_bench_changes_at_once_and_saves_it_before(world):
+    device_id = world.add(queue_mode=True, door={"value": "0", "auto_observable": True})
+    world.advance(60)
+    begin = len(world.diary.entries)
+    world.simulator.set_value(device_id, DOOR, value="1")
+    assert [name for name, _, _ in world.diary.entries[begin:]] == ["saved", "observed"]
+    assert world.diary.values(DOOR) == ["1"]

@@ -2,11 +2,8 @@ from __future__ import annotations
 
 import threading
 
-from mirror_server.clock import SystemClock
 from mirror_server.devices.link import Outcome, Read
-from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.devices.simulator.outbox import Outbox
-from mirror_server.devices.simulator.simulator import Simulator
 
 TEMPERATURE = "/3303/0/5700"
 WAIT_SECONDS = 60
@@ -47,21 +44,6 @@ def test_calls_are_made_in_order_although_another_thread_added_them():
     assert said == ["first", "second"]
 
 
-def test_a_call_that_drains_itself_does_not_wait_for_itself(caplog):
-    outbox, said = Outbox(), []
-
-    def nested() -> None:
-        number = outbox.add([lambda: said.append("inner")])
-        outbox.drain()
-        outbox.wait_until_called(number)
-        said.append("outer")
-
-    outbox.add([nested])
-    outbox.drain()
-    assert said == ["outer", "inner"]
-    assert caplog.records == []  # a wait that ran out is logged
-
-
 def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
     outbox, said = Outbox(), []
     number = outbox.add([lambda: 1 / 0, lambda: said.append("next")])
@@ -98,23 +80,3 @@ def test_no_lock_is_held_while_the_service_is_told(world):
     world.simulator.set_behaviour(device_id, online=False)
     world.simulator.set_behaviour(device_id, online=True)
     assert outcomes == [Outcome.DONE]
-
-
-def test_latency_runs_on_wall_time_too(world):
-    clock = SystemClock()
-    try:
-        simulator = Simulator(events=world.diary, store=world.shelf, clock=clock, seed=1)
-        device_id = simulator.add("wall", "Test", False, [SimulatedResource(TEMPERATURE, "20")])
-        simulator.set_behaviour(device_id, latency_seconds=0.02)
-        answered, answering = threading.Event(), []
-
-        def note(_answer) -> None:
-            answering.append(threading.get_ident())
-            answered.set()
-
-        simulator.send(device_id, Read(TEMPERATURE), note)
-        assert answered.wait(WAIT_SECONDS)
-        # By the clock, when it was time, and not by who asked.
-        assert answering != [threading.get_ident()]
-    finally:
-        clock.close()

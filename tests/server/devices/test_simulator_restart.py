@@ -4,18 +4,17 @@ import json
 
 import pytest
 
-from mirror_server.devices.link import Content, Observe, Outcome, Read, Write, WriteAttributes
+from mirror_server.devices.link import Content, Observe, Write, WriteAttributes
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 DOOR = "/3200/0/5500"
 
 
-@pytest.mark.parametrize("after_seconds", [0, 5])
-def test_stored_devices_go_on_without_a_word(world, after_seconds):
+def test_stored_devices_go_on_without_a_word(world):
     world.simulator.start(6)
     ids = {state.id for state in world.simulator.list_states()}
-    world.restart(6, after_seconds=after_seconds)
+    world.restart(6, after_seconds=5)
     assert world.diary.names() == []
     assert all(world.simulator.is_reachable(device_id) for device_id in ids)
 
@@ -30,28 +29,15 @@ def test_a_device_that_sleeps_sleeps_on_until_its_next_contact(world):
     assert world.diary.times("contact") == [last_at + 15 * 60_000]
 
 
-def test_a_device_whose_contact_was_missed_makes_it_at_the_start(world):
-    device_id = world.add(queue_mode=True)
-    world.restart(after_seconds=3600)
-    assert world.diary.names() == ["contact"]
-    assert world.simulator.is_reachable(device_id)
-
-
 def test_a_larger_count_adds_only_what_is_missing(world):
-    world.simulator.start(6)
+    """Devices of the bench count too."""
+    world.simulator.start(5)
+    world.add("lamp")
     world.restart(8)
-    assert [registration.endpoint_name for registration in world.diary.all("registered")] == [
-        "thermometer-02",
-        "weather-station-02",
-    ]
+    added = [registration.endpoint_name for registration in world.diary.all("registered")]
+    assert added == ["thermostat-01", "thermometer-02"]
     world.restart(3)
     assert len(world.simulator.list_states()) == 8
-
-
-def test_devices_of_the_bench_count_too(world):
-    world.add("lamp")
-    world.restart(1)
-    assert [state.endpoint_name for state in world.simulator.list_states()] == ["lamp"]
 
 
 def test_offline_and_deregistered_devices_stay_as_they_were(world):
@@ -76,8 +62,9 @@ def test_states_are_the_same_after_a_restart(world):
     assert world.simulator.list_states() == before
 
 
-@pytest.mark.parametrize("seed", [7, 8])
-def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world, seed):
+def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world):
+    """Also with another seed: each device keeps the one it was made with."""
+
     def run(restart: bool):
         world = new_world(7)
         world.simulator.start(6)
@@ -85,19 +72,15 @@ def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world, seed):
         world.send(station, Observe(TEMPERATURE))
         world.advance(3600)
         if restart:
-            world.restart(6, seed=seed)
+            world.restart(6, seed=8)
         half_time = world.clock.now()
         world.advance(4 * 3600)
-        sent = [o for o, at in _sent(world) if at > half_time]
-        return sent, [state for state in world.simulator.list_states() if state.id in {station, door}]
+        told = [(at, what) for name, at, what in world.diary.entries if name == "observed" and at > half_time]
+        return told, [state for state in world.simulator.list_states() if state.id in {station, door}]
 
-    sent, states = run(restart=False)
-    assert {o.path for o in sent} == {TEMPERATURE, DOOR}
-    assert run(restart=True) == (sent, states)
-
-
-def _sent(world):
-    return [(o, at) for name, at, observations in world.diary.entries if name == "observed" for o in observations]
+    told, states = run(restart=False)
+    assert {observation.path for _, observations in told for observation in observations} == {TEMPERATURE, DOOR}
+    assert run(restart=True) == (told, states)
 
 
 def test_a_restarted_device_sends_what_the_service_has_not_heard(world):
@@ -113,14 +96,12 @@ def test_a_restarted_device_sends_what_the_service_has_not_heard(world):
     assert world.diary.values(DOOR) == ["0"]
 
 
-@pytest.mark.parametrize("door", ["untold", "told"])
-def test_a_restarted_device_sends_nothing_that_was_heard(world, door):
+def test_a_restarted_device_sends_nothing_that_was_heard(world):
     device_id = world.add(temperature={"value": "20"}, door={"value": "1", "auto_observable": True})
     world.send(device_id, Observe(TEMPERATURE))
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
-    if door == "told":
-        world.simulator.set_value(device_id, DOOR, value="0")
-    for _ in range(2):
+    for door in ("1", "0"):
+        world.simulator.set_value(device_id, DOOR, value=door)
         world.restart(after_seconds=5)
         assert world.diary.names() == []
     world.simulator.set_value(device_id, TEMPERATURE, value="22")
@@ -164,11 +145,15 @@ def test_the_registration_update_keeps_its_time(world):
     assert [(at - begin_at) / 3_600_000 for at in world.diary.times("updated")] == [6, 18]
 
 
-@pytest.mark.parametrize(("hours", "heard"), [(11, []), (13, ["updated"]), (25, ["registered"])])
-def test_what_was_missed_is_made_up_for(world, hours, heard):
-    world.add()
+@pytest.mark.parametrize(
+    ("queue_mode", "hours", "made_up"),
+    [(False, 11, []), (False, 13, ["updated"]), (False, 25, ["registered"]), (True, 1, ["contact"])],
+)
+def test_what_was_missed_is_made_up_for(world, queue_mode, hours, made_up):
+    device_id = world.add(queue_mode=queue_mode)
     world.restart(after_seconds=hours * 3600)
-    assert world.diary.names() == heard
+    assert world.diary.names() == made_up
+    assert world.simulator.is_reachable(device_id)
 
 
 def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
@@ -190,12 +175,6 @@ def test_a_modelled_value_is_not_stored(world):
     world.advance(3600)
     assert world.diary.observations()
     assert world.diary.all("saved").count([station]) == saved + 1
-
-
-def test_commands_reach_a_restarted_device(world):
-    device_id = world.add(temperature={"value": "20"})
-    world.restart()
-    assert world.send(device_id, Read(TEMPERATURE)).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("rules", ["pmin=60", "pmin=60&pmax=600"])

@@ -16,7 +16,7 @@ import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
 from mirror_server.history import checking, erasing
-from mirror_server.history.archive import OTHER_DAY, Archive
+from mirror_server.history.archive import Archive
 from mirror_server.history.erasing import Erasing
 from mirror_server.history.moving import Moving
 from mirror_server.history.sealing import Sealing
@@ -64,22 +64,6 @@ def test_other_programs_read_it_as_it_is(kept: Kept) -> None:
     assert (told, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
     lazy = pl.scan_parquet(folder).filter(pl.col("device_id") == "a").select("revision").collect()
     assert sorted(lazy["revision"]) == sorted(row.revision for row in kept.told.rows if row.device_id == "a")
-
-
-def test_a_clock_that_is_far_off_makes_no_folder_of_its_own(new_history: Callable[..., Kept]) -> None:
-    kept = new_history()
-    # Most rows are of two days, and no move has files for more, here.
-    days = [0, 4_070_908_800_000, *(NOW - number * DAY for number in range(2, 20))]
-    kept.tell(*[TEXT] * 3, *[TEXT._replace(changed_at=NOW - DAY)] * 3, *(TEXT._replace(changed_at=at) for at in days))
-    kept.pass_time(DAY)
-    kept.round()
-    assert {name.partition("/")[0] for name in kept.named_files()} == {
-        "day=2026-01-04",
-        "day=2026-01-05",
-        f"day={OTHER_DAY}",
-    }
-    assert found(kept.service) == expected(kept.told.rows)
-    assert sum(pd.read_parquet(kept.folder / "archive")["day"] == OTHER_DAY) == len(days)
 
 
 def test_who_reads_ends_with_what_was_there(kept: Kept) -> None:
@@ -132,26 +116,24 @@ def test_a_file_that_is_missing_or_damaged_is_named(kept: Kept, caplog: pytest.L
     assert kept.violations() == []
 
 
-@pytest.mark.parametrize("trouble", ["gone", "read-only", "full"])
+@pytest.mark.parametrize("is_there", [True, False])
 def test_an_archive_that_fails_leaves_the_rows_in_the_database(
-    kept: Kept, trouble: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    kept: Kept, is_there: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, aside = kept.folder / "archive", kept.folder / "aside"
     kept.tell(TEXT, BYTES)
     kept.pass_time(DAY)
-    if trouble == "gone":
-        folder.rename(aside)
+    if is_there:
+        monkeypatch.setattr(Path, "open", _refused(errno.ENOSPC))
     else:
-        for path in [folder, *folder.iterdir()]:
-            if path.is_dir():
-                monkeypatch.setattr(Path, "open", _refused(28 if trouble == "full" else 30))
+        folder.rename(aside)
     kept.keeper.round()
     kept.keeper.round()
     assert list(kept.keeper.failures) == ["archive the history"]
     assert caplog.text.count("cannot archive the history") == 1
-    if trouble == "gone":
-        aside.rename(folder)
     monkeypatch.undo()
+    if not is_there:
+        aside.rename(folder)
     assert found(kept.service) == expected(kept.told.rows)
     kept.round()
     assert "could archive the history again" in caplog.text
@@ -165,15 +147,11 @@ def _refused(number: int) -> Callable[..., Any]:
     return refused
 
 
-@pytest.mark.parametrize("trouble", ["a file", "read-only"])
 def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(
-    new_history: Callable[..., Kept], tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+    new_history: Callable[..., Kept], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "named"
-    if trouble == "a file":
-        folder.touch()
-    else:
-        monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
     kept = new_history(location=None)
     kept.location = str(folder)
     kept.open()
@@ -183,44 +161,24 @@ def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(
     assert caplog.text.count("cannot archive the history") == 1
     assert str(folder) in caplog.text
     monkeypatch.undo()
-    folder.unlink() if trouble == "a file" else folder.rmdir()
     kept.keeper.round()
-    assert folder.is_dir()
     assert kept.keeper.failures == {}
 
 
-def test_what_a_killed_process_left_is_deleted_and_others_stay(kept: Kept) -> None:
-    folder = kept.folder / "archive" / "day=2026-01-05"
-    name = Path(kept.named_files()[-1]).name
-    ours = folder / f"{name.rpartition('-')[0]}-0077.parquet"
-    unfinished = ours.with_suffix(".unfinished")
-    theirs = folder / "devices-0badcafe-000001-0000.parquet"
-    for path in (ours, unfinished, theirs):
-        path.write_bytes(b"left")
-    kept.open()
-    kept.round()
-    assert [path.exists() for path in (ours, unfinished, theirs)] == [False, False, True]
-    theirs.unlink()
-    assert found(kept.service) == expected(kept.told.rows)
-
-
-def test_a_folder_whose_name_is_a_pattern_is_tidied_up_too(new_history: Callable[..., Kept], tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_deleted(new_history: Callable[..., Kept], tmp_path: Path) -> None:
     folder = tmp_path / "house [1] *"
     kept = new_history(location=str(folder))
     kept.tell(TEXT, BYTES)
     kept.pass_time(DAY)
     kept.round()
-    left = folder / f"{kept.named_files()[0].rpartition('-')[0]}-0077.parquet"
-    left.write_bytes(b"left")
+    ours = folder / f"{kept.named_files()[0].rpartition('-')[0]}-0077.parquet"
+    unfinished, theirs = ours.with_suffix(".unfinished"), ours.with_name("devices-0badcafe-000001-0000.parquet")
+    for path in (ours, unfinished, theirs):
+        path.write_bytes(b"left")
     kept.open()
     kept.round()
-    assert not left.exists()
-    assert kept.violations() == []
-    # What is kept long enough is deleted there as well.
-    kept.pass_time(60 * DAY)
-    kept.round()
-    kept.round()
-    assert list(folder.rglob("*.parquet")) == []
+    assert [path.exists() for path in (ours, unfinished, theirs)] == [False, False, True]
+    assert found(kept.service) == expected(kept.told.rows)
 
 
 def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +187,7 @@ def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monke
     eraser = Erasing(kept.told.database, kept.archive())
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "delete", _refused(errno.EACCES))
-        for _ in range(3):
+        for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 eraser.erase()
             with kept.told.database.read() as session:
@@ -244,33 +202,19 @@ def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monke
         assert segments.replaced_files(session) == []
 
 
-@pytest.mark.parametrize("left_by", ["an erasure", "a move"])
-def test_what_is_erased_is_in_nothing_that_a_killed_process_left(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, left_by: str
-) -> None:
+def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who erases is told that nothing is left, also without a server that tidies up."""
-    database, archive = kept.told.database, kept.archive()
-    assert archive is not None
+    kept.erase("a")
     with monkeypatch.context() as killed:
         killed.setattr(segments, "put_files", _kill)
-        if left_by == "a move":
-            kept.tell(TEXT, BYTES, GAP)
-            Sealing(database, 3).seal(kept.now, 0)
-            kept.pass_time(2 * DAY)
-            with pytest.raises(_Killed):
-                Moving(database, archive).move(kept.now)
-        else:
-            kept.erase("a")
-            with pytest.raises(_Killed):
-                Erasing(database, archive).erase()
+        with pytest.raises(_Killed):
+            Erasing(kept.told.database, kept.archive()).erase()
     assert set(kept.files()) - set(kept.named_files())
     kept.erase("b")
-    Erasing(database, archive).erase()
+    Erasing(kept.told.database, kept.archive()).erase()
     assert "b" not in kept.archived_devices()
     assert kept.files() == kept.named_files()
     assert found(kept.service) == expected(kept.told.rows)
-    with database.read() as session:
-        assert segments.erasures(session) == {}
 
 
 class _Killed(Exception):
@@ -304,12 +248,6 @@ def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> Non
         assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
     with kept.told.database.read() as session:
         assert set(segments.erasures(session)) == {"a", "b"}
-    # It is brought back.
-    damaged.write_bytes(content)
-    kept.round()
-    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == set()
-    with kept.told.database.read() as session:
-        assert segments.erasures(session) == {}
 
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
@@ -340,29 +278,11 @@ def test_a_file_that_changes_while_it_is_checked_is_not_damaged(
     assert found(other) == found(kept.service)
 
 
-def test_erased_devices_are_in_no_file(kept: Kept) -> None:
-    kept.erase("a")
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.round()
-    assert set(pd.read_parquet(kept.folder / "archive")["device_id"].dropna()) == {"b"}
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.erase("b")
-    kept.round()
-    # The gap of the service stays.
-    assert len(pd.read_parquet(kept.folder / "archive")) == 1
-    assert found(kept.service) == expected(kept.told.rows)
-    # It comes back, and what is told then is told.
-    kept.tell(TEXT)
-    kept.round()
-    assert [row.value for row in found(kept.service)] == [None, b"21.5"]
-
-
-@pytest.mark.parametrize("descending", [False, True])
-def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept, descending: bool) -> None:
+def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept) -> None:
     """A file that was there when the reading began has gone since, and the one that took its place as well."""
     files = set(kept.named_files())
     with (
-        closing(kept.service.open(HistorySelection(descending=descending))) as opened,
+        closing(kept.service.open(HistorySelection())) as opened,
         closing(kept.service.open_as_of(HistorySelection(), kept.now)) as state,
     ):
         kept.erase("b")
@@ -409,25 +329,17 @@ def test_any_place_that_fsspec_opens(new_history: Callable[..., Kept]) -> None:
     kept.tell(TEXT, BYTES, WRITE, GAP)
     kept.pass_time(DAY)
     kept.round()
-    names = kept.named_files()
-    with fsspec.open(f"{kept.location}/{names[0]}") as file:
-        assert pq.ParquetFile(file).metadata.num_rows == 4
-    assert found(kept.service) == expected(kept.told.rows)
     kept.erase("a")
     kept.round()
+    (name,) = kept.named_files()
+    with fsspec.open(f"{kept.location}/{name}") as file:
+        assert pq.ParquetFile(file).metadata.num_rows == 2
     assert found(kept.service) == expected(kept.told.rows)
     assert kept.violations() == []
     kept.pass_time(60 * DAY)
     kept.round()
     kept.round()
-    assert not fsspec.filesystem("memory").exists(f"{kept.location}/{names[0]}")
-
-
-def test_without_the_archive_its_days_are_missed_and_said_so(kept: Kept) -> None:
-    kept.location = None
-    kept.open()
-    with pytest.raises(StorageFailed, match="--history-archive"):
-        found(kept.service)
+    assert not fsspec.filesystem("memory").exists(f"{kept.location}/{name}")
 
 
 class OfLeader:
@@ -449,8 +361,7 @@ class OfLeader:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("place", ["file", "block"])
-@pytest.mark.parametrize("then", ["leads no more", "leads again"])
+@pytest.mark.parametrize(("place", "then"), [("file", "leads again"), ("block", "leads no more")])
 def test_a_leader_of_before_brings_back_nothing_that_was_erased(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, place: str, then: str
 ) -> None:
@@ -489,33 +400,6 @@ def test_a_leader_of_before_brings_back_nothing_that_was_erased(
         assert segments.erasures(session) == {}
         assert not any(b"21.5" in segments.content(session, *at) for at in contents(session))
     assert kept.violations() == []
-
-
-@pytest.mark.sqlite
-def test_of_two_who_erase_none_says_so_before_all_is_gone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one began when one device was erased, and replaces a file that this one has read, with both."""
-    database, archive = kept.told.database, kept.archive()
-    kept.erase("a", "b")
-    with database.read() as session:
-        noted = segments.erasures(session)
-    encode, erased = erasing.encoded, []
-
-    def encoded(rows: Any, *more: Any) -> bytes:
-        content = encode(rows, *more)
-        if not erased:
-            erased.append("a")
-            with monkeypatch.context() as patched:
-                patched.setattr(segments, "erasures", lambda _: {"a": noted["a"]})
-                assert Erasing(database, archive).erase()
-        return content
-
-    monkeypatch.setattr(erasing, "encoded", encoded)
-    assert Erasing(database, archive).erase()
-    assert erased
-    assert kept.archived_devices() == set()
-    assert found(kept.service) == expected(kept.told.rows)
-    with database.read() as session:
-        assert segments.erasures(session) == {}
 
 
 def contents(session: Session) -> list[tuple[int, int]]:
@@ -587,8 +471,6 @@ def test_who_leads_no_more_deletes_and_moves_nothing(kept: Kept, monkeypatch: py
         moving.delete_unknown()
     assert left.exists()
     lead(kept, "another process-3 options")
-    moving.delete_unknown()
-    assert left.exists()
     kept.tell(TEXT)
     kept.pass_time(DAY)
     Sealing(kept.told.database, 5).seal(kept.now, 0)

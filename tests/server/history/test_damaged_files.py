@@ -28,11 +28,6 @@ def footer_of(content: bytes) -> range:
     return range(len(content) - 8 - length, len(content) - 8)
 
 
-def test_what_is_whole_is_read() -> None:
-    assert read(encoded(ROWS)).equals(ROWS)
-    assert pq.read_table(pa.BufferReader(encoded(ROWS))).num_rows == 7
-
-
 def test_every_damage_of_a_footer_is_told() -> None:
     """Of some pyarrow tells nothing: the process ends, and with it the server."""
     content = encoded(ROWS)
@@ -46,8 +41,8 @@ def test_every_damage_of_a_footer_is_told() -> None:
 def test_a_damaged_value_is_not_told() -> None:
     content = encoded(ROWS)
     told = refused = 0
-    # Each ninth byte, and with them each bit of a byte: reading the file for all of them takes half a minute.
-    for place in range(0, footer_of(content).start, 9):
+    # Not each byte, but each bit of a byte: reading the file for all of them takes half a minute.
+    for place in range(0, footer_of(content).start, 25):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         try:

@@ -8,10 +8,8 @@ import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 
 from mirror_server.clock import ManualClock
-from mirror_server.history import parquet, writing
 from mirror_server.history.columns import SCHEMA, of_rows
 from mirror_server.history.merging import Source, merged
-from mirror_server.history.parquet import ParquetRows, encoded
 from mirror_server.history.selection import HistorySelection
 from mirror_server.store.devices import Condition
 from mirror_server.store.history import HistoryRow
@@ -55,29 +53,6 @@ def test_clocks_that_are_far_off(new_history: Callable[..., Kept]) -> None:
     assert found_at(kept.service, kept.now) == kept.state(kept.now)
 
 
-def test_a_device_with_most_rows_and_many_paths(new_history: Callable[..., Kept]) -> None:
-    kept = new_history()
-    kept.tell(*(TEXT._replace(path=f"/3303/{number}/5700", changed_at=NOW + number % 7) for number in range(100)))
-    kept.tell(*(TEXT._replace(device_id="b", changed_at=NOW + number) for number in range(100)))
-    settled(kept)
-    one = {"conditions": (Condition("device_id", "IN", ("a",)),), "patterns": ("/3303/77/5700", "/3303/9*")}
-    paths = [row.path for row in found(kept.service, **one)]
-    assert paths == ["/3303/77/5700", "/3303/9/5700", *(f"/3303/{number}/5700" for number in range(90, 100))]
-
-
-def test_a_device_that_is_deleted_takes_its_history_with_it(new_history: Callable[..., Kept]) -> None:
-    kept = new_history()
-    kept.tell(TEXT, TEXT._replace(device_id="b"))
-    kept.pass_time(DAY)
-    kept.round()
-    kept.erase("a")
-    kept.told.database.write(lambda session: session.run("DELETE FROM devices WHERE device_id = 'a'"))
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.round()
-    assert found(kept.service) == expected(kept.told.rows)
-    assert kept.violations() == []
-
-
 def test_a_clock_that_was_ahead_at_the_begin_keeps_nothing_longer(new_history: Callable[..., Kept]) -> None:
     """It is set right: what was received since is trimmed in time, and can be asked for then."""
     kept = new_history(keep_seconds=4 * DAY // 1000)
@@ -112,17 +87,6 @@ def test_a_clock_that_is_set_back_loses_nothing(new_history: Callable[..., Kept]
     assert kept.violations() == []
 
 
-def test_large_values_are_cut_into_parts_that_can_be_held() -> None:
-    """Reading holds a few groups of each place, whatever the values weigh."""
-    rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(1000)]
-    batch = of_rows(rows)
-    parts = list(parquet.parts([batch], writing._ROWS_OF_A_BLOCK, writing._BYTES_OF_A_BLOCK))
-    assert max(part.get_total_buffer_size() for part in map(_own, parts)) < 10_000_000
-    with ParquetRows(pa.BufferReader(encoded(batch))) as file:
-        assert len(file.groups) > 10
-        assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
-
-
 def test_little_is_held_of_many_places() -> None:
     """Of each place one batch, and what comes out of them: not more with the length of what is told."""
     rows = of_rows([TEXT._replace(revision=number, changed_at=number) for number in range(1000)])
@@ -139,10 +103,6 @@ def test_little_is_held_of_many_places() -> None:
     tracemalloc.stop()
     assert count == 4 * 40 * 1000
     assert most < 5_000_000
-
-
-def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.Table.from_batches([batch]).combine_chunks().to_batches()[0]
 
 
 def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:

@@ -1,6 +1,5 @@
 """A server looks after its history by itself, while it leads."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +38,6 @@ def test_a_day_that_is_over_is_archived(new_server: Callable[..., Any], tmp_path
     wait_until(lambda: not (set(names) & set(files(server))))
     server.advance(key, 1)
     wait_until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
-
-
-def test_it_ends_with_the_server(new_server: Callable[..., Any]) -> None:
-    server = new_server(keep_history_seconds=86_400)
-    assert "history" in {thread.name for thread in threading.enumerate()}
-    server.services.close()
-    assert "history" not in {thread.name for thread in threading.enumerate()}
-    server.open()
 
 
 def test_it_looks_by_the_clock_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,17 @@
 """What happened is told in order, as of one moment, and only what is asked for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from databases import new_database_url
-from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position, rows_of
+from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_server.clock import ManualClock
-from mirror_server.history.selection import HistorySelection, TooOld
+from mirror_server.history.selection import HistorySelection
 from mirror_server.history.service import HistoryService
 from mirror_server.store.devices import Condition
 from mirror_server.store.history import HistoryRow
@@ -32,14 +31,6 @@ def told(tmp_path: Path) -> Iterator[Told]:
 @pytest.fixture
 def service(told: Told) -> HistoryService:
     return HistoryService(told.database, ManualClock(NOW))
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
-@given(rows=ROWS)
-def test_all_rows_in_order_and_backwards(told: Told, service: HistoryService, rows: list[HistoryRow]) -> None:
-    told.tell(rows, NOW)
-    assert found(service) == expected(told.rows)
-    assert found(service, descending=True) == expected(told.rows)[::-1]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
@@ -78,36 +69,3 @@ def test_pages_behind_one_another(
         pages += page
         after = position(page[-1])
     assert pages == (whole[::-1] if descending else whole)
-
-
-def test_what_comes_later_is_not_told(told: Told, service: HistoryService) -> None:
-    told.tell([HistoryRow(0, "a", None, None, NOW, 0, "registration")], NOW)
-    with closing(service.open(HistorySelection())) as opened:
-        before = list(told.rows)
-        told.tell([HistoryRow(0, "a", None, None, NOW, 0, "expired")], NOW)
-        assert list(rows_of(opened.batches())) == before
-        assert (opened.taken_at, opened.revision) == (NOW, before[-1].revision)
-    assert found(service) == told.rows
-
-
-def test_what_is_not_kept_is_refused(told: Told, service: HistoryService) -> None:
-    told.tell([HistoryRow(0, "a", None, None, NOW, 0, "registration")], NOW)
-    with pytest.raises(TooOld) as refused:
-        service.open(HistorySelection(begin=NOW - 1))
-    assert refused.value.oldest_at == NOW
-    service.open(HistorySelection(begin=NOW)).close()
-
-
-def test_a_server_opens_what_its_devices_told(new_server: Callable[..., Any]) -> None:
-    server = new_server(keep_history_seconds=86_400)
-    key = server.key()
-    device = server.add_device(key, "sensor-1")
-    server.subscribe(key, device)
-    server.set_value(key, device, "22")
-    told = [(row.what, row.endpoint_name, row.value) for row in found(server.services.history)]
-    assert told == [
-        ("registration", "sensor-1", None),
-        ("reported", "sensor-1", b"21.5"),
-        ("reported", "sensor-1", b"22"),
-    ]
-    assert new_server().services.history is None

@@ -2,13 +2,13 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from histories import DAY, NOW, PATHS, Kept
+from histories import DAY, NOW
 
 from mirror_server.cli import main
 from mirror_server.cli.demo_key import kept_key
@@ -16,14 +16,13 @@ from mirror_server.config import Settings
 from mirror_server.history.archive import Archive
 from mirror_server.services import Services
 from mirror_server.store.database import Database
-from mirror_server.store.history import HistoryRow
 
 pytestmark = pytest.mark.sqlite
 
 
-@pytest.fixture(params=[0o022, 0o000], ids=oct)
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    before = os.umask(request.param)
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    before = os.umask(0)
     yield tmp_path
     os.umask(before)
 
@@ -55,15 +54,6 @@ def test_files_of_a_database_and_of_its_commands_are_private(folder: Path) -> No
         assert exposed(folder) == {}
     services.close()
     assert exposed(folder) == {}
-
-
-def test_files_of_an_archive_are_private(folder: Path, new_history: Callable[..., Kept]) -> None:
-    kept = new_history()
-    kept.tell(HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain"))
-    kept.pass_time(DAY)
-    kept.round()
-    assert kept.files()
-    assert exposed(kept.folder) == {}
 
 
 def test_a_file_of_an_archive_is_private_while_it_is_written(folder: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -13,6 +14,7 @@ from mirror_server.web.asgi_bridge import Bridge
 
 CURSOR_POLL = b"after=latest&hold=55"
 PLAIN_POLL = b"hold=55"
+ENTRY = {"ep": "a"}
 
 
 class Transport:
@@ -44,17 +46,8 @@ class Poll:
     def __init__(self, bridge, key, query, *, keep_alive=True, path="/v2/notification/pull"):
         self.transport, self.responses = Transport(), 0
         self.flow = FlowControl(self.transport)
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": query,
-            "http_version": "1.1",
-            "scheme": "http",
-            "headers": [(b"authorization", f"Bearer {key}".encode())],
-        }
         self.cycle = RequestResponseCycle(
-            scope=scope,
+            scope=scope_of(key, path, query),
             transport=self.transport,
             flow=self.flow,
             logger=logging.getLogger("uvicorn"),
@@ -92,19 +85,6 @@ class Poll:
             await self.task
 
 
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-def add(server, key, name):
-    def work(session):
-        server.services.log.append(session, key.split("_")[1], "registrations", name, {"ep": name})
-
-    server.services.database.write(work)
-
-
 def answered_polls(server, key):
     text = server.call(key, "GET", "/metrics").get_data(as_text=True)
     lines = [line for line in text.splitlines() if line.startswith("mirror_requests_total") and "pull" in line]
@@ -116,171 +96,124 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge, count):
+async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge):
     before = answered_polls(server, key)
 
-    async def check():
-        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(count)]
-        await asyncio.to_thread(add, server, key, "a")
-        for poll in polls:
-            await poll.end()
-            assert poll.transport.tasks == [None]
-            assert poll.responses == 1
-            assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
-            assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-        assert len({poll.head for poll in polls}) == count, "each has an id of its own"
-
-    asyncio.run(check())
-    assert answered_polls(server, key) == before + count
+    polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
+    await asyncio.to_thread(append, server, key, ENTRY)
+    for poll in polls:
+        await poll.end()
+        assert poll.transport.tasks == [None]
+        assert poll.responses == 1
+        assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
+        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+    assert len({poll.head for poll in polls}) == 3, "each has an id of its own"
+    assert answered_polls(server, key) == before + 3
     assert server.services.log.open_polls == 0
 
 
 @pytest.mark.parametrize("why", ["paused", "last", "plain"])
-def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
+async def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
     before = answered_polls(server, key)
 
-    async def check():
-        query = PLAIN_POLL if why == "plain" else CURSOR_POLL
-        poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
-        if why == "paused":
-            poll.flow.pause_writing()
-        await asyncio.to_thread(add, server, key, "a")
-        if why == "paused":
-            await until(lambda: server.services.log.open_polls == 0)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert not poll.transport.written
-            poll.flow.resume_writing()
-        await poll.end()
-        assert set(poll.transport.tasks) == {poll.task}
-        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-        assert poll.responses == 1
-        assert poll.transport.is_closed == (why == "last")
-
-    asyncio.run(check())
-    assert answered_polls(server, key) == before + 1
-
-
-def test_a_client_that_went_away_is_written_nothing(server, key, bridge):
-    async def check():
-        poll = await Poll(bridge, key, CURSOR_POLL).begin()
-        # The loop hears of both at once.
-        poll.cycle.disconnected = True
-        poll.cycle.message_event.set()
-        server.services.log.wake(key.split("_")[1])
-        await poll.end()
-        assert not poll.transport.written
-
-    asyncio.run(check())
-
-
-def test_what_comes_before_there_is_room_for_it_is_for_the_next_plain_poll_of_a_client_that_leaves(server, key, bridge):
-    application = key.split("_")[1]
-
-    async def check():
-        poll = await Poll(bridge, key, PLAIN_POLL).begin()
-        bridge._unread.add(application, 1 << 40)
-        await asyncio.to_thread(add, server, key, "a")
-        await until(lambda: not bridge._parked)
-        poll.cycle.disconnected = True
-        bridge._unread.remove(application, 1 << 40)
-        await poll.end()
-        assert not poll.transport.written
-        after = Poll(bridge, key, PLAIN_POLL)
-        await after.end()
-        assert json.loads(after.body)["registrations"][0]["ep"] == "a"
-
-    asyncio.run(check())
-
-
-@pytest.mark.parametrize("path", ["/v2/notification/pull", "/v2/notification/events"])
-def test_what_a_client_that_went_away_was_not_given_does_not_count_as_read(server, key, bridge, path):
-    async def check():
-        poll = Poll(bridge, key, b"after=latest", path=path)
-        await until(lambda: server.services.log.open_polls == 1)
-        written = poll.transport.written
-        # Its connection is gone, and its task was not woken for that.
-        poll.cycle.disconnected = True
-        await asyncio.to_thread(add, server, key, "a")
-        for _ in range(20):
-            await asyncio.sleep(0)
-        poll.cycle.message_event.set()
-        await poll.end()
-        assert poll.transport.written == written
-
-    asyncio.run(check())
-    # A channel of the server begins behind what was read.
-    channel = server.call(key, "PUT", "/v2/notification/websocket")
-    assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
-
-
-def test_what_a_stream_had_no_room_for_before_its_client_left_does_not_count_as_read(server, key, bridge):
-    application = key.split("_")[1]
-
-    async def check():
-        stream = Poll(bridge, key, b"after=latest", path="/v2/notification/events")
-        await until(lambda: server.services.log.open_polls == 1)
-        bridge._unread.add(application, 1 << 40)
-        await asyncio.to_thread(add, server, key, "a")
+    query = PLAIN_POLL if why == "plain" else CURSOR_POLL
+    poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
+    if why == "paused":
+        poll.flow.pause_writing()
+    await asyncio.to_thread(append, server, key, ENTRY)
+    if why == "paused":
         await until(lambda: server.services.log.open_polls == 0)
         for _ in range(20):
             await asyncio.sleep(0)
-        stream.cycle.disconnected = True
+        assert not poll.transport.written
+        poll.flow.resume_writing()
+    await poll.end()
+    assert set(poll.transport.tasks) == {poll.task}
+    assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
+    assert poll.responses == 1
+    assert poll.transport.is_closed == (why == "last")
+    assert answered_polls(server, key) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "has_room"),
+    [
+        ("/v2/notification/pull", b"after=latest", True),
+        ("/v2/notification/events", b"after=latest", True),
+        ("/v2/notification/events", b"after=latest", False),
+        ("/v2/notification/pull", PLAIN_POLL, False),
+    ],
+)
+async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, bridge, path, query, has_room):
+    application = key.split("_")[1]
+
+    poll = Poll(bridge, key, query, path=path)
+    await until(lambda: server.services.log.open_polls == 1)
+    written = poll.transport.written
+    # Its connection is gone, and its task was not woken for that.
+    poll.cycle.disconnected = has_room
+    if not has_room:
+        bridge._unread.add(application, 1 << 40)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    await until(lambda: has_room or server.services.log.open_polls == 0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    if not has_room:
+        poll.cycle.disconnected = True
         bridge._unread.remove(application, 1 << 40)
-        stream.cycle.message_event.set()
-        await stream.end()
-
-    asyncio.run(check())
-    assert server.call(key, "PUT", "/v2/notification/websocket").json["queue_size"] == 1
-
-
-def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
-    async def check():
-        polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-        answer, asked = server.app.answer, []
-
-        def fail_once(deferred, environ):
-            asked.append(environ)
-            if environ is asked[0]:
-                raise RuntimeError("nobody thought of that")
-            return answer(deferred, environ)
-
-        monkeypatch.setattr(server.app, "answer", fail_once)
-        await asyncio.to_thread(add, server, key, "a")
-        for poll in polls:
-            await poll.end()
-        assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
-
-    asyncio.run(check())
+    poll.cycle.message_event.set()
+    await poll.end()
+    assert poll.transport.written == written
+    if query == PLAIN_POLL:
+        unread = server.call(key, "GET", "/v2/notification/pull?hold=0").json["registrations"]
+        assert [entry["ep"] for entry in unread] == ["a"]
+    else:
+        # A channel of the server begins behind what was read.
+        channel = server.call(key, "PUT", "/v2/notification/websocket")
+        assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
 
 
-def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
+async def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
+
+    polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
+    answer, asked = server.app.answer, []
+
+    def fail_once(deferred, environ):
+        asked.append(environ)
+        if environ is asked[0]:
+            raise RuntimeError("nobody thought of that")
+        return answer(deferred, environ)
+
+    monkeypatch.setattr(server.app, "answer", fail_once)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    for poll in polls:
+        await poll.end()
+    assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
+
+
+async def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
     prepared = asyncio.Event()
     commit = server.services.database._backend.commit
 
-    async def check():
-        loop = asyncio.get_running_loop()
-        encode = notifications._encode
+    loop = asyncio.get_running_loop()
+    encode = notifications._encode
 
-        def note(woken):
-            encode(woken)
-            prepared.set()
+    def note(woken):
+        encode(woken)
+        prepared.set()
 
-        def commit_when_prepared():
-            if not poll.task.done():
-                asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
-                told.append(poll.transport.written)
-            commit()
+    def commit_when_prepared():
+        if not poll.task.done():
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
+            told.append(poll.transport.written)
+        commit()
 
-        told = []
-        monkeypatch.setattr(notifications, "_encode", note)
-        poll = await Poll(bridge, key, CURSOR_POLL).begin()
-        await asyncio.to_thread(server.services.database.settle, 60)
-        monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
-        await asyncio.to_thread(add, server, key, "a")
-        await poll.end()
-        assert told[0] == b"", "nothing is told before it is on disk"
-        assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
-
-    asyncio.run(check())
+    told = []
+    monkeypatch.setattr(notifications, "_encode", note)
+    poll = await Poll(bridge, key, CURSOR_POLL).begin()
+    await asyncio.to_thread(server.services.database.settle, 60)
+    monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
+    await asyncio.to_thread(append, server, key, ENTRY)
+    await poll.end()
+    assert told[0] == b"", "nothing is told before it is on disk"
+    assert json.loads(poll.body)["registrations"][0]["ep"] == "a"

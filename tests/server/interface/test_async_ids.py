@@ -23,33 +23,27 @@ def answered(server, key, after):
     return [entry["id"] for kind, entry in server.log(key, after) if kind == "async-responses"]
 
 
-def test_within_a_day_it_is_taken_for_its_application_and_a_day_after_the_answer_it_is_free(server, key, other, device):
+def test_id_is_used_within_a_day_of_its_application_and_free_a_day_after_the_response(server, key, other, device):
     # Between two looks of the housekeeping, which come by the hour.
     server.advance(key, 1800)
-    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    for async_id in ("id", "same"):
+        assert server.place(key, device, async_id, "GET", TEMPERATURE).status_code == 202
     server.advance(key, DAY_SECONDS - 1)
+    position = end_of_log(server, key)
     assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
-    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    for async_id in ("id", "same"):
+        assert server.place(key, device, async_id, "GET", TEMPERATURE).status_code == 202
     assert server.place(other, device, "id", "GET", HUMIDITY).status_code == 202
-    server.advance(key, 1)
-    position = end_of_log(server, key)
-    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
-    assert answered(server, key, position) == ["id"]
-
-
-def test_the_same_request_is_then_made_anew(server, key, device):
-    server.advance(key, 1800)
-    server.place(key, device, "id", "GET", TEMPERATURE)
-    server.advance(key, DAY_SECONDS - 1)
-    position = end_of_log(server, key)
-    server.place(key, device, "id", "GET", TEMPERATURE)
     assert answered(server, key, position) == []
     server.advance(key, 1)
-    server.place(key, device, "id", "GET", TEMPERATURE)
-    assert answered(server, key, position) == ["id"]
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
+    assert server.place(key, device, "same", "GET", TEMPERATURE).status_code == 202
+    assert answered(server, key, position) == ["id", "same"]
 
 
-def test_the_day_begins_with_the_answer_and_not_with_the_request(server, key, device):
+def test_day_begins_with_the_response_however_short_notifications_are_kept(server, key, device):
+    server.settings = replace(server.settings, keep_log_seconds=60)
+    server.restart()
     server.patch(key, device, online=False)
     server.place(key, device, "id", "GET", TEMPERATURE, expiry_seconds=3 * DAY_SECONDS)
     server.advance(key, 2 * DAY_SECONDS)
@@ -58,17 +52,6 @@ def test_the_day_begins_with_the_answer_and_not_with_the_request(server, key, de
     server.advance(key, DAY_SECONDS - 1)
     assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
     server.advance(key, 1)
-    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
-
-
-@pytest.mark.parametrize("keep_log_seconds", [60, 30 * DAY_SECONDS])
-def test_it_does_not_depend_on_how_long_notifications_are_kept(server, key, device, keep_log_seconds):
-    server.settings = replace(server.settings, keep_log_seconds=keep_log_seconds)
-    server.restart()
-    server.place(key, device, "id", "GET", TEMPERATURE)
-    server.advance(key, 2 * 3600)
-    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
-    server.advance(key, DAY_SECONDS)
     assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
 
 

@@ -77,15 +77,12 @@ def with_member(value):
 UNREADABLE = {
     "cut": lambda _: b"{",
     "empty": lambda _: b"",
-    "number": lambda _: b"12",
     "null": lambda _: b"null",
     "a text": lambda _: b'"text"',
     "deep list": lambda _: b"[" * 100_000 + b"]" * 100_000,
-    "half deep list": lambda _: b"[" * 800 + b"]" * 800,
     "deep object": lambda _: b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "bytes": lambda _: b"\xff\xfe",
     "utf-16": lambda text: text.encode("utf-16"),
-    "utf-32": lambda text: text.encode("utf-32-le"),
     "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
     "NUL": lambda text: text.encode() + b"\0",
     "two": lambda text: text.encode() + text.encode(),
@@ -105,29 +102,27 @@ def routes_of(case):
     return [route for route in EVERY_BODY if not (route == WEBSOCKET and case.startswith("empty"))]
 
 
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_what_is_no_plain_json_is_refused(server, key, refused, unchanged, case):
-    for route in routes_of(case):
-        body = UNREADABLE[case](json.dumps(EVERY_BODY[route]))
-        told = refused(send(server, key, route, **as_json(body)), 400)
-        assert "x" not in [field.name for field in told.fields], "refused for what it is, and not as an unknown member"
+def test_body_that_is_no_plain_json_is_400(server, key, refused, unchanged):
+    for case, make in UNREADABLE.items():
+        for route in routes_of(case):
+            body = make(json.dumps(EVERY_BODY[route]))
+            told = refused(send(server, key, route, **as_json(body)), 400)
+            assert "x" not in [field.name for field in told.fields], "refused for what it is, not for a member"
 
 
 OTHERWISE = {
     "empty, no type": (b"", None, 400),
     "text": (b"{}", "text/plain", 415),
     "form": (b"a=b", "application/x-www-form-urlencoded", 415),
-    "files": (b"{}", "multipart/form-data; boundary=x", 415),
     "other JSON": (b"{}", "application/json-patch+json", 415),
     "large": (b"{}" + b" " * 1024 * 1024, "application/json", 413),
 }
 
 
-@pytest.mark.parametrize("case", OTHERWISE)
-def test_a_body_of_another_type_or_too_large_is_refused(server, key, refused, unchanged, case):
-    data, content_type, code = OTHERWISE[case]
-    for route in routes_of(case):
-        refused(send(server, key, route, data=data, content_type=content_type), code)
+def test_body_of_another_type_or_too_large_is_refused(server, key, refused, unchanged):
+    for case, (data, content_type, code) in OTHERWISE.items():
+        for route in routes_of(case):
+            refused(send(server, key, route, data=data, content_type=content_type), code)
 
 
 def test_compressed_body_is_rejected_with_the_name_of_the_header(server, key, refused, unchanged):
@@ -138,42 +133,27 @@ def test_compressed_body_is_rejected_with_the_name_of_the_header(server, key, re
         assert "gzip" in error.message
 
 
-def test_body_with_the_encoding_identity_is_read(server, key):
+def test_json_is_read_with_any_spelling_of_its_type_up_to_the_limit(server, key, refused):
+    for content_type in ("application/json", "Application/JSON; charset=utf-8", None):
+        assert send(server, key, RULES, data=b"[]", content_type=content_type).status_code == 202
     assert send(server, key, RULES, json=[], headers={"Content-Encoding": "identity"}).status_code == 202
+    assert send(server, key, RULES, **as_json(b"[]" + b" " * (1024 * 1024 - 2))).status_code == 202
+    for empty in (b"", b" ", b"\n"):
+        assert "the body is empty" in refused(send(server, key, RULES, **as_json(empty)), 400).message
 
 
-def test_a_body_of_exactly_the_limit_is_read(server, key):
-    body = b"[]" + b" " * (1024 * 1024 - 2)
-    assert send(server, key, RULES, **as_json(body)).status_code == 202
-
-
-@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", None])
-def test_json_is_taken_with_any_spelling_of_its_type(server, key, content_type):
-    assert send(server, key, RULES, data=b"[]", content_type=content_type).status_code == 202
-
-
-def test_an_unknown_member_is_named(server, key, refused, unchanged):
+def test_unknown_member_is_named_with_its_place(server, key, refused, unchanged):
     for route, body in BODIES.items():
         error = refused(send(server, key, route, json={**body, "surprise": 1}), 400, "surprise")
         assert "unknown" in error.fields[0].message
-
-
-@pytest.mark.parametrize(
-    ("route", "body", "field"),
-    [
+    url = {"url": "https://a.example"}
+    cases = [
         (RULES, [{}, {"resource_path": ["/3303/*"]}], "1.resource_path"),
         ("POST /sim/v1/devices", {"endpoint_name": "x", "resources": [{"path": "/1", "obs": 1}]}, "resources.0.obs"),
-        (CALLBACK, {"url": "https://a.example", "serialization": {"x": 1}}, "serialization.x"),
-        (
-            CALLBACK,
-            {"url": "https://a.example", "serialization": {"cfg": {"includeUid": True}}},
-            "serialization.cfg.includeUid",
-        ),
-        (REQUEST, {"method": "GET", "uri": PATH, "content_type": "a"}, "content_type"),
-    ],
-)
-def test_an_unknown_member_is_named_by_where_it_stands(server, key, refused, route, body, field):
-    refused(send(server, key, route, json=body), 400, field)
+        (CALLBACK, {**url, "serialization": {"cfg": {"includeUid": True}}}, "serialization.cfg.includeUid"),
+    ]
+    for route, body, field in cases:
+        refused(send(server, key, route, json=body), 400, field)
 
 
 def test_a_member_that_is_there_twice_is_refused(server, key, refused, unchanged):
@@ -184,75 +164,51 @@ def test_a_member_that_is_there_twice_is_refused(server, key, refused, unchanged
         assert name in refused(send(server, key, route, **as_json(text)), 400, name).message
 
 
-WRONG_TYPES = [None, True, 0, 1.5, "", "x", [], {}, [[]], {"a": {}}, "\0", "x" * 70_000]
+WRONG_TYPES = [None, True, 1.5, "", "x", [], {"a": {}}, "\0", "x" * 70_000]
 
 
-@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: repr(wrong)[:20])
-def test_a_member_of_another_type_is_never_a_failure_of_the_server(server, key, refused, wrong):
-    for route, name in [(route, name) for route, body in BODIES.items() for name in body]:
-        answer = send(server, key, route, json=BODIES[route] | {name: wrong})
-        assert answer.status_code < 500, (route, name, answer.get_data())
-        if answer.status_code >= 400:
-            assert refused(answer, answer.status_code).fields
+def test_member_of_another_type_is_never_a_failure_of_the_server(server, key, refused):
+    for wrong in WRONG_TYPES:
+        for route, name in [(route, name) for route, body in BODIES.items() for name in body]:
+            answer = send(server, key, route, json=BODIES[route] | {name: wrong})
+            assert answer.status_code < 500, (route, name, answer.get_data())
+            if answer.status_code >= 400:
+                assert refused(answer, answer.status_code).fields
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        *[(WRITE | {"content-type": text}, "content-type") for text in ("a\r\nb", "a\0", " text/plain", "téxt", "a\n")],
-        *[(WRITE | {"accept": text}, "accept") for text in ("a\r\nb", "\0", " ")],
-        *[({"method": "PUT", "uri": f"{PATH}?{query}"}, "uri") for query in ("a\0", "pmin=1 2", "pmin=1\n", "é")],
-    ],
-)
-def test_a_text_that_no_header_or_query_could_hold_is_refused(server, key, refused, unchanged, body, field):
-    told = refused(send(server, key, REQUEST, json=body), 400, field).message
-    assert "like" in told
-    assert field in told
+def test_text_that_no_header_or_query_could_hold_is_400(server, key, refused, unchanged):
+    cases = [("content-type", text) for text in ("a\r\nb", "a\0", " text/plain", "téxt", "a\n")]
+    cases += [("accept", text) for text in ("a\r\nb", "\0", " ")]
+    cases += [("uri", f"{PATH}?{query}") for query in ("a\0", "pmin=1 2", "pmin=1\n", "é")]
+    for name, text in cases:
+        body = {"method": "PUT", "uri": text} if name == "uri" else WRITE | {name: text}
+        told = refused(send(server, key, REQUEST, json=body), 400, name).message
+        assert "like" in told
+        assert name in told
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_response_to_very_many_or_very_long_mistakes_is_short(server, key, refused, unchanged):
+    bodies = [
         [{f"unknown-{number}": 1 for number in range(1000)}],
         [{"resource-path": ["/1", *[1] * 200], "endpoint-name": number} for number in range(1000)],
-    ],
-    ids=["members", "values"],
-)
-def test_of_very_much_that_is_wrong_a_part_is_named(server, key, refused, unchanged, body):
-    answer = send(server, key, RULES, json=body)
-    told = refused(answer, 400)
-    assert len(told.fields) == 20
-    assert "in all" in told.message
-    assert len(answer.get_data()) < 10_000
+    ]
+    for body in bodies:
+        answer = send(server, key, RULES, json=body)
+        told = refused(answer, 400)
+        assert len(told.fields) == 20
+        assert "in all" in told.message
+        assert len(answer.get_data()) < 10_000
+    for body in (b'{"%s":1}' % (b"a" * 900_000), b'{"%s":1,"%s":1}' % (b"a" * 400_000, b"a" * 400_000)):
+        answer = send(server, key, REQUEST, **as_json(body))
+        refused(answer, 400)
+        assert len(answer.get_data()) < 2000
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b'{"%s":1}' % (b"a" * 900_000), b'{"%s":1,"%s":1}' % (b"a" * 400_000, b"a" * 400_000)],
-    ids=["unknown", "twice"],
-)
-def test_an_endless_name_is_not_sent_back_whole(server, key, refused, body):
-    answer = send(server, key, REQUEST, **as_json(body))
-    refused(answer, 400)
-    assert len(answer.get_data()) < 2000
-
-
-@pytest.mark.parametrize("body", [b"", b" ", b"\n"])
-def test_a_body_that_is_missing_is_called_that(server, key, refused, body):
-    assert "the body is empty" in refused(send(server, key, RULES, **as_json(body)), 400).message
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"[" + b"[]," * 20_000 + b"[]]", "more than 20000 objects and lists"),
-        (json.dumps(dict.fromkeys(map(str, range(1001)))).encode(), "1001 members; 1000 is the limit"),
-    ],
-    ids=["containers", "members"],
-)
-def test_body_of_too_many_parts_is_refused_before_it_is_validated(
-    server, key, refused, unchanged, monkeypatch, body, message
-):
+def test_body_of_too_many_parts_is_400_before_it_is_validated(server, key, refused, unchanged, monkeypatch):
     monkeypatch.setattr("mirror_sdk.wire.device_queries.DeviceQueryBody.model_validate", None)
-    answer = server.call(key, "POST", "/v3/device-queries", data=body, content_type="application/json")
-    assert message in refused(answer, 400).message
+    cases = {
+        b"[" + b"[]," * 20_000 + b"[]]": "more than 20000 objects and lists",
+        json.dumps(dict.fromkeys(map(str, range(1001)))).encode(): "1001 members; 1000 is the limit",
+    }
+    for body, message in cases.items():
+        assert message in refused(send(server, key, "POST /v3/device-queries", **as_json(body)), 400).message

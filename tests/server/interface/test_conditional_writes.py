@@ -13,7 +13,7 @@ SWITCH = "/3311/0/5850"
 LEVEL = "/3311/0/5851"
 SENSOR = "/3303/0/5700"
 REBOOT = "/3/0/4"
-DIMMER = "/33000/0/1"
+NOBODY = "0" * 32
 
 
 @pytest.fixture
@@ -53,13 +53,18 @@ def overtaken(answer: Any) -> Any:
     return answer.json["resource"]
 
 
-@pytest.mark.parametrize("form", ["{}", '"{}"', 'W/"{}"', " {} ", "0{}", "*"])
-def test_who_saw_the_last_write_may_write(server, key, light, form):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
-    revision = desired(server, key, light)["revision"]
-    assert write(server, key, light, "70", form.format(revision)).status_code == 202
-    assert value_of(desired(server, key, light)) == "70"
-    assert desired(server, key, light)["revision"] > revision
+def test_write_with_the_current_revision_is_202(server, key, light):
+    for number, form in enumerate(["{}", '"{}"', 'W/"{}"', " {} ", "0{}", "*"]):
+        server.place(key, light, f"first-{number}", "PUT", LEVEL, value="40")
+        revision = desired(server, key, light)["revision"]
+        # Neither a read nor a write of another resource is a change.
+        server.place(key, light, f"read-{number}", "GET", LEVEL)
+        server.place(key, light, f"other-{number}", "PUT", SWITCH, value="1")
+        assert write(server, key, light, "70", form.format(revision)).status_code == 202
+        assert value_of(desired(server, key, light)) == "70"
+        assert desired(server, key, light)["revision"] > revision
+    server.restart()
+    assert write(server, key, light, "80", str(desired(server, key, light)["revision"])).status_code == 202
 
 
 def test_a_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, other, light):
@@ -77,20 +82,28 @@ def test_a_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, ot
     assert server.responses(key)["third"] == (200, None)
 
 
-@pytest.mark.usefixtures("unchanged")
-@pytest.mark.parametrize("seen", ["1", '"17"', "*", "9999999999999999999"])
-def test_a_refused_write_changes_nothing(server, key, light, seen):
-    assert overtaken(write(server, key, light, "70", seen))["desired"] == {}
+def test_refused_write_changes_nothing(server, key, light, refused, unchanged_from):
+    reader = server.key(Scope.READ)
+    no_revisions = ["", " ", "17.5", "-1", "x", '"', '""', '"17', "'17'", "W/17", "1, 2", '"1", "2"', "**", "9" * 20]
+    with unchanged_from():
+        for seen in ("1", '"17"', "*", "9999999999999999999"):
+            assert overtaken(write(server, key, light, "70", seen))["desired"] == {}
+        for if_match in [*no_revisions, "\u0661".encode().decode("latin-1")]:
+            assert '"0"' in refused(write(server, key, light, "40", if_match), 400, "If-Match").message
+        for method, uri in (("GET", LEVEL), ("POST", REBOOT), ("PUT", f"{LEVEL}?pmin=5")):
+            body = {"method": method, "uri": uri}
+            answer = server.call(key, "POST", f"/v2/device-requests/{light}", {"If-Match": "0"}, json=body)
+            assert "alone" in refused(answer, 400, "If-Match").message
+        for device, path, code in ((NOBODY, LEVEL, 404), (light, "/3303/7/5700", 400), (light, "/3311/0", 400)):
+            for if_match in ("0", None):
+                assert write(server, key, device, "40", if_match, path=path).status_code == code
+        refused(write(server, reader, light, "40", "17"), 403)
 
 
-@pytest.fixture(name="unchanged")
-def _unchanged_with_a_light(light, unchanged):
-    """The light is there before it is looked whether anything changes."""
-
-
-def test_what_was_never_written_is_written_by_the_first_alone(server, key, other, light):
+def test_resource_that_was_never_written_is_written_by_the_first_alone(server, key, other, light):
     assert "revision" not in desired(server, key, light)
-    assert write(server, key, light, "40", '"0"').status_code == 202
+    overtaken(write(server, key, light, "40", "17", **{"async-id": "w"}))
+    assert write(server, key, light, "40", '"0"', **{"async-id": "w"}).status_code == 202, "the id is free again"
     assert value_of(overtaken(write(server, other, light, "55", "0"))["desired"]) == "40"
 
 
@@ -103,14 +116,6 @@ def test_the_end_of_a_write_is_a_change_too(server, key, light):
     now = overtaken(write(server, key, light, "70", str(pending["revision"])))["desired"]
     assert (pending["status"], now["status"]) == (0, 1)
     assert now["revision"] > pending["revision"]
-
-
-def test_a_read_and_a_write_of_another_resource_are_no_change(server, key, light):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
-    seen = desired(server, key, light)["revision"]
-    server.place(key, light, "read", "GET", LEVEL)
-    server.place(key, light, "other", "PUT", SWITCH, value="1")
-    assert write(server, key, light, "70", str(seen)).status_code == 202
 
 
 def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, light):
@@ -135,50 +140,6 @@ def test_a_request_that_was_placed_is_answered_as_the_first_time(server, key, ot
     assert value_of(desired(server, key, light)) == "55"
 
 
-def test_a_refused_async_id_is_free(server, key, light):
-    overtaken(write(server, key, light, "40", "17", **{"async-id": "w"}))
-    assert write(server, key, light, "55", "0", **{"async-id": "w"}).status_code == 202
-    assert value_of(desired(server, key, light)) == "55"
-
-
-@pytest.mark.usefixtures("unchanged")
-def test_what_is_no_revision_is_refused_by_name(server, key, light, refused):
-    cases = ["", " ", "17.5", "-1", "x", '"', '""', '"17', "'17'", "W/17", "1, 2", '"1", "2"', "**", "\u0661", "9" * 20]
-    for if_match in cases:
-        headers = {"If-Match": if_match.encode().decode("latin-1")}
-        body = {"method": "PUT", "uri": LEVEL, "payload-b64": "NDA="}
-        told = refused(server.call(key, "POST", f"/v2/device-requests/{light}", headers, json=body), 400, "If-Match")
-        assert '"0"' in told.message
-
-
-@pytest.mark.usefixtures("unchanged")
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"method": "GET", "uri": LEVEL},
-        {"method": "POST", "uri": REBOOT},
-        {"method": "PUT", "uri": f"{LEVEL}?pmin=5"},
-    ],
-)
-def test_it_goes_with_the_write_of_a_value_alone(server, key, light, refused, body):
-    answer = server.call(key, "POST", f"/v2/device-requests/{light}", {"If-Match": "0"}, json=body)
-    assert "alone" in refused(answer, 400, "If-Match").message
-
-
-@pytest.mark.parametrize(
-    ("device", "path", "code"), [("0" * 32, LEVEL, 404), (None, "/3303/7/5700", 400), (None, "/3311/0", 400)]
-)
-def test_what_is_not_there_is_refused_as_without_it(server, key, light, device, path, code):
-    assert write(server, key, device or light, "40", "0", path=path).status_code == code
-    assert write(server, key, device or light, "40", None, path=path).status_code == code
-
-
-def test_a_key_that_may_not_write_learns_nothing(server, light, refused):
-    reader = server.key(Scope.READ)
-    assert "resource" not in write(server, reader, light, "40", "17").json
-    refused(write(server, reader, light, "40", "17"), 403)
-
-
 def test_of_two_who_saw_the_same_one_writes(server, key, other, light):
     server.place(key, light, "first", "PUT", LEVEL, value="40")
     seen = str(desired(server, key, light)["revision"])
@@ -196,13 +157,6 @@ def test_of_two_who_saw_the_same_one_writes(server, key, other, light):
     (winner,) = (str(place) for place, answer in enumerate(answers, 1) if answer.status_code == 202)
     assert value_of(desired(server, key, light)) == winner
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
-
-
-def test_a_revision_holds_over_a_restart(server, key, light):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
-    seen = desired(server, key, light)["revision"]
-    server.restart()
-    assert write(server, key, light, "70", str(seen)).status_code == 202
 
 
 def test_a_value_of_an_earlier_version_has_no_revision_to_match(server, key, light):

@@ -35,11 +35,10 @@ class Listening:
         config.load()
 
         def make():
-            connection = BoundedConnection(
-                config, self.state, {}, settings=settings, answer_refusal=bridge.answer_refusal
+            self.made.append(
+                BoundedConnection(config, self.state, {}, settings=settings, answer_refusal=bridge.answer_refusal)
             )
-            self.made.append(connection)
-            return connection
+            return self.made[-1]
 
         self.make = make
 
@@ -48,13 +47,10 @@ class Listening:
         reader, writer = await self.connect()
         for piece in sent:
             writer.write(piece)
-        try:
-            async with asyncio.timeout(60):
-                if until:
-                    return await reader.readuntil(until)
-                return await reader.read()
-        finally:
-            writer.close()
+        async with asyncio.timeout(60):
+            answer = await (reader.readuntil(until) if until else reader.read())
+        writer.close()
+        return answer
 
     async def answer(self, *sent):
         """The same, where the connection was too old before this machine came to send."""
@@ -97,105 +93,68 @@ def run(server, check, **limits):
     asyncio.run(main())
 
 
-def assert_refused(answer, status):
+def assert_refused(answer, status, case=""):
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert head.startswith(b"HTTP/1.1 %d " % status), (case, answer[:200])
     assert b"connection: close" in head.lower()
     error = ErrorBody.model_validate(json.loads(body), extra="forbid")
     assert error.code == status
     assert error.request_id.encode() in head
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        ([b"GET /healthz?" + b"a" * 70_000], 414),
-        ([b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"], 414),
-        ([HEALTH + b"X: " + b"a" * 70_000 + b"\r\n\r\n"], 431),
-        ([HEALTH + b"X: ", *[b"a" * 50_000] * 4], 431),
-        ([HEALTH + b"X: ", *[b" " * 50_000] * 4], 431),
-        ([HEALTH + b"a" * 70_000], 431),
-        ([HEALTH + b"X: 1\r\n" * 100 + b"\r\n"], 431),
-        ([HEALTH + b"X: 1\r\n" * 101], 431),
-        ([b"\r\n" * 100_000], 400),
-        ([BODY + b"Transfer-Encoding: chunked\r\n\r\n1;", *[b"a" * 50_000] * 4], 400),
-        ([BODY + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"X: 1\r\n" * 9_000] * 4], 400),
-    ],
-    ids=[
-        "line", "whole line", "header", "endless value", "endless space", "endless name", "headers", "begun headers",
-        "line ends", "extension", "trailers",
-    ],
-)  # fmt: skip
-def test_too_large_a_head_is_told_and_the_connection_ends(server, sent, status):
-    async def check(served):
-        assert_refused(await served.exchange(*sent), status)
+async def test_too_large_a_head_is_refused_and_the_connection_ends(server):
+    cases = {
+        "line": ([b"GET /healthz?" + b"a" * 70_000], 414),
+        "whole line": ([b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"], 414),
+        "header": ([HEALTH + b"X: " + b"a" * 70_000 + b"\r\n\r\n"], 431),
+        "endless value": ([HEALTH + b"X: ", *[b"a" * 50_000] * 4], 431),
+        "endless space": ([HEALTH + b"X: ", *[b" " * 50_000] * 4], 431),
+        "endless name": ([HEALTH + b"a" * 70_000], 431),
+        "headers": ([HEALTH + b"X: 1\r\n" * 100 + b"\r\n"], 431),
+        "begun headers": ([HEALTH + b"X: 1\r\n" * 101], 431),
+        "line ends": ([b"\r\n" * 100_000], 400),
+        "extension": ([BODY + b"Transfer-Encoding: chunked\r\n\r\n1;", *[b"a" * 50_000] * 4], 400),
+        "trailers": ([BODY + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"X: 1\r\n" * 9_000] * 4], 400),
+    }
+
+    async with listening(server) as served:
+        for name, (sent, status) in cases.items():
+            assert_refused(await served.exchange(*sent), status, name)
         await served.assert_well()
 
-    run(server, check)
 
-
-def test_the_limits_are_settings_and_what_is_just_inside_them_is_served(server):
+async def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
     fits = HEALTH + b"X: " + b"a" * 1820 + b"\r\n" + b"Y: 1\r\n" * 10
     end = b"Connection: close\r\n\r\n"
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
-    async def check(served):
-        assert (await served.exchange(fits + end)).startswith(b"HTTP/1.1 200")
+    async with listening(server, max_head_bytes=2000, max_headers=13) as served:
+        assert statuses(await served.exchange((fits + b"\r\n") * 3 + fits + end)) == [b"200"] * 4
         assert_refused(await served.exchange(fits + b"Y: 1\r\n" + end), 431)
         assert_refused(await served.exchange(HEALTH + b"X: " + b"a" * 2000 + b"\r\n" + end), 431)
-
-    run(server, check, max_head_bytes=2000, max_headers=13)
-
-
-def test_many_requests_on_one_connection_are_not_added_up(server):
-    async def check(served):
-        reader, writer = await served.connect()
-        for _ in range(5):
-            writer.write(HEALTH + b"X: " + b"a" * 900 + b"\r\n\r\n")
-            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
-        writer.close()
-
-    run(server, check, max_head_bytes=1000)
+        assert_refused(await served.exchange(fits + upgrade + b"\r\n"), 431)
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [b"\x00\x01\x02\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff\xfe HTTP/1.1\r\n\r\n"],
-    ids=["bytes", "TLS", "raw path"],
-)
-def test_what_is_not_http_has_the_body_of_errors(server, sent):
-    async def check(served):
-        assert_refused(await served.exchange(sent), 400)
+async def test_idle_connection_ends_before_and_after_a_request(server):
 
-    run(server, check)
+    async with listening(server, idle_timeout_seconds=SHORT) as served:
+        assert await served.exchange() == b""
+        assert (await served.answer(HEALTH + b"\r\n")).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("sent", [[], [HEALTH + b"\r\n"]], ids=["nothing", "after an answer"])
-def test_an_idle_connection_ends(server, sent):
-    async def check(served):
-        if sent:
-            assert (await served.answer(*sent)).startswith(b"HTTP/1.1 200")
-        else:
-            assert await served.exchange() == b""
+async def test_request_that_stops_in_the_middle_is_408(server):
+    begun = BODY + b"Content-Length: 9\r\n"
+    key = server.key().encode()
+    cases = [b"G", HEALTH, b"\r\n", begun + b"\r\n", begun + b"Authorization: Bearer %b\r\n\r\n[{" % key]
 
-    run(server, check, idle_timeout_seconds=SHORT)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [b"G", HEALTH, b"\r\n", BODY + b"Content-Length: 9\r\n\r\n", BODY + b"Content-Length: 9\r\n%b\r\n[{"],
-    ids=["letter", "half a head", "line end", "no body", "half a body"],
-)
-def test_a_request_that_stops_in_the_middle_is_408(server, sent):
-    authorization = b"Authorization: Bearer %b\r\n" % server.key().encode()
-
-    async def check(served):
-        assert_refused(await served.exchange(sent.replace(b"%b", authorization)), 408)
-
-    run(server, check, request_timeout_seconds=SHORT)
+    async with listening(server, request_timeout_seconds=SHORT) as served:
+        for sent in cases:
+            assert_refused(await served.exchange(sent), 408, sent)
 
 
-def test_a_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
-    async def check(served):
+async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
+
+    async with listening(server, request_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
 
         async def trickle():
@@ -205,93 +164,57 @@ def test_a_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
 
         trickling = asyncio.ensure_future(trickle())
         async with asyncio.timeout(60):
-            answer = await reader.readuntil(b"}")
+            assert_refused(await reader.readuntil(b"}"), 408)
         trickling.cancel()
-        assert_refused(answer, 408)
         writer.close()
 
-    run(server, check, request_timeout_seconds=SHORT)
 
-
-def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
+async def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT) as served:
         assert (await served.answer(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
 
-    run(server, check, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT)
 
-
-def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
+async def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
     head = BODY + b"Authorization: Bearer %b\r\nContent-Length: 9000000\r\n\r\n" % server.key().encode()
 
-    async def check(served):
+    async with listening(server) as served:
         answer = await served.exchange(head, b" " * 1_100_000)
         # So that the client sends its next request on another connection.
         assert_refused(answer, 413)
 
-    run(server, check)
+
+async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
+    reader = b"Authorization: Bearer %b\r\n" % server.key(Scope.READ).encode()
+    refused = {b"": b"401", b"Authorization: Bearer wrong\r\n": b"401", reader: b"403"}
+
+    async with listening(server) as served:
+        for framing in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
+            for authorization, status in refused.items():
+                answer = await served.exchange(BODY + authorization + framing + b"\r\n\r\n5\r\n[    ")
+                assert answer.startswith(b"HTTP/1.1 " + status), answer
 
 
-@pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
-def test_a_body_is_taken_from_who_has_a_key_alone(server, framing):
-    rules = b'[{"endpoint-type": "Light"}]'.ljust(1000)
-    key = server.key()
-
-    async def check(served):
-        for authorization in (b"", b"Authorization: Bearer wrong\r\n", b"Authorization: Bearer %b\r\n" % reader):
-            answer = await served.exchange(BODY + authorization + framing + b"\r\n\r\n5\r\n[    ")
-            status = b"403" if reader in authorization else b"401"
-            assert answer.startswith(b"HTTP/1.1 " + status), answer
-        head = BODY + b"Authorization: Bearer %b\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n" % key.encode()
-        stream, writer = await served.connect()
-        writer.write(head + rules[:10])
-        while not served.made[-1].cycle:
-            await asyncio.sleep(0)
-        writer.write(rules[10:])
-        assert (await stream.read()).startswith(b"HTTP/1.1 202")
-        writer.close()
-
-    reader = server.key(Scope.READ).encode()
-    run(server, check)
-
-
-def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(server):
-    async def check(served):
-        held = [await served.connect() for _ in range(2)]
-        while len(served.state.connections) < 2:
-            await asyncio.sleep(0)
-        refused = await served.exchange(HEALTH + b"\r\n")
-        assert_refused(refused, 503)
-        assert b"retry-after" in refused
-        held[0][1].close()
-        while len(served.state.connections) > 1:
-            await asyncio.sleep(0)
-        await served.assert_well()
-        held[1][1].close()
-
-    run(server, check, max_connections=2)
-
-
-def test_of_very_many_connections_too_many_some_are_told_nothing(server, monkeypatch):
+async def test_too_many_connections_are_503_and_very_many_get_no_response(server, monkeypatch):
     monkeypatch.setattr("mirror_server.web.connections._MOST_TOLD", 1)
 
-    async def check(served):
-        held = [await served.connect()]
+    async with listening(server, max_connections=1) as served:
+        _, writer = await served.connect()
         while not served.state.connections:
             await asyncio.sleep(0)
-        held += [await served.connect() for _ in range(4)]
+        others = [await served.connect() for _ in range(4)]
         async with asyncio.timeout(60):
-            answers = await asyncio.gather(*(reader.read() for reader, _ in held[1:]), return_exceptions=True)
-        assert sum(isinstance(answer, bytes) and answer.startswith(b"HTTP/1.1 503") for answer in answers) == 1
-        for _, writer in held:
-            writer.close()
+            answers = await asyncio.gather(*(reader.read() for reader, _ in others), return_exceptions=True)
+        (refused,) = (answer for answer in answers if isinstance(answer, bytes) and answer)
+        assert_refused(refused, 503)
+        assert b"retry-after" in refused
+        for each in (writer, *(writer for _, writer in others)):
+            each.close()
         while served.state.connections:
             await asyncio.sleep(0)
         await served.assert_well()
-
-    run(server, check, max_connections=1)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
@@ -309,20 +232,19 @@ def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raise
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
-    async def check(served):
+async def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
+
+    async with listening(server) as served:
         answers = await served.exchange((HEALTH + b"\r\n") * 1000)
         assert 10 < answers.count(b"HTTP/1.1 200") < 30
         assert len(served.made[0].pipeline) == 0
 
-    run(server, check)
 
-
-def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
+async def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=55 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server) as served:
         before = server.services.log.open_polls
         _, writer = await served.connect()
         writer.write(poll + HEALTH + b"\r\n")
@@ -333,15 +255,13 @@ def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(
             while server.services.log.open_polls > before:
                 await asyncio.sleep(0)
 
-    run(server, check)
 
-
-def test_a_client_that_takes_nothing_is_let_go(server):
+async def test_a_client_that_takes_nothing_is_let_go(server):
     key = server.key()
     server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))
     ask = b"GET /v3/device-echo HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
-    async def check(served):
+    async with listening(server, write_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
         # As little as possible is taken by the system for it.
         reader._transport.pause_reading()
@@ -355,24 +275,10 @@ def test_a_client_that_takes_nothing_is_let_go(server):
         writer.close()
         await served.assert_well()
 
-    run(server, check, write_timeout_seconds=SHORT)
-
 
 LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
 """Without a right key it is refused, so that its answers tell what was read."""
 RULES = b'[{"endpoint-name": "upgraded"}]'
-UPGRADES = [b"h2c", b"h2c, HTTP/3", b"websocket"]
-FRAMINGS = {
-    "length": (b"Content-Length: %d\r\n", b"%b"),
-    "chunks": (b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n"),
-}
-
-
-def framed(framing, body):
-    header, form = FRAMINGS[framing]
-    if framing == "length":
-        return header % len(body), form % body
-    return header, form % (len(body), body)
 
 
 def statuses(answers):
@@ -384,212 +290,123 @@ async def one_by_one(served, sent):
     reader, writer = await served.connect()
     while not (served.made and served.made[-1].transport):
         await asyncio.sleep(0)
-    connection = served.made[-1]
     for position in range(len(sent)):
-        connection.data_received(sent[position : position + 1])
-    try:
-        async with asyncio.timeout(60):
-            return await reader.read()
-    finally:
-        writer.close()
+        served.made[-1].data_received(sent[position : position + 1])
+    async with asyncio.timeout(60):
+        answers = await reader.read()
+    writer.close()
+    return answers
 
 
-@pytest.mark.parametrize("framing", FRAMINGS)
-def test_an_upgrade_is_not_made_and_the_body_behind_it_is_a_body(server, framing):
-    key = server.key()
-    authorization = b"Authorization: Bearer %b\r\n" % key.encode()
-    inner = LISTED % key.encode() + b"\r\n"
-
-    async def check(served):
-        for body, status in ((RULES, b"202"), (inner, b"400")):
-            header, content = framed(framing, body)
-            upgrade = BODY + authorization + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" + header
-            sent = upgrade + b"\r\n" + content + LISTED % key.encode() + b"Connection: close\r\n\r\n"
-            assert statuses(await served.exchange(sent)) == [status, b"200"]
-            assert statuses(await one_by_one(served, sent)) == [status, b"200"]
-            reader, writer = await served.connect()
-            writer.write(upgrade + b"\r\n")
-            while not served.made[-1].cycle:
-                await asyncio.sleep(0)
-            writer.write(content + LISTED % key.encode() + b"Connection: close\r\n\r\n")
-            assert statuses(await reader.read()) == [status, b"200"]
-            writer.close()
-
-        rules = (LISTED % key.encode()).replace(b"/v3/devices", b"/v2/subscriptions")
-        assert (await served.exchange(rules + b"Connection: close\r\n\r\n")).endswith(b'[{"endpoint-name":"upgraded"}]')
-
-    run(server, check)
-
-
-@pytest.mark.parametrize("upgrade", UPGRADES)
-def test_what_comes_behind_an_upgrade_is_answered(server, upgrade):
+async def test_upgrade_is_not_made_and_its_body_is_a_body(server):
     key = server.key().encode()
-    asked = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
-    status = b"400" if upgrade == b"websocket" else b"200"
+    last = LISTED % key + b"Connection: close\r\n\r\n"
+    upgrade = BODY + b"Authorization: Bearer %b\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" % key
+    framings = [
+        lambda body: (b"Content-Length: %d\r\n" % len(body), body),
+        lambda body: (b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)),
+    ]
 
-    async def check(served):
-        last = LISTED % key + b"Connection: close\r\n\r\n"
-        sent = asked + LISTED % key + b"\r\n" + asked + last
-        assert statuses(await served.exchange(sent)) == [status, b"200", status, b"200"]
-        assert statuses(await one_by_one(served, sent)) == [status, b"200", status, b"200"]
-        assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
-        reader, writer = await served.connect()
-        for _ in range(3):
-            writer.write(asked)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert statuses(head) == [status]
-            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
-        writer.close()
-
-    run(server, check)
+    async with listening(server) as served:
+        for frame in framings:
+            # The second one is a request, which is not to be read as one.
+            for body, status in ((RULES, b"202"), (last, b"400")):
+                header, content = frame(body)
+                sent = upgrade + header + b"\r\n" + content + last
+                assert statuses(await served.exchange(sent)) == [status, b"200"]
+                assert statuses(await one_by_one(served, sent)) == [status, b"200"]
 
 
-def test_nothing_is_read_behind_an_upgrade_that_is_refused(server):
-    wrong = b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+async def test_requests_after_an_upgrade_are_answered(server):
+    key = server.key().encode()
+    last = LISTED % key + b"Connection: close\r\n\r\n"
 
-    async def check(served):
-        assert_refused(await served.exchange(wrong + HEALTH + b"\r\n"), 400)
+    async with listening(server) as served:
+        for upgrade, status in ((b"h2c, HTTP/3", b"200"), (b"websocket", b"400")):
+            asked = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
+            sent = asked + LISTED % key + b"\r\n" + asked + last
+            answers = await served.exchange(sent)
+            assert statuses(answers) == [status, b"200", status, b"200"]
+            assert (b"/v2/notification/websocket-connect" in answers) == (upgrade == b"websocket")
+            assert statuses(await one_by_one(served, sent)) == [status, b"200", status, b"200"]
+            assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
+
+
+async def test_nothing_is_read_after_an_invalid_request(server):
+    refused = [b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
+    targets = [b"host:443", b"http://host/healthz", b"host/healthz"]
+    refused += [b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets]
+    refused += [b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"]
+    async with listening(server) as served:
+        for sent in refused:
+            assert_refused(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
         await served.assert_well()
-
-    run(server, check)
-
-
-def test_an_upgrade_is_bound_by_the_limits_as_others_are(server):
-    upgrade = HEALTH + b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
-
-    async def check(served):
-        assert_refused(await served.exchange(upgrade + b"X: 1\r\n" * 11 + b"\r\n"), 431)
-        assert_refused(await served.exchange(upgrade + b"X: " + b"a" * 2000 + b"\r\n\r\n"), 431)
-        answers = await served.exchange((upgrade + b"\r\n") * 500)
-        assert 10 < statuses(answers).count(b"200") < 30
-        await served.assert_well()
-
-    run(server, check, max_head_bytes=2000, max_headers=13)
-
-
-def test_a_websocket_is_refused_with_what_there_is_instead(server):
-    handshake = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
-
-    async def check(served):
-        answer = await served.exchange(LISTED % server.key().encode() + handshake, until=b"}")
-        error = ErrorBody.model_validate(json.loads(answer.partition(b"\r\n\r\n")[2]), extra="forbid")
-        assert error.code == 400
-        assert "/v2/notification/websocket-connect" in error.message
-
-    run(server, check)
-
-
-@pytest.mark.parametrize("target", [b"host:443", b"http://host/healthz", b"host/healthz"])
-def test_nothing_is_read_behind_a_connect(server, target):
-    async def check(served):
-        assert_refused(await served.exchange(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" + HEALTH), 400)
-
-    run(server, check)
 
 
 CHUNKED = b"Host: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
 
 
-@pytest.mark.parametrize("chunk", [b"", b"1\r\n \r\n"], ids=["no body", "body"])
-def test_trailers_are_no_headers(server, chunk):
+async def test_trailers_are_no_headers(server):
     key = server.key().encode()
-    end = chunk + b"0\r\nAuthorization: Bearer %b\r\nX-Request-ID: %b\r\n\r\n" % (key, b"a" * 32)
+    trailers = b"0\r\nAuthorization: Bearer %b\r\nX-Request-ID: %b\r\n\r\n" % (key, b"a" * 32)
 
-    async def check(served):
-        sent = b"GET /v3/devices HTTP/1.1\r\n" + CHUNKED + b"\r\n" + end
-        assert statuses(await served.exchange(sent)) == [b"401"]
-        assert statuses(await one_by_one(served, sent)) == [b"401"]
-        answer = await served.exchange(LISTED % key + CHUNKED + b"\r\n" + end)
-        assert statuses(answer) == [b"200"]
-        assert b"a" * 32 not in answer
-
-    run(server, check)
-
-
-def test_a_trailer_after_which_no_more_is_read_ends_the_connection(server):
-    async def check(served):
-        sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\nConnection: close\r\n\r\n"
-        answer = await served.exchange(sent + HEALTH + b"\r\n")
-        assert statuses(answer) == [b"200"]
-        assert b"connection: close" in answer
-
-    run(server, check)
+    async with listening(server) as served:
+        for end in (trailers, b"1\r\n \r\n" + trailers):
+            sent = b"GET /v3/devices HTTP/1.1\r\n" + CHUNKED + b"\r\n" + end
+            assert statuses(await served.exchange(sent)) == [b"401"]
+            assert statuses(await one_by_one(served, sent)) == [b"401"]
+            answer = await served.exchange(LISTED % key + CHUNKED + b"\r\n" + end)
+            assert statuses(answer) == [b"200"]
+            assert b"a" * 32 not in answer
 
 
-@pytest.mark.parametrize("trailer", [b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Expect: 100-continue\r\n"])
-def test_trailers_change_nothing_about_what_comes_behind_them(server, trailer):
-    async def check(served):
-        sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n"
-        answers = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
-        assert statuses(answers) == [b"200", b"200"]
+async def test_trailers_change_nothing_for_the_next_request_unless_they_close_the_connection(server):
+    cases = {
+        b"Upgrade: h2c\r\nConnection: Upgrade\r\n": [b"200", b"200"],
+        b"Expect: 100-continue\r\n": [b"200", b"200"],
+        b"Connection: close\r\n": [b"200"],
+    }
 
-    run(server, check)
+    async with listening(server) as served:
+        for trailer, expected in cases.items():
+            sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n"
+            answers = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
+            assert statuses(answers) == expected
+            assert answers.count(b"connection: close") == 1
 
 
-@pytest.mark.parametrize(
-    ("trailers", "status"), [(b"a:\r\n" * 14, 431), (b"a: " + b"b" * 2000 + b"\r\n", 400)], ids=["many", "long"]
-)
-@pytest.mark.parametrize("chunk", [b"", b"1\r\n \r\n"], ids=["no body", "body"])
-def test_too_many_trailers_are_told_though_all_came_at_once(server, trailers, status, chunk):
+async def test_too_large_trailers_are_refused_though_all_came_at_once(server):
+    head = LISTED % server.key().encode() + b"Transfer-Encoding: chunked\r\n\r\n"
+    last = HEALTH + b"Connection: close\r\n\r\n"
+
+    async with listening(server, max_head_bytes=2000, max_headers=13) as served:
+        for trailers, status in ((b"a:\r\n" * 14, 431), (b"a: " + b"b" * 2000 + b"\r\n", 400)):
+            for chunk in (b"0\r\n", b"1\r\n \r\n0\r\n"):
+                assert_refused(await served.exchange(head + chunk + trailers + b"\r\n" + last), status)
+        assert statuses(await served.exchange(head + b"0\r\n" + b"a:\r\n" * 13 + b"\r\n" + last)) == [b"200", b"200"]
+
+
+async def test_expectation_of_100_continue_is_answered_by_the_key(server):
     key = server.key().encode()
-    head = LISTED % key + b"Transfer-Encoding: chunked\r\n\r\n"
+    head = BODY + b"Expect: 100-Continue\r\nContent-Length: %d\r\n" % len(RULES)
 
-    async def check(served):
-        for end in (b"", HEALTH + b"\r\n"):
-            assert_refused(await served.exchange(head + chunk + b"0\r\n" + trailers + b"\r\n" + end), status)
-        fits = b"a:\r\n" * 13 + b"\r\n" + HEALTH + b"Connection: close\r\n\r\n"
-        assert statuses(await served.exchange(head + chunk + b"0\r\n" + fits)) == [b"200", b"200"]
-
-    run(server, check, max_head_bytes=2000, max_headers=13)
-
-
-@pytest.mark.parametrize("expect", [b"100-continue", b"100-Continue"])
-def test_who_asks_whether_to_send_a_body_is_told_by_its_key(server, expect):
-    key = server.key().encode()
-    head = BODY + b"Expect: " + expect + b"\r\nContent-Length: %d\r\n" % len(RULES)
-    right = b"Authorization: Bearer %b\r\n" % key
-
-    async def check(served):
+    async with listening(server) as served:
         for authorization in (b"", b"Authorization: Bearer wrong\r\n"):
-            assert (await served.exchange(head + authorization + b"\r\n")).startswith(b"HTTP/1.1 401")
-            assert (await served.exchange(head + authorization + b"\r\n", RULES, until=b"}")).startswith(
-                b"HTTP/1.1 401"
-            )
+            for body in (b"", RULES):
+                answer = await served.exchange(head + authorization + b"\r\n", body, until=b"}")
+                assert answer.startswith(b"HTTP/1.1 401")
         reader, writer = await served.connect()
-        writer.write(head + right + b"\r\n")
+        writer.write(head + b"Authorization: Bearer %b\r\n\r\n" % key)
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(RULES)
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 202")
         writer.close()
 
-    run(server, check)
 
+async def test_a_header_whose_name_has_an_underscore_is_none(server):
 
-def test_a_header_whose_name_has_an_underscore_is_none(server):
-    async def check(served):
+    async with listening(server) as served:
         other = LISTED.replace(b"Host: x", b"Host: x\r\nX_Request_ID: %b" % (b"a" * 32)) % server.key().encode()
         answer = await served.exchange(other + b"Content_Length: 5\r\nConnection: close\r\n\r\n")
         assert statuses(answer) == [b"200"]
         assert b"a" * 32 not in answer
-
-    run(server, check)
-
-
-def test_requests_on_many_connections_that_came_meanwhile_are_looked_up_for_together(server, monkeypatch):
-    database, asked = server.services.database, []
-    version = database.version
-    monkeypatch.setattr(database, "version", lambda: asked.append(1) or version())
-    request = f"GET /v3/devices?limit=2 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\n\r\n".encode()
-
-    async def check(served):
-        clients = [await served.connect() for _ in range(20)]
-        asked.clear()
-        for _, writer in clients:
-            # Sent at once, and before this loop looks what came.
-            writer.write(request)
-        for reader, writer in clients:
-            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-            writer.close()
-
-    run(server, check)
-    assert 1 <= len(asked) < 20

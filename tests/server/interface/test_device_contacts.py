@@ -37,55 +37,37 @@ def hours(server, key, device_id):
     return (datetime.fromisoformat(told) - BEGIN).total_seconds() / HOUR
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_a_registration_its_update_and_its_end_are_contacts(server, key, method):
+def test_registrations_responses_and_values_are_contacts(server, key):
     device = server.add_device(key, "lamp", *RESOURCES)
-    server.advance(key, HOUR / 2)
-    assert hours(server, key, device) == 0
-    server.registration(key, device, method)
-    assert hours(server, key, device) == 0.5
+    contacts = [
+        lambda: server.registration(key, device, "PUT"),
+        lambda: server.registration(key, device, "POST"),
+        lambda: server.place(key, device, "write", "PUT", LEVEL, value="2"),
+        lambda: server.place(key, device, "failed", "PUT", TEMPERATURE, value="2"),
+        lambda: server.set_value(key, device, "22", TEMPERATURE),
+        lambda: server.registration(key, device, "DELETE"),
+    ]
+    for number, make_contact in enumerate(contacts, 1):
+        server.advance(key, HOUR / 2)
+        assert hours(server, key, device) == (number - 1) / 2
+        make_contact()
+        assert hours(server, key, device) == number / 2
 
 
-@pytest.mark.parametrize("answer", ["normal", "reject"])
-def test_an_answer_is_a_contact_whatever_it_says(server, key, answer):
-    device = server.add_device(key, "lamp", *RESOURCES)
-    server.patch(key, device, answer=answer)
-    server.advance(key, HOUR / 2)
-    server.place(key, device, "write", "PUT", LEVEL, value="2")
-    assert hours(server, key, device) == 0.5
-
-
-def test_a_value_that_it_sends_is_a_contact(server, key):
-    device = server.add_device(key, "lamp", *RESOURCES)
-    server.advance(key, HOUR / 2)
-    server.set_value(key, device, "22", TEMPERATURE)
-    assert hours(server, key, device) == 0.5
-
-
-def test_a_sleeping_device_makes_contact_when_it_comes_back(server, key, device):
-    server.patch(key, device, online=True)
-    assert hours(server, key, device) == 1
-
-
-def test_what_the_device_did_not_do_is_no_contact(server, key, device):
-    """A request that expires, a subscription that waits, a registration that ends by itself."""
+def test_only_what_the_device_does_is_a_contact(server, key, device):
+    """Not a request that expires, a subscription that waits, or a registration that ends by itself."""
     server.place(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
     server.subscribe(key, device)
+    server.advance(key, HOUR)
+    assert hours(server, key, device) == 0
+    server.patch(key, device, online=True)
+    assert hours(server, key, device) == 2
+    server.restart()
+    assert hours(server, key, device) == 2
+    server.patch(key, device, online=False)
     server.advance(key, 30 * 24 * HOUR)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
-    assert hours(server, key, device) == 0
-
-
-def test_it_is_kept_over_a_restart(server, key, device):
-    server.patch(key, device, online=True)
-    server.restart()
-    assert hours(server, key, device) == 1
-
-
-def test_it_is_no_filter_of_the_directory(server, key, device):
-    answer = server.call(key, "GET", "/v3/devices?last_contact_at__gte=2026-01-05T08:00:00Z")
-    assert answer.status_code == 400
-    assert "last_contact_at" in answer.json["message"]
+    assert hours(server, key, device) == 2
 
 
 @pytest.fixture
@@ -109,30 +91,26 @@ def minutes(server, key, device):
     return [(datetime.fromisoformat(at) - BEGIN).total_seconds() / MINUTE for at in answer.json["heard_at"]]
 
 
-def test_what_was_told_to_the_application_is_there_the_newest_last(server, key, observed):
+def test_contacts_are_those_of_the_application_and_the_device_the_newest_last(server, key, observed):
     report(server, key, observed)
     assert minutes(server, key, observed) == [0, 1, 2, 3]
-    assert minutes(server, key, observed) == [0, 1, 2, 3], "to look takes nothing away"
-
-
-def test_another_application_is_told_of_what_it_was_told_alone(server, key, observed):
+    later = server.key(Scope.READ)
+    server.call(later, "GET", "/v2/notification/pull?hold=0")
     report(server, key, observed)
-    other = server.key(Scope.READ)
-    server.call(other, "GET", "/v2/notification/pull?hold=0")
-    report(server, key, observed)
-    assert minutes(server, other, observed) == []
+    assert minutes(server, later, observed) == []
     assert minutes(server, key, observed) == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_other_devices_and_other_entries_do_not_count(server, key, observed):
-    report(server, key, observed, times=2)
+    # Other devices and other entries do not count.
     other = server.add_device(key, "other", *RESOURCES)
     server.subscribe(key, other)
-    report(server, key, other, times=5)
+    report(server, key, other, times=2)
     server.place(key, observed, "read", "GET", TEMPERATURE)
     server.registration(key, observed, "PUT")
-    assert minutes(server, key, observed) == [0, 1, 2]
-    assert minutes(server, key, other) == [2, 3, 4, 5, 6, 7]
+    assert minutes(server, key, observed) == [0, 1, 2, 3, 4, 5, 6]
+    assert minutes(server, key, other) == [6, 7, 8]
+    server.restart()
+    assert minutes(server, key, other) == [6, 7, 8]
+    server.advance(key, 25 * 60 * MINUTE)
+    assert minutes(server, key, other) == [], "not kept any more"
 
 
 def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key, observed, monkeypatch):
@@ -148,17 +126,3 @@ def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key,
 def test_no_more_than_fifty_are_told(server, key, observed):
     report(server, key, observed, times=55)
     assert minutes(server, key, observed) == list(range(6, 56))
-
-
-def test_what_is_not_kept_any_more_is_not_told_and_a_restart_forgets_nothing(server, key, observed):
-    report(server, key, observed)
-    server.restart()
-    assert minutes(server, key, observed) == [0, 1, 2, 3]
-    server.advance(key, 25 * 60 * MINUTE)
-    assert minutes(server, key, observed) == []
-
-
-def test_who_may_not_read_and_what_is_not_there_is_refused(server, key, observed):
-    assert server.call(server.key(Scope.SUBSCRIBE), "GET", f"/v3/devices/{observed}/contacts").status_code == 403
-    assert server.call(key, "GET", f"/v3/devices/{'0' * 32}/contacts").status_code == 404
-    assert server.call(key, "GET", f"/v3/devices/{observed}/contacts?after=1").status_code == 400

@@ -3,8 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
-from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
+from mirror_sdk.wire.device_events import DeviceEventPage
 from mirror_server.cli import main
+from mirror_server.devices.link import NotRegistered
 from mirror_server.store import device_events
 
 EVENTS = "/v3/device-events"
@@ -21,68 +22,39 @@ def events(server, key):
     return ask
 
 
-@pytest.fixture
-def told(events):
-    return lambda **query: [(event["event_type"], event["state_change"]) for event in events(**query)]
-
-
-def test_each_event_of_a_registration_is_there_in_order(server, key, device, events, told):
+def test_each_event_of_a_registration_is_there_in_order(server, key, device, events):
     server.advance(key, 1)
-    server.registration(key, device, "PUT")
+    for method in ("PUT", "POST", "DELETE"):
+        server.registration(key, device, method)
+    # A device that is gone already changes nothing by leaving.
+    server.services.devices.deregistered(device)
+    with pytest.raises(NotRegistered):
+        server.services.devices.registration_updated(device).result(60)
     server.registration(key, device, "POST")
-    server.registration(key, device, "DELETE")
-    server.registration(key, device, "POST")
-    assert told() == [
+    # Neither values nor writes nor restarts are events.
+    server.subscribe(key, device)
+    server.set_value(key, device, "22")
+    server.place(key, device, "r1", "GET", "/3303/0/5700")
+    server.restart()
+    server.patch(key, device, online=False)
+    server.advance(key, 2 * 86400)
+    found = events()
+    assert [(event["event_type"], event["state_change"]) for event in found] == [
         ("registration", True),
         ("reg_update", False),
         ("registration", False),
         ("deregistration", True),
+        ("deregistration", False),
         ("registration", True),
+        ("expired", True),
     ]
-    found = events()
     assert [event["id"] for event in found] == sorted(event["id"] for event in found)
-    at = "2026-01-05T08:00:01.000Z"
-    assert found[3] == {
-        "object": "device-event",
-        "id": found[3]["id"],
-        "device_id": device,
-        **dict.fromkeys(("date_time", "created_at", "etag"), at),
-        "event_type": "deregistration",
-        "event_type_description": "INFO",
-        "description": "Device deregistered",
-        "state_change": True,
-        "changes": {},
-        "data": {"endpoint_name": "sensor-1"},
-    }
+    expected = {"device_id": device, "description": "Device deregistered", "data": {"endpoint_name": "sensor-1"}}
+    times = dict.fromkeys(("date_time", "created_at", "etag"), "2026-01-05T08:00:01.000Z")
+    assert found[3].items() >= (expected | times).items()
     for place in (EVENTS, "/v3/devicelog"):
         assert server.call(key, "GET", f"{place}/{found[3]['id']}").json == found[3]
         assert events(place) == found
-
-
-def test_an_end_that_was_not_told_is_an_expiry(server, key, device, told):
-    server.patch(key, device, online=False)
-    server.advance(key, 2 * 86400)
-    assert told()[-1] == ("expired", True)
-
-
-def test_a_device_that_is_gone_already_changes_nothing_by_going(server, key, device, told):
-    server.registration(key, device, "DELETE")
-    server.services.devices.deregistered(device)
-    assert server.services.database.settle(60)
-    assert told()[1:] == [("deregistration", True), ("deregistration", False)]
-
-
-def test_they_stay_through_a_restart_which_is_no_event(server, device, events):
-    before = events()
-    server.restart()
-    assert events() == before
-
-
-def test_values_and_writes_are_no_events(server, key, device, told):
-    server.subscribe(key, device)
-    server.set_value(key, device, "22")
-    server.place(key, device, "r1", "GET", "/3303/0/5700")
-    assert told() == [("registration", True)]
 
 
 def test_pages_go_on_where_the_last_one_ended(server, key, device, events):
@@ -105,50 +77,37 @@ def test_filters(server, key, events):
     cases = {
         ("device_id", a): [first, third],
         ("device_id__neq", a): [second, fourth],
-        ("device_id__in", f"{a},x"): [first, third],
         ("event_type", "reg_update"): [third],
         ("event_type__nin", "reg_update,expired"): [first, second, fourth],
-        ("event_type", "update.device.device-created"): [],
-        ("event_type__neq", "update.device.device-created"): [first, second, third, fourth],
         ("description", "Device deregistered"): [fourth],
-        ("description", "reg_update"): [],
         ("state_change", "True"): [first, second, fourth],
         ("state_change__eq", "false"): [third],
-        ("id", second["id"]): [second],
         ("id__in", f"{second['id']},x,{fourth['id']}"): [second, fourth],
-        ("id", "f" * 32): [],
         ("date_time__gte", "2026-01-05T08:01:00Z"): [third, fourth],
         ("date_time__lte", "20260105T080059Z"): [first, second],
-        ("date_time", "2026-01-05T08:01:00.000Z"): [third, fourth],
+        ("filter", f"device_id={a}&date_time__gte=2026-01-05T08:01:00Z"): [third],
     }
     assert {case: events(**{case[0]: case[1]}) for case in cases} == cases
-    assert events(filter=f"device_id={a}&date_time__gte=2026-01-05T08:01:00Z") == [third]
 
 
-def test_a_query_that_is_none_is_refused_by_name(server, key, refused):
+def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, refused):
     cases = [
-        ({"colour": "red"}, "colour"),
-        ({"state": "registered"}, "state"),
-        ({"state_change": "perhaps"}, "state_change"),
-        ({"date_time__gte": "yesterday"}, "date_time__gte"),
-        ({"after": "x"}, "after"),
-        ({"after": "f" * 32}, "after"),
-        ({"limit": "0"}, "limit"),
-        ({"order": "up"}, "order"),
-        ({"include": "all"}, "include"),
+        ("colour", "red"),
+        ("state", "registered"),
+        ("state_change", "perhaps"),
+        ("date_time__gte", "yesterday"),
+        ("after", "x"),
+        ("after", "f" * 32),
+        ("limit", "0"),
     ]
-    for query, field in cases:
-        for path in (EVENTS, "/v3/devicelog"):
-            refused(server.call(key, "GET", path, query_string=query), 400, field)
-
-
-def test_an_event_that_is_not_kept_is_404(server, key, device, refused):
-    cases = ["x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"]
-    for event_id in cases:
+    for path in (EVENTS, "/v3/devicelog"):
+        for field, value in cases:
+            refused(server.call(key, "GET", path, query_string={field: value}), 400, field)
+    for event_id in ("x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"):
         assert EVENTS in refused(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
 
 
-def test_old_ones_go_after_a_month_and_the_device_stays(server, key, device, events):
+def test_old_events_go_after_a_month_or_the_time_of_the_setting(server, key, device, events, new_server):
     server.advance(key, 29 * 86400)
     assert events()[0]["date_time"] == "2026-01-05T08:00:00.000Z"
     server.advance(key, 2 * 86400)
@@ -156,30 +115,23 @@ def test_old_ones_go_after_a_month_and_the_device_stays(server, key, device, eve
     assert found
     assert all(event["date_time"] > "2026-01-06" for event in found)
     assert server.call(key, "GET", f"/v3/devices/{device}").status_code == 200
+    short = new_server(keep_device_events_seconds=3600)
+    key = short.key()
+    short.registration(key, short.add_device(key, "a"), "DELETE")
+    short.advance(key, 3 * 3600)
+    assert short.call(key, "GET", EVENTS).json["data"] == []
 
 
-def test_how_long_they_are_kept_is_a_setting(new_server):
-    server = new_server(keep_device_events_seconds=3600)
-    key = server.key()
-    device = server.add_device(key, "a")
-    server.registration(key, device, "DELETE")
-    server.advance(key, 3 * 3600)
-    assert server.call(key, "GET", EVENTS).json["data"] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--keep-device-events", "59s"], "59s is too short"),
-        (["--keep-device-events", "0"], "0 is too short"),
-        (["--keep-device-events", "a month"], "is no time"),
-        (["--max-device-events", "999"], "not in the range"),
-    ],
-)
-def test_a_setting_that_is_none_is_refused(words, told):
-    refused = CliRunner().invoke(main, ["run", *words])
-    assert refused.exit_code == 2
-    assert told in " ".join(refused.output.split())
+def test_invalid_setting_is_a_usage_error():
+    cases = {
+        ("--keep-device-events", "59s"): "59s is too short",
+        ("--keep-device-events", "a month"): "is no time",
+        ("--max-device-events", "999"): "not in the range",
+    }
+    for words, told in cases.items():
+        refused = CliRunner().invoke(main, ["run", *words])
+        assert refused.exit_code == 2
+        assert told in " ".join(refused.output.split())
 
 
 def test_of_too_many_the_newest_stay(server, device):
@@ -205,8 +157,3 @@ def test_with_a_history_both_have_the_same_number(new_server):
     text = server.call(key, "GET", "/v3/device-echo/history").get_data(as_text=True)
     assert len(ids) == 2
     assert all(f'"revision":{number}' in text for number in ids)
-
-
-def test_an_example_of_the_wire_is_what_a_server_tells(server, key, device, events):
-    (found,) = events()
-    assert set(found) == set(DeviceEvent.model_fields)

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage, EndpointResource
+from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
 
 DEVICES = "/v3/devices"
 FIRST, SECOND, THIRD = "2026-01-05T08:00:00Z", "2026-01-05T08:01:00Z", "2026-01-05T08:02:00Z"
@@ -44,9 +44,8 @@ def names(server, key):
     return ask
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
+def test_every_operator_in_both_spellings(names, ids):
+    cases = [
         ("endpoint_name", "a", "a"),
         ("endpoint_name__eq", "a", "a"),
         ("endpoint_name__neq", "a", "bc"),
@@ -57,197 +56,115 @@ def names(server, key):
         ("endpoint_name__gt", "b", "c"),
         ("endpoint_name__lt", "b", "a"),
         ("name__eq", "b", "b"),
-        ("endpoint_type", "Lock", "bc"),
-        ("endpoint_type__neq", "Lock", "a"),
         ("endpoint_type", "", ""),
-        ("endpoint_type__in", "Light,Lock", "abc"),
         ("state", "registered", "ac"),
         ("state__neq", "registered", "b"),
-        ("state__in", "registered,deregistered", "abc"),
-        ("state__nin", "deregistered", "ac"),
         ("created_at", SECOND, "b"),
-        ("created_at__neq", SECOND, "ac"),
         ("created_at__gte", SECOND, "bc"),
-        ("created_at__lte", "2026-01-05T08:00:59.999Z", "a"),
         ("created_at__lte", "2026-01-05T08:00:59.999+0000", "a"),
         ("created_at__in", f"{FIRST},{THIRD}", "ac"),
-        ("created_at__nin", f"{FIRST},{THIRD}", "b"),
         ("created_at__gte", "2026-01-05T09:02:00+01:00", "c"),
-        ("created_at__gte", "2026-01-05T09:02:00+0100", "c"),
         ("updated_at__lte", "2026-01-05T08:01:59.999Z", ""),
         ("updated_at__gte", THIRD, "abc"),
-        ("id", "nobody", ""),
+        ("id__neq", ids["a"], "bc"),
+        ("id__in", f"{ids['a']},{ids['c']}", "ac"),
         ("endpoint_name", "' OR 1=1 --", ""),
-    ],
-)
-def test_every_operator_in_both_spellings(names, name, value, expected):
-    pair = f"{name}={quote(value)}"
-    assert names(pair) == expected
-    assert names(f"filter={quote(pair, safe='')}") == expected
+    ]
+    for name, value, expected in cases:
+        pair = f"{name}={quote(value)}"
+        assert names(pair) == expected, pair
+        assert names(f"filter={quote(pair, safe='')}") == expected, pair
 
 
-def test_devices_are_found_by_id(names, ids):
-    assert names(f"id={ids['a']}") == "a"
-    assert names(f"id__neq={ids['a']}") == "bc"
-    assert names(f"id__in={ids['a']},{ids['c']}") == "ac"
-    assert names(f"id__gte={min(ids.values())}&id__lte={min(ids.values())}") in "abc"
+def test_all_filters_hold_together(names):
+    cases = {
+        "state=registered&endpoint_type=Lock": "c",
+        "filter=state%3Dregistered%26endpoint_type__eq%3DLock": "c",
+        "filter=state%3Dregistered&endpoint_type=Lock": "c",
+        "filter=state%3Dregistered&filter=endpoint_type%3DLock": "c",
+        "endpoint_name__gte=b&endpoint_name__gte=c": "c",
+        "endpoint_name__gt=a&endpoint_name__lt=c": "b",
+        "filter=": "abc",
+    }
+    assert {query: names(query) for query in cases} == cases
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("state=registered&endpoint_type=Lock", "c"),
-        ("filter=state%3Dregistered%26endpoint_type__eq%3DLock", "c"),
-        ("filter=state%3Dregistered&endpoint_type=Lock", "c"),
-        ("filter=state%3Dregistered&filter=endpoint_type%3DLock", "c"),
-        ("endpoint_name__gte=b&endpoint_name__gte=c", "c"),
-        ("endpoint_name__gt=a&endpoint_name__lt=c", "b"),
-        ("filter=", "abc"),
-    ],
-)
-def test_all_filters_hold_together(names, query, expected):
-    assert names(query) == expected
+def test_unknown_filter_is_named_and_the_known_ones_are_listed(server, key, refused):
+    for name in ("colour", "state__like", "endpoint_name__", "__eq", "State", "queue_mode", "last_contact_at"):
+        for query in (f"{name}=x", f"filter={name}%3Dx"):
+            body = refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, name)
+            assert all(known in body.message for known in FILTER_FIELDS)
+            assert all(f"__{known}" in body.message for known in FILTER_OPERATORS)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["colour", "state__like", "endpoint_name__", "__eq", "State", "state_eq", "queue_mode", "id__eq__eq", "Limit"],
-)
-@pytest.mark.parametrize("spelling", ["parameter", "filter"])
-def test_an_unknown_filter_is_named_and_the_known_ones_are_listed(server, key, refused, name, spelling):
-    query = f"{name}=x" if spelling == "parameter" else f"filter={name}%3Dx"
-    body = refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, name)
-    assert all(known in body.message for known in FILTER_FIELDS)
-    assert all(f"__{known}" in body.message for known in FILTER_OPERATORS)
-
-
-@pytest.mark.parametrize(
-    ("query", "field", "told"),
-    [
+def test_invalid_value_is_400_with_the_cure(server, key, refused):
+    cases = [
         ("state=gone", "state", "registered or deregistered"),
         ("state__in=registered,gone", "state__in", "'gone'"),
-        ("state=", "state", "registered"),
         ("created_at=today", "created_at", "2026-11-20T12:37:55.576Z"),
         ("created_at__gte=2026-01-05T08:00:00", "created_at__gte", "2026-11-20T12:37:55.576Z"),
-        ("created_at__gte=1767600000", "created_at__gte", "2026-11-20T12:37:55.576Z"),
         ("created_at__in=2026-01-05T08:00:00Z,x", "created_at__in", "'x'"),
         ("updated_at__lte=", "updated_at__lte", "time"),
-        ("updated_at__lte=2026-13-05T08:00:00Z", "updated_at__lte", "time"),
         ("filter=created_at%3Dtoday", "created_at", "time"),
-        *[(f"limit={value}", "limit", "2 to 1000") for value in ("", "0", "1", "1001", "-2", "x", "2.0")],
-        *[(f"order={value}", "order", "ASC or DESC") for value in ("", "asc", "UP")],
-        *[(f"include={value}", "include", "total_count") for value in ("", "x", "total_count,x")],
-    ],
-)
-def test_a_bad_value_is_named_with_the_cure(server, key, refused, query, field, told):
-    assert told in refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
+        *[(f"limit={value}", "limit", "2 to 1000") for value in ("", "1", "1001", "-2", "x", "2.0")],
+        *[(f"order={value}", "order", "ASC or DESC") for value in ("", "asc")],
+        *[(f"include={value}", "include", "total_count") for value in ("", "total_count,x")],
+    ]
+    for query, field, told in cases:
+        assert told in refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
 
 
-@pytest.mark.parametrize("spelling", ["parameter", "filter"])
-def test_too_many_filters_are_refused_by_their_limit(server, key, refused, names, spelling):
-    def query(count):
-        pairs = "&".join(["endpoint_name=a"] * count)
-        return pairs if spelling == "parameter" else f"filter={quote(pairs, safe='')}"
+def test_too_many_filters_or_values_are_400_with_the_limit(server, key, refused, names):
+    def assert_limited(fits, too_many, limit):
+        names(fits)
+        assert limit in refused(server.call(key, "GET", f"{DEVICES}?{too_many}"), 400).message
 
-    assert names(query(100)) == "a"
-    for count in [101, 3000]:
-        assert "100" in refused(server.call(key, "GET", f"{DEVICES}?{query(count)}"), 400).message
+    def repeated(pair, count):
+        return "&".join([pair] * count)
 
+    def as_filter(query):
+        return f"filter={quote(query, safe='')}"
 
-@pytest.mark.parametrize("name", ["name__neq", "description", "etag__gte", "custom_attributes__room__neq"])
-def test_too_many_filters_that_are_looked_up_for_each_device_are_refused(server, key, refused, name):
-    one = f"{name}={quote(FIRST)}"
-    assert (
-        server.call(key, "GET", f"{DEVICES}?{'&'.join([one] * 10)}&{'&'.join(['id__neq=x'] * 90)}").status_code == 200
-    )
-    told = refused(server.call(key, "GET", f"{DEVICES}?{'&'.join([one] * 11)}"), 400).message
-    assert "10 is the limit" in told
-
-
-def test_too_many_values_of_a_filter_are_refused_by_their_limit(server, key, refused, names):
-    def query(count):
-        return "endpoint_name__in=" + ",".join(["a"] * count)
-
-    assert names(query(1000)) == "a"
-    assert "1000" in refused(server.call(key, "GET", f"{DEVICES}?{query(1001)}"), 400).message
+    for spell in (str, as_filter):
+        assert_limited(spell(repeated("id=a", 100)), spell(repeated("id=a", 101)), "100")
+    assert_limited("id__in=" + ",".join(["a"] * 1000), "id__in=" + ",".join(["a"] * 1001), "1000")
+    # Filters that are looked up for each device.
+    for name in ("name__neq", "description", "etag__gte", "custom_attributes__room__neq"):
+        one = f"{name}={quote(FIRST)}"
+        fits = f"{repeated(one, 10)}&{repeated('id__neq=x', 90)}"
+        assert_limited(fits, repeated(one, 11), "10 is the limit")
 
 
-@pytest.mark.parametrize("order", ["ASC", "DESC"])
-def test_pages_follow_each_other(server, key, ids, order):
-    expected = sorted(ids.values(), reverse=order == "DESC")
-    first = server.call(key, "GET", f"{DEVICES}?limit=2&order={order}").json
-    assert [device["id"] for device in first["data"]] == expected[:2]
-    assert (first["has_more"], first["limit"], first["order"], first["after"]) == (True, 2, order, None)
-    after = expected[1]
-    second = server.call(key, "GET", f"{DEVICES}?limit=2&order={order}&after={after}&include=total_count").json
-    assert [device["id"] for device in second["data"]] == expected[2:]
-    assert (second["has_more"], second["after"], second["total_count"]) == (False, after, 3)
-    last = server.call(key, "GET", f"{DEVICES}?order={order}&after={expected[-1]}").json
-    assert (last["data"], last["has_more"]) == ([], False)
+def test_pages_follow_each_other_in_either_order(server, key, ids):
+    def page(query=""):
+        body = server.call(key, "GET", f"{DEVICES}?{query}").json
+        return [device["id"] for device in body.pop("data")], body
+
+    for order in ("ASC", "DESC"):
+        expected = sorted(ids.values(), reverse=order == "DESC")
+        found, rest = page(f"limit=2&order={order}")
+        assert found == expected[:2]
+        assert rest == {"object": "list", "has_more": True, "limit": 2, "order": order, "after": None}
+        found, rest = page(f"limit=2&order={order}&after={expected[1]}&include=total_count")
+        assert found == expected[2:]
+        assert (rest["has_more"], rest["after"], rest["total_count"]) == (False, expected[1], 3)
+        found, rest = page(f"order={order}&after={expected[-1]}")
+        assert (found, rest["has_more"]) == ([], False)
+    found, rest = page("limit=2&endpoint_type=Lock&include=totalCount")
+    assert (len(found), rest["has_more"], rest["total_count"]) == (2, False, 2), "just full"
+    found, rest = page()
+    assert found == sorted(ids.values())
+    assert rest == {"object": "list", "has_more": False, "limit": 50, "order": "ASC", "after": None}
+    assert page("limit=1000")[1]["limit"] == 1000
 
 
-def test_a_page_that_is_just_full_has_no_more(server, key):
-    page = server.call(key, "GET", f"{DEVICES}?limit=2&endpoint_type=Lock").json
-    assert (len(page["data"]), page["has_more"]) == (2, False)
-
-
-def test_the_usual_page(server, key, ids):
-    page = server.call(key, "GET", DEVICES).json
-    assert [device["id"] for device in page.pop("data")] == sorted(ids.values())
-    assert page == {"object": "list", "has_more": False, "limit": 50, "order": "ASC", "after": None}
-    assert server.call(key, "GET", f"{DEVICES}?limit=1000").json["limit"] == 1000
-
-
-@pytest.mark.parametrize("include", ["total_count", "totalCount"])
-def test_the_total_is_told_to_who_asks_in_either_spelling(server, key, include):
-    assert server.call(key, "GET", f"{DEVICES}?include={include}&limit=2").json["total_count"] == 3
-
-
-def test_the_total_counts_what_the_filters_leave(server, key):
-    query = "include=total_count&endpoint_type=Lock&state=registered"
-    assert server.call(key, "GET", f"{DEVICES}?{query}").json["total_count"] == 1
-
-
-def test_one_device_is_what_the_list_shows_of_it(server, key, ids, refused):
+def test_device_is_what_the_list_shows_of_it(server, key, ids):
     body = server.call(key, "GET", f"{DEVICES}/{ids['c']}").json
     Device.model_validate(body, extra="forbid")
-    assert body == {
-        "object": "device",
-        "id": ids["c"],
-        "name": "c",
-        "endpoint_name": "c",
-        "endpoint_type": "Lock",
-        "state": "registered",
-        "created_at": "2026-01-05T08:02:00.000Z",
-        "updated_at": "2026-01-05T08:02:00.000Z",
-        "etag": "2026-01-05T08:02:00.000Z",
-        "bootstrapped_timestamp": "2026-01-05T08:02:00.000Z",
-        "custom_attributes": {},
-        "queue_mode": True,
-        "last_contact_at": "2026-01-05T08:02:00.000Z",
-    }
+    times = dict.fromkeys(("created_at", "updated_at", "etag", "last_contact_at"), "2026-01-05T08:02:00.000Z")
+    assert body.items() >= {"id": ids["c"], "name": "c", "state": "registered", "queue_mode": True, **times}.items()
     assert body in server.call(key, "GET", DEVICES).json["data"]
     assert server.call(key, "GET", f"{DEVICES}/{ids['b']}/").json["state"] == "deregistered"
-    assert refused(server.call(key, "GET", f"{DEVICES}/nobody"), 404).reason == "DEVICE_NOT_FOUND"
-
-
-def test_a_registration_keeps_the_time_of_the_first_one(server, key, ids):
-    assert server.call(key, "GET", f"{DEVICES}/{ids['a']}").json["created_at"] == "2026-01-05T08:00:00.000Z"
-    assert server.call(key, "GET", f"{DEVICES}/{ids['a']}").json["updated_at"] == "2026-01-05T08:02:00.000Z"
-
-
-def test_the_endpoints_list_what_the_device_has_now(server, key, refused):
-    resources = [{"path": "/3/0/0", "value": "x"}, {"path": "/3303/0/5700", "observable": True}]
-    device = server.add_device(key, "z", *resources)
-    server.set_value(key, device, "1", "/3311/0/5850", observable=True)
-    server.call(key, "DELETE", f"/sim/v1/devices/{device}/resources/3/0/0")
-    listed = server.call(key, "GET", f"/v2/endpoints/{device}").json
-    assert {entry["uri"]: entry["obs"] for entry in listed} == {"/3/0/0": False, "/3303/0/5700": True}
-    server.registration(key, device, "PUT")
-    listed = server.call(key, "GET", f"/v2/endpoints/{device}/").json
-    for entry in listed:
-        EndpointResource.model_validate(entry, extra="forbid", strict=True)
-    assert sorted(listed, key=lambda entry: entry["uri"]) == [
-        {"uri": uri, "obs": True, "rt": "", "type": "text/plain"} for uri in ("/3303/0/5700", "/3311/0/5850")
-    ]
-    refused(server.call(key, "GET", "/v2/endpoints/nobody"), 404)
+    # An update of the registration keeps the time of the first one.
+    updated = server.call(key, "GET", f"{DEVICES}/{ids['a']}").json
+    assert (updated["created_at"], updated["updated_at"]) == ("2026-01-05T08:00:00.000Z", "2026-01-05T08:02:00.000Z")

@@ -1,26 +1,18 @@
-"""An error that comes while somebody waits is told like the same error at once, under every kind of web server.
+"""An error that comes while a client waits has the same response as at once, under every kind of web server."""
 
-And what the app has of its own is hooked into Flask where Flask lets an app do so.
-"""
-
-import ast
 import asyncio
 import logging
 from concurrent.futures import Future
-from pathlib import Path
 
-import httpx
 import pytest
-from flask import Flask
+from bridge_requests import Request
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
-import mirror_server
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires
-from mirror_server.web.app import MirrorApp
 from mirror_server.web.asgi_bridge import Bridge
 
 ERRORS = {
@@ -62,12 +54,11 @@ def told_over_wsgi(server, key, path):
 
 def told_over_asgi(server, key, path):
     async def ask():
-        transport = httpx.ASGITransport(Bridge(server.app, max_body_bytes=1000, max_parked_polls=2))
-        async with httpx.AsyncClient(transport=transport, base_url="http://mirror.localhost") as client:
-            return await client.get(path, headers={"Authorization": f"Bearer {key}", "X-Request-ID": REQUEST_ID})
+        bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+        return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
     answer = asyncio.run(ask())
-    return answer.status_code, told_headers(answer.headers), answer.json()
+    return answer.status, told_headers(answer.headers), answer.json
 
 
 def told_headers(headers):
@@ -95,17 +86,3 @@ def test_an_error_that_comes_later_is_told_like_one_at_once(failing, name, caplo
     logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(logged) == (6 if name == "bug" else 0)
     assert all(record.request_id == REQUEST_ID and record.exc_info[1] is ERRORS[name][0] for record in logged)
-
-
-def test_of_flask_only_that_is_replaced_which_is_there_to_be_replaced():
-    replaced = {name for name in vars(MirrorApp) if hasattr(Flask, name) and not name.startswith("__")}
-    assert replaced == {"create_url_adapter", "ensure_sync", "session_interface", "wsgi_app"}
-
-
-def test_no_step_of_flasks_own_is_called():
-    steps = {"app_context", "dispatch_request", "finalize_request", "full_dispatch_request", "handle_exception"}
-    steps |= {"handle_http_exception", "handle_user_exception", "make_response", "preprocess_request"}
-    steps |= {"process_response", "request_context"}
-    for file in Path(mirror_server.__file__).parent.rglob("*.py"):
-        named = {node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)}
-        assert named & steps == set(), file

@@ -33,14 +33,6 @@ def test_execute_outstanding_at_restart_is_not_sent_again(server, key, device):
     assert server.responses(key) == {"x": (504, "TIMEOUT"), "w": (200, None)}
 
 
-def test_execute_outstanding_at_restart_ends_while_its_device_sleeps(server, key, sleeper):
-    server.patch(key, sleeper, answer="silent")
-    server.place(key, sleeper, "x", "POST", REBOOT)
-    server.advance(key, 60)
-    server.restart()
-    assert server.responses(key) == {"x": (504, "TIMEOUT")}
-
-
 def test_execute_that_was_never_sent_survives_a_restart(server, key, device):
     server.patch(key, device, online=False)
     server.place(key, device, "x", "POST", REBOOT)
@@ -50,12 +42,12 @@ def test_execute_that_was_never_sent_survives_a_restart(server, key, device):
     assert server.responses(key) == {"x": (200, None)}
 
 
-@pytest.mark.parametrize(("method", "path", "expected"), [("POST", REBOOT, (504, "TIMEOUT")), ("PUT", SWITCH, None)])
-def test_execute_has_no_retries_by_default_in_queue_mode(server, key, sleeper, method, path, expected):
+def test_execute_has_no_retries_by_default_in_queue_mode(server, key, sleeper):
     server.patch(key, sleeper, answer="silent")
-    server.place(key, sleeper, "r", method, path, **({"value": "1"} if method == "PUT" else {}))
+    server.place(key, sleeper, "execute", "POST", REBOOT)
+    server.place(key, sleeper, "write", "PUT", SWITCH, value="1")
     server.advance(key, ATTEMPT_SECONDS)
-    assert server.responses(key).get("r") == expected
+    assert server.responses(key) == {"execute": (504, "TIMEOUT")}
 
 
 def test_execute_is_retried_as_often_as_its_caller_says(server, key, device):
@@ -71,11 +63,13 @@ def test_execute_is_retried_as_often_as_its_caller_says(server, key, device):
     assert server.responses(key) == {"x": (504, "TIMEOUT")}
 
 
-def test_execute_whose_connection_is_lost_has_an_unknown_outcome(server, key, device):
+def test_connection_lost_in_an_attempt_fails_it_and_leaves_the_outcome_of_an_execute_unknown(server, key, device):
     server.patch(key, device, latency_seconds=10)
-    server.place(key, device, "x", "POST", REBOOT)
-    server.patch(key, device, online=False)
-    assert server.responses(key) == {"x": (504, "TIMEOUT")}
+    for method, path, more in (("POST", REBOOT, {}), ("PUT", SWITCH, {"value": "1"})):
+        server.place(key, device, method, method, path, **more)
+        server.patch(key, device, online=False)
+        server.patch(key, device, online=True)
+    assert server.responses(key) == {"POST": (504, "TIMEOUT"), "PUT": (503, "NOT_CONNECTED")}
 
 
 def test_execute_is_stored_as_sent_before_it_is_sent(server, key, device, monkeypatch):

@@ -2,20 +2,24 @@
 
 import asyncio
 import functools
+import gc
 import json
 import threading
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from test_bridge_limits import Request, until
+from bridge_requests import Request, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
+from mirror_server.core.errors import Refusal
 from mirror_server.service import long_reads
 from mirror_server.store import descriptions, keys
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
+from mirror_server.views.deferred import Deferred
 from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.wsgi_call import Unfinished
 
 LIST, PULL = "/v3/devices", "/v2/notification/pull"
 LOOKED_UP = [b"name__neq=x", b"description=by the door", b"etag__gte=2026-01-05T08:00:00Z"]
@@ -268,3 +272,25 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
 )
 def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
     assert long_reads.takes_long(conditions, rows=rows, **options) is is_long
+
+
+def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
+    async def check():
+        while all(server.services.snapshots.slots.acquire(f"nobody-{number}") is None for number in range(2)):
+            pass
+        asked = [Request(bridge, key, *path) for path in ((LIST,), (LIST, LOOKED_UP[0]), (SNAPSHOT, LOOKED_UP[0]))]
+        for each in asked:
+            await until(each.task.done)
+        return [each.status for each in asked]
+
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert asyncio.run(check()) == [200, 200, 429]
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
+    finally:
+        gc.set_debug(0)
+        gc.enable()
+        gc.garbage.clear()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from test_bridge_limits import Request, until
+from bridge_requests import Request, until
 
 from mirror_server.views import notifications
 from mirror_server.web.asgi_bridge import Bridge

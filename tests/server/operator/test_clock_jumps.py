@@ -69,77 +69,33 @@ def made_before(clock: SystemClock) -> None:
     assert called(clock, -1).wait(PATIENCE_SECONDS)
 
 
-def test_a_jump_ahead_makes_due_what_it_passes_and_nothing_else(clock, machine):
-    passed, other = called(clock, HOUR_SECONDS), called(clock, 3 * HOUR_SECONDS)
-    machine.set_clock(2 * HOUR_SECONDS)
-    assert passed.wait(PATIENCE_SECONDS)
-    made_before(clock)
-    assert not other.is_set()
-    machine.run(HOUR_SECONDS + 1)
-    assert other.wait(PATIENCE_SECONDS)
-
-
-def test_nothing_waits_longer_because_the_clock_was_set_back(clock, machine):
-    event = called(clock, 60)
-    machine.set_clock(-DAY_SECONDS)
-    machine.run(59)
-    made_before(clock)
-    assert not event.is_set()
-    machine.run(2)
-    assert event.wait(PATIENCE_SECONDS)
-
-
-def test_a_clock_that_is_set_back_and_right_again_makes_nothing_due_early(clock, machine):
-    event = called(clock, 120)
-    machine.set_clock(-HOUR_SECONDS)
-    made_before(clock)
-    machine.run(1)
-    machine.set_clock(HOUR_SECONDS)
-    machine.run(118)
-    made_before(clock)
-    assert not event.is_set()
-    machine.run(2)
-    assert event.wait(PATIENCE_SECONDS)
-
-
-def test_what_was_asked_for_while_the_clock_was_behind_is_due_when_it_is_right_again(clock, machine):
-    machine.set_clock(-HOUR_SECONDS)
-    made_before(clock)
-    event = called(clock, 1800)
-    machine.set_clock(HOUR_SECONDS)
-    assert event.wait(PATIENCE_SECONDS)
-
-
-def test_what_is_due_after_a_jump_is_counted_from_there(clock, machine):
-    machine.set_clock(DAY_SECONDS)
-    made_before(clock)
-    event = called(clock, 60)
-    machine.set_clock(-DAY_SECONDS)
-    machine.set_clock(DAY_SECONDS)
-    machine.run(59)
-    made_before(clock)
-    assert not event.is_set()
-    machine.run(2)
-    assert event.wait(PATIENCE_SECONDS)
-
-
-def test_nothing_is_called_before_its_instant(clock, machine):
-    event = called(clock, 1)
-    machine.run(0.999)
-    made_before(clock)
-    assert not event.is_set()
-    machine.run(0.001)
-    assert event.wait(PATIENCE_SECONDS)
-
-
-def test_nothing_is_called_early_by_the_clock_that_runs_steadily(clock, machine):
-    event = called(clock, 1)
-    machine.set_clock(-DAY_SECONDS)
-    machine.run(1)
-    made_before(clock)
+SET, RUN = Machine.set_clock, Machine.run
+DUE = {
+    # How much later the call is due; what the clocks do before it is asked for, while it is not yet due, and then.
+    "passed by a jump ahead": (3600, [], [(RUN, 1)], [(SET, 3600)]),
+    "not passed by a jump ahead": (3 * 3600, [], [(SET, 2 * 3600)], [(RUN, 3601)]),
+    "the clock is set back": (60, [], [(SET, -DAY_SECONDS), (RUN, 59)], [(RUN, 2)]),
+    "set back and right again": (120, [], [(SET, -3600), (RUN, 1), (SET, 3600), (RUN, 118)], [(RUN, 2)]),
+    "asked for while it was behind": (1800, [(SET, -3600)], [], [(SET, 3600)]),
+    "asked for behind a jump": (60, [(SET, DAY_SECONDS)], [(RUN, 59)], [(RUN, 2)]),
+    "not before its instant": (1, [], [(RUN, 0.999)], [(RUN, 0.001)]),
     # Either clock may have been cut by up to a millisecond.
+    "not early by the clock that runs steadily": (1, [], [(SET, -DAY_SECONDS), (RUN, 1)], [(RUN, 0.001)]),
+}
+
+
+@pytest.mark.parametrize(("seconds", "before", "not_yet", "till_due"), DUE.values(), ids=DUE)
+def test_a_call_is_made_at_its_instant_whatever_the_clock_does(clock, machine, seconds, before, not_yet, till_due):
+    def take(steps):
+        for change, by in steps:
+            change(machine, by)
+            made_before(clock)
+
+    take(before)
+    event = called(clock, seconds)
+    take(not_yet)
     assert not event.is_set()
-    machine.run(0.001)
+    take(till_due)
     assert event.wait(PATIENCE_SECONDS)
 
 
@@ -186,20 +142,6 @@ def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_beh
         clock.close()
 
 
-@given(st.lists(st.integers(60, 10**8), min_size=1))
-def test_jumps_ahead_that_are_undone_at_once_were_never_believed(jumps):
-    machine = Machine()
-    clock = machine.clock()
-    try:
-        for jump in jumps:
-            machine.set_clock(jump)
-            assert clock.sure_now() == BEGIN
-        machine.set_clock(-sum(jumps))
-        assert clock.sure_now() == clock.now() == BEGIN
-    finally:
-        clock.close()
-
-
 def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
     for step in (2, -3, 5):
         machine.set_clock(step)
@@ -226,17 +168,6 @@ def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytes
 
 def wait_for(server: Any, key: str, found: Callable[[tuple[str, Any]], bool]) -> None:
     wait_until(lambda: any(map(found, server.log(key))))
-
-
-def test_commands_and_registrations_expire(running, machine):
-    key = running.key()
-    device_id = running.add_device(key, "sensor-1")
-    running.patch(key, device_id, online=False)
-    running.place(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=HOUR_SECONDS)
-    machine.set_clock(HOUR_SECONDS + 1)
-    wait_for(running, key, lambda entry: entry[1].get("error") == "REQUEST_EXPIRED")
-    machine.set_clock(30 * DAY_SECONDS)
-    wait_for(running, key, lambda entry: entry[0] == "registrations-expired")
 
 
 def test_a_request_never_ends_before_it_began(running, machine):
@@ -279,60 +210,22 @@ def test_what_was_kept_long_enough_goes_an_hour_after_the_clock_jumped(running, 
     wait_until(lambda: "registrations" not in dict(running.log(key)))
 
 
-class Webhook:
-    """The webhook of an application that failed before the server started."""
-
-    def __init__(self, server: Any, receiver: WebhookReceiver) -> None:
-        self.server = server
-        self.receiver = receiver
-        self.key = server.key()
-
-    def restart_after(self, failures: int, pause_seconds: float) -> None:
-        """Begin in a pause, with something to send when it is over."""
-        app_id, now = self.key.split("_")[1], self.server.now
-        registration = orjson.dumps({"url": self.receiver.url, "headers": dict(self.receiver.headers)}).decode()
-        next_attempt_at = now + round(pause_seconds * 1000)
-        put = partial(callbacks.put, app_id=app_id, registration=registration, at=now)
-        fail = partial(
-            callbacks.failed, app_id=app_id, failures=failures, error="", at=now, next_attempt_at=next_attempt_at
-        )
-        self.server.services.database.write(put)
-        self.server.services.database.write(fail)
-        self.server.restart()
-        self.server.add_device(self.key, "sensor-1")
-        # Done one after the other, so that it waits by now.
-        self.server.services.webhooks.delete("nobody").result(PATIENCE_SECONDS)
-
-    def was_called(self) -> bool:
-        return bool(self.receiver.wait(0, PATIENCE_SECONDS).entries)
-
-
-@pytest.fixture
-def webhook(running: Any) -> Iterator[Webhook]:
+def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_a_restart(running, machine):
+    key = running.key()
+    app_id, now = key.split("_")[1], running.now
     with WebhookReceiver() as receiver:
-        yield Webhook(running, receiver)
-
-
-def test_a_webhook_is_called_when_its_pause_was_jumped_over(webhook, machine):
-    webhook.restart_after(8, 120)
-    machine.set_clock(121)
-    assert webhook.was_called()
-
-
-def test_a_webhook_does_not_wait_longer_because_the_clock_was_set_back(webhook, machine):
-    webhook.restart_after(8, 120)
-    machine.set_clock(-DAY_SECONDS)
-    machine.run(119)
-    made_before(webhook.server.services.clock)
-    assert webhook.receiver.last == 0
-    machine.run(2)
-    assert webhook.was_called()
-
-
-def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_a_restart(webhook, machine):
-    webhook.restart_after(1, 365 * DAY_SECONDS)
-    machine.run(2)
-    assert webhook.was_called()
+        registration = orjson.dumps({"url": receiver.url, "headers": dict(receiver.headers)}).decode()
+        put = partial(callbacks.put, app_id=app_id, registration=registration, at=now)
+        next_attempt_at = now + 365 * DAY_SECONDS * 1000
+        fail = partial(callbacks.failed, app_id=app_id, failures=1, error="", at=now, next_attempt_at=next_attempt_at)
+        running.services.database.write(put)
+        running.services.database.write(fail)
+        running.restart()
+        running.add_device(key, "sensor-1")
+        # Done one after the other, so that it waits by now.
+        running.services.webhooks.delete("nobody").result(PATIENCE_SECONDS)
+        machine.run(2)
+        assert receiver.wait(0, PATIENCE_SECONDS).entries
 
 
 def as_of(server: Any, key: str, instant: int) -> dict[str, str]:
@@ -351,15 +244,17 @@ def as_of(server: Any, key: str, instant: int) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("ahead_days", [1, 40])
-def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(
-    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch, ahead_days: int
-) -> None:
-    """All that was known of states was yet to come, and each question about the present was refused."""
+@pytest.fixture
+def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server by the clock of this machine that keeps a history for a week."""
     monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
-    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
-    keeper = server.services._keeper
-    key = server.key()
+    return new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
+
+
+@pytest.mark.parametrize("ahead_days", [1, 40])
+def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(with_history, machine, ahead_days):
+    """All that was known of states was yet to come, and each question about the present was refused."""
+    server, keeper, key = with_history, with_history.services._keeper, with_history.key()
     temperature, humidity = "/3303/0/5700", "/3304/0/5700"
     device_id = server.add_device(
         key, "sensor-1", {"path": temperature, "value": "21"}, {"path": humidity, "value": "40"}
@@ -384,13 +279,8 @@ def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_agai
     assert as_of(server, key, machine.clocks[0]) == {temperature: "MjE=", humidity: "NDA="}
 
 
-def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(
-    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
-    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
-    keeper = server.services._keeper
-    key = server.key()
+def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(with_history, machine):
+    server, keeper, key = with_history, with_history.services._keeper, with_history.key()
     path = "/3303/0/5700"
     device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"})
     server.place(key, device_id, "r", "GET", path)
@@ -406,14 +296,9 @@ def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(
     assert as_of(server, key, then) == {path: "MjE="}
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
-def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(
-    new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
-) -> None:
+def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(with_history, machine):
     """As that of a machine which does not keep it while it is off, until NTP sets it right."""
-    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
-    server = new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
-    key = server.key()
+    server, key = with_history, with_history.key()
     path, other = "/3303/0/5700", "/3304/0/5700"
     device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"}, {"path": other, "value": "40"})
     server.place(key, device_id, "other", "GET", other)
@@ -428,8 +313,7 @@ def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(
     server.place(key, device_id, "again", "GET", other)
     before = as_of(server, key, then)
     machine.set_clock(-400 * DAY_SECONDS)
-    if is_restarted:
-        server.restart()
+    server.restart()
     server.services._keeper.round()
     machine.run(HOUR_SECONDS - 1)
     server.services._keeper.round()

@@ -48,12 +48,10 @@ def run(*arguments: str) -> Result:
     [
         ("127.0.0.1:5683", ("127.0.0.1", 5683)),
         ("127.0.0.1", ("127.0.0.1", 5683)),
-        ("[::1]:5700", ("::1", 5700)),
         ("[::1]", ("::1", 5683)),
         ("[::]:0", ("::", 0)),
         ("[fe80::1%eth0]:5683", ("fe80::1%eth0", 5683)),
         ("0.0.0.0:65535", ("0.0.0.0", 65535)),
-        ("localhost:0", ("localhost", 0)),
         ("mirror.example.org", ("mirror.example.org", 5683)),
     ],
 )
@@ -62,12 +60,7 @@ def test_an_address_is_read_from_the_option_and_from_the_environment(text, addre
     assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
 
 
-def test_without_a_port_each_has_its_own_default():
-    settings = read(MIRROR_COAP="127.0.0.1", MIRROR_COAPS="127.0.0.1")
-    assert (settings.coap.port, settings.coaps.port) == (5683, 5684)
-
-
-def test_without_the_options_no_real_device_comes():
+def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_its_own():
     settings = read()
     assert (settings.coap, settings.coaps, settings.coap_insecure, settings.coap_awake_seconds) == (
         None,
@@ -75,17 +68,14 @@ def test_without_the_options_no_real_device_comes():
         False,
         93,
     )
+    settings = read(MIRROR_COAP="127.0.0.1", MIRROR_COAPS="127.0.0.1")
+    assert (settings.coap.port, settings.coaps.port) == (5683, 5684)
 
 
-@pytest.mark.parametrize(
-    "text", ["", ":5683", "::1:5683", "::1", "1.2.3.4:", "1.2.3.4:x", "coap://h", "h:1:2", "[::1", "*"]
-)
+@pytest.mark.parametrize("text", ["", ":5683", "::1:5683", "1.2.3.4:", "1.2.3.4:x", "coap://h", "[::1", "*"])
 def test_what_is_no_address_is_told_how_to_write_one(text):
     with pytest.raises(ValueError, match=r"is no address to listen on; write it like 127\.0\.0\.1:5683 or \[::1\]"):
         read("--coap", text)
-
-
-def test_what_is_no_port_is_told_which_are():
     with pytest.raises(ValueError, match=r"65536 is no port; write one up to 65535, or 0 for a free one"):
         read("--coaps", "127.0.0.1:65536")
 
@@ -94,13 +84,10 @@ def test_what_is_no_port_is_told_which_are():
     ("host", "is_so"),
     [
         ("127.0.0.1", True),
-        ("127.9.9.9", True),
         ("::1", True),
         ("::ffff:127.0.0.1", True),
         ("localhost", True),
         ("0.0.0.0", False),
-        ("::", False),
-        ("192.0.2.1", False),
         ("::ffff:192.0.2.1", False),
     ],
 )
@@ -139,7 +126,6 @@ def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
 @pytest.mark.parametrize(
     ("hidden", "option", "cure"),
     [
-        ("aiocoap", "--coap=127.0.0.1:0", "pip install 'device-state-mirror[lwm2m]'\n"),
         ("aiocoap", "--coaps=127.0.0.1:0", "pip install 'device-state-mirror[lwm2m]'\n"),
         (
             "DTLSSocket",
@@ -197,20 +183,6 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
                 pinging.send(b"\x40\x00\x12\x34")
                 assert pinging.recv(100) == b"\x70\x00\x12\x34", "a ping of CoAP is answered by a reset"
     assert services.device_urls() == []
-
-
-@pytest.mark.process
-def test_a_demo_with_coap_prints_where_before_its_address_and_key():
-    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
-    command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--devices=0", "--coap=127.0.0.1:0"]
-    with subprocess.Popen(
-        [*command, "--stop-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as demo:
-        lines = [demo.stdout.readline() for _ in range(3)]
-        demo.communicate(timeout=30)
-    assert re.fullmatch(r"# Real devices: coap://127\.0\.0\.1:[1-9]\d*\n", lines[0])
-    assert [line.partition("=")[0] for line in lines[1:]] == ["export API_HOST", "export API_KEY"]
-    assert demo.returncode == 0
 
 
 @pytest.mark.parametrize(

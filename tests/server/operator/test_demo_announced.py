@@ -10,14 +10,15 @@ from mirror_server.config import Settings
 
 
 @pytest.mark.parametrize("kept_seconds", [None, 7 * 86_400.0])
-def test_it_says_what_a_history_takes_where_none_is_kept(
+def test_it_says_where_devices_and_clients_come_in_and_what_a_history_takes_where_none_is_kept(
     kept_seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serve_commands, "_demo_key", lambda *_: ("ak_1", None, None))
     settings = Settings(keep_history_seconds=kept_seconds)
-    services: Any = SimpleNamespace(device_urls=list, settings=settings, database=None)
+    services: Any = SimpleNamespace(device_urls=lambda: ["coap://127.0.0.1:5683"], settings=settings, database=None)
     serve_commands._announce_demo(None, None, "http://127.0.0.1:8080", services)
     told = capsys.readouterr().out.splitlines()
-    assert told[:2] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]
+    assert told[0] == "# Real devices: coap://127.0.0.1:5683"
+    assert told[1:3] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]
     notes = ["# No history is kept: that takes pip install 'device-state-mirror[history]'"]
-    assert told[3:] == ([] if kept_seconds else notes)
+    assert told[4:] == ([] if kept_seconds else notes)

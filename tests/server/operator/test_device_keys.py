@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -44,12 +43,15 @@ def database(url: str) -> Iterator[Database]:
         yield opened
 
 
-def mirror_server(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
+@pytest.fixture
+def services(url: str) -> Iterator[Services]:
+    with closing(Services(Settings(database_url=url))) as running:
+        running.start()
+        yield running
 
 
 def devices(url: str, *arguments: str) -> Result:
-    return mirror_server("devices", *arguments, "--database", url)
+    return CliRunner().invoke(main, ["devices", *arguments, "--database", url])
 
 
 def secret_of(result: Result) -> str:
@@ -85,27 +87,13 @@ def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url
     assert secret not in listed.output
 
 
-def test_a_database_of_the_version_before_takes_keys(tmp_path):
-    url = databases.new_database_url(tmp_path, template="template0")
-    databases.upgrade_to(url, "0012")
-    for file in tmp_path.iterdir():
-        file.chmod(0o600)
-    secret = secret_of(devices(url, "add", NAME))
-    with closing(Database(url)) as database:
-        assert Identities(database).secret(NAME).hex() == secret
-        assert database.violations() == []
-
-
-def test_two_keys_differ_and_an_identity_may_be_another_than_the_name(url, database):
+def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for_a_shell(url, database):
     one, other = devices(url, "add", "one", "--identity", "sim-1"), devices(url, "add", "other")
     assert secret_of(one) != secret_of(other)
     assert "--name one --identity sim-1" in one.output
     identities = Identities(database)
     assert identities.secret("sim-1").hex() == secret_of(one)
     assert identities.secret("one") is None
-
-
-def test_names_that_a_shell_reads_otherwise_are_quoted(url):
     assert "--name 'a $(b)' --identity 'c d'" in devices(url, "add", "a $(b)", "--identity", "c d").output
 
 
@@ -118,8 +106,6 @@ def test_names_that_a_shell_reads_otherwise_are_quoted(url):
         ),
         (["new", "--identity", "known"], "the identity 'known' is that of 'known'; give another one with --identity"),
         (["a\x1b[2J"], "an endpoint name has at least one letter, and none that cannot be seen"),
-        (["a\u202eb"], "an endpoint name has at least one letter, and none that cannot be seen"),
-        ([" "], "an endpoint name has at least one letter"),
         (["a", "--identity", "b\n"], "an identity has at least one letter, and none that cannot be seen"),
         (["ä" * 17], "has 34 bytes, and DTLS here takes 32 at most; give the device a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has 252 bytes at most, not 253"),
@@ -162,15 +148,6 @@ def test_a_device_without_a_key_is_named_with_what_shows_the_others(url, databas
     assert "no device 'nobody' has a key; 'mirror-server devices list' shows those that are there" in refused.output
 
 
-@pytest.mark.sqlite
-@pytest.mark.parametrize("command", [["list"], ["revoke", "a"], ["rename", "a", "b"]])
-def test_a_mistyped_database_is_not_made(tmp_path, command):
-    refused = devices(f"sqlite:///{tmp_path}/typo.db", *command)
-    assert refused.exit_code == 1
-    assert "name with --database the one that is served" in refused.output
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
 def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, database, change):
     identities = Identities(database)
@@ -183,16 +160,7 @@ def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, database, ch
     assert devices(url, *change).exit_code == 0
     assert ended(identities) == {NAME}
     assert ended(identities) == set()
-    is_known = change[0] == "rename"
-    assert (identities.secret(NAME) is not None) is is_known
-
-
-def test_a_revoked_key_is_unknown_to_the_next_handshake(url, database):
-    devices(url, "add", NAME)
-    assert Identities(database).secret(NAME)
-    assert devices(url, "revoke", NAME).output == f"revoked {NAME}\n"
-    assert Identities(database).secret(NAME) is None
-    assert devices(url, "revoke", NAME).exit_code == 1
+    assert (identities.secret(NAME) is not None) is (change[0] == "rename")
 
 
 @pytest.mark.parametrize("shakes_hands_first", [False, True])
@@ -232,42 +200,20 @@ def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(d
     assert ended(identities) == {NAME}, "the session that came between goes on"
 
 
-def test_an_erased_device_is_out(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        device_id = register(services, "here")
-        device_keys.add(services.database, "here", None, BEGIN)
-        identities = Identities(services.database)
-        assert identities.secret("here")
-        assert ended(identities) == set()
-        services.database.write(lambda session: maintenance.erase_device(session, device_id))
-        assert ended(identities) == {"here"}
+def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, monkeypatch, caplog):
+    def fail(*_):
+        raise StorageFailed("gone")
 
-
-def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, caplog):
-    is_down = False
-
-    class Cut:
-        def look(self, statement):
-            if is_down:
-                raise StorageFailed("gone")
-            return database.look(statement)
-
-        def read(self):
-            if is_down:
-                raise StorageFailed("gone")
-            return database.read()
-
-    identities = Identities(Cut())
+    identities = Identities(database)
     key = device_keys.add(database, NAME, None, BEGIN)
     assert identities.secret(NAME) == key.secret
-    is_down = True
-    with caplog.at_level(logging.WARNING):
-        assert identities.secret(NAME) is None
-    assert key.secret.hex() not in caplog.text
     device_keys.revoke(database, NAME)
-    assert ended(identities) == set()
-    is_down = False
+    with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
+        down.setattr(database, "look", fail)
+        down.setattr(database, "read", fail)
+        assert identities.secret(NAME) is None
+        assert ended(identities) == set()
+    assert key.secret.hex() not in caplog.text
     assert ended(identities) == {NAME}
 
 
@@ -278,30 +224,26 @@ def test_unknown_identities_are_not_held_in_memory(database):
     assert not identities._in_use
 
 
-def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        device_id = register(services, "old")
-        key = device_keys.add(services.database, "old", "identity", BEGIN)
-        renamed = mirror_server("devices", "rename", "old", "new", "--database", url)
-        assert renamed.output == "renamed old to new\n"
-        found = stored(services.database, "new")
-        assert (found.identity, found.secret) == ("identity", key.secret)
-        assert register(services, "new") == device_id
-        again = device_keys.add(services.database, "old", None, BEGIN)
-        assert again.secret != key.secret
-        assert register(services, "old") != device_id
+def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
+    device_id = register(services, "old")
+    key = device_keys.add(services.database, "old", "identity", BEGIN)
+    renamed = devices(url, "rename", "old", "new")
+    assert renamed.output == "renamed old to new\n"
+    found = stored(services.database, "new")
+    assert (found.identity, found.secret) == ("identity", key.secret)
+    assert register(services, "new") == device_id
+    again = device_keys.add(services.database, "old", None, BEGIN)
+    assert again.secret != key.secret
+    assert register(services, "old") != device_id
 
 
-def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        old, new = register(services, "old"), register(services, "new")
-        device_keys.add(services.database, "old", None, BEGIN)
-        renamed = devices(url, "rename", "old", "new")
-        assert renamed.exit_code == 0
-        assert "nothing was renamed: it has no device of the old name, or one of the new name too" in renamed.output
-        assert (register(services, "old"), register(services, "new")) == (old, new)
+def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services):
+    old, new = register(services, "old"), register(services, "new")
+    device_keys.add(services.database, "old", None, BEGIN)
+    renamed = devices(url, "rename", "old", "new")
+    assert renamed.exit_code == 0
+    assert "nothing was renamed: it has no device of the old name, or one of the new name too" in renamed.output
+    assert (register(services, "old"), register(services, "new")) == (old, new)
 
 
 @pytest.mark.parametrize(
@@ -319,16 +261,18 @@ def test_a_name_that_cannot_be_had_changes_nothing(database, new_name, reason):
     assert [stored(database, name) for name in ("old", "taken")] == keys
 
 
-def test_erasing_a_device_takes_its_key_along(url):
-    with closing(Services(Settings(database_url=url))) as services:
-        services.start()
-        device_id = register(services, "here")
-        for name in ("here", "other"):
-            device_keys.add(services.database, name, None, BEGIN)
-        rows = services.database.write(lambda session: maintenance.erase_device(session, device_id))
-        assert rows["device_keys"] == 1
-        with services.database.read() as session:
-            assert [key.endpoint_name for key in stored_keys.list_all(session)] == ["other"]
+def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
+    device_id = register(services, "here")
+    for name in ("here", "other"):
+        device_keys.add(services.database, name, None, BEGIN)
+    identities = Identities(services.database)
+    assert identities.secret("here")
+    assert ended(identities) == set()
+    rows = services.database.write(lambda session: maintenance.erase_device(session, device_id))
+    assert rows["device_keys"] == 1
+    assert ended(identities) == {"here"}
+    with services.database.read() as session:
+        assert [key.endpoint_name for key in stored_keys.list_all(session)] == ["other"]
 
 
 @pytest.mark.sqlite
@@ -336,29 +280,11 @@ def test_no_key_is_put_where_others_can_read_it(tmp_path):
     path = tmp_path / "a mirror.db"
     url = f"sqlite:///{path}"
     assert devices(url, "add", "first").exit_code == 0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with closing(Database(url)):
-        beside = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
-        assert [stat.S_IMODE(file.stat().st_mode) for file in beside] == [0o600, 0o600]
-        backup = tmp_path / "backup.db"
-        assert mirror_server("backup", str(backup), "--database", url).exit_code == 0
-        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-        for exposed in (path, beside[0]):
+        for exposed in (path, path.with_name(f"{path.name}-wal")):
             exposed.chmod(0o640)
             refused = devices(url, "add", "second")
             assert refused.exit_code == 1
             assert f"first: chmod 600 '{exposed}'\n" in refused.output
             exposed.chmod(0o600)
         assert devices(url, "add", "second").exit_code == 0
-
-
-@pytest.mark.sqlite
-def test_a_backup_and_what_is_restored_of_it_have_the_keys(tmp_path):
-    url, again = f"sqlite:///{tmp_path}/mirror.db", f"sqlite:///{tmp_path}/again.db"
-    secret = secret_of(devices(url, "add", NAME))
-    assert mirror_server("backup", f"{tmp_path}/backup.db", "--database", url).exit_code == 0
-    assert mirror_server("restore", f"{tmp_path}/backup.db", "--database", again).exit_code == 0
-    assert mirror_server("check", "--database", again).output == "all is well\n"
-    with closing(Database(again)) as database:
-        assert stored(database, NAME).secret.hex() == secret
-    assert stat.S_IMODE((tmp_path / "again.db").stat().st_mode) == 0o600

@@ -20,19 +20,23 @@ def connections(monkeypatch):
     return allow
 
 
-@pytest.mark.parametrize("hard", [25_300, 1_048_576, resource.RLIM_INFINITY])
-def test_soft_limit_is_raised_to_what_the_connections_need(connections, caplog, hard):
-    assert connections(256, hard) == (25_000, [(25_300, hard)])
-    assert caplog.records == []
+NO_LIMIT = resource.RLIM_INFINITY
 
 
-@pytest.mark.parametrize("soft", [25_300, resource.RLIM_INFINITY])
-def test_limit_that_is_high_enough_stays(connections, soft):
-    assert connections(soft, soft) == (25_000, [])
-
-
-def test_hard_limit_bounds_the_connections(connections, caplog):
-    assert connections(1024, 4096) == (3796, [(4096, 4096)])
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "allowed", "raised"),
+    [
+        (256, 25_300, 25_000, 25_000, True),
+        (256, NO_LIMIT, 25_000, 25_000, True),
+        (25_300, 25_300, 25_000, 25_000, False),
+        (NO_LIMIT, NO_LIMIT, 25_000, 25_000, False),
+        (1024, 4096, 25_000, 3796, True),
+        # As few as the operator wants.
+        (256, 320, 20, 20, True),
+    ],
+)
+def test_the_limit_is_raised_to_what_the_connections_need(connections, caplog, soft, hard, wanted, allowed, raised):
+    assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])
     assert caplog.records == []
 
 
@@ -44,17 +48,10 @@ def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):
     assert "ulimit -n 25300" in record.getMessage()
 
 
-@pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20)])
-def test_too_few_connections_are_an_error_with_the_numbers(connections, hard, wanted):
-    with pytest.raises(serve.TooFewFiles, match=rf"{hard} open files.*ulimit -n {wanted + 300}.*--max-connections"):
+@pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20), (256, 25_000)])
+def test_too_few_connections_are_an_error_with_the_numbers_and_the_cure(connections, hard, wanted):
+    with pytest.raises(serve.TooFewFiles, match=rf"{hard} open files.*ulimit -n {wanted + 300}") as refused:
         connections(hard, hard, wanted)
-
-
-def test_a_limit_below_the_files_of_the_server_itself_has_to_be_raised(connections):
-    with pytest.raises(serve.TooFewFiles, match=r"LimitNOFILE=25300 in a systemd unit$"):
-        connections(256, 256)
-
-
-def test_as_few_connections_as_the_operator_wants_are_no_fault(connections, caplog):
-    assert connections(256, 320, wanted=20) == (20, [(320, 320)])
-    assert caplog.records == []
+    assert ("--max-connections" if hard > 300 else f"LimitNOFILE={wanted + 300} in a systemd unit") in str(
+        refused.value
+    )

@@ -38,11 +38,3 @@ def test_it_passes_no_more_when_it_is_closed(server, pacing):
     stands_at = server.now
     server.services.bench.run(lambda _: None).result(60)
     assert server.now == stands_at
-
-
-def test_a_device_reports_while_time_passes(server, key, pacing):
-    device_id = server.add_device(key, "d", {"path": "/3303/0/5700", "value": "1", "observable": True})
-    before = server.call(key, "GET", f"/v3/devices/{device_id}").json["updated_at"]
-    server.advance(key, 25 * 3600)
-    wait_until_it_passes(server)
-    assert server.call(key, "GET", f"/v3/devices/{device_id}").json["updated_at"] > before

@@ -1,8 +1,11 @@
 """A websocket that is replaced from another process."""
 
+import threading
+
 import databases
 import pytest
-from test_websocket_takes_a_place import APPLICATION, PATIENCE_SECONDS, REPLACED, Pause, closing, connect, register
+from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, one_transaction, register
+from waits import PATIENCE_SECONDS
 
 from mirror_server.config import Settings
 from mirror_server.services import Services
@@ -22,16 +25,23 @@ def pair():
 def test_one_that_is_replaced_from_another_process_while_it_begins_ends(pair):
     first, second = pair
     register(first)
-    pause = Pause(first.database)
-    old, begun = connect(first)
+    is_stored, may_begin = threading.Event(), threading.Event()
+
+    def pause():
+        is_stored.set()
+        may_begin.wait(PATIENCE_SECONDS)
+
+    with one_transaction(first.database):
+        first.database.submit(lambda session: session.after_commit(pause))
+        old, begun = connect(first)
     try:
-        pause.begin()
         # It is on disk that this is the connection of the channel; nobody knows that yet.
+        assert is_stored.wait(PATIENCE_SECONDS)
         new, replaced = connect(second)
         replaced.result(PATIENCE_SECONDS)
         first.websockets.look_again(APPLICATION)
     finally:
-        pause.end()
+        may_begin.set()
     begun.result(PATIENCE_SECONDS)
     for services in pair:
         assert services.database.settle(PATIENCE_SECONDS)

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from udp_relay import UdpRelay
-
 from mirror_server.devices.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
 from mirror_server.devices.lwm2m.coap.messages import Message, Option, Type, code_number, decode, uint_option
 from mirror_server.devices.lwm2m.exchange import Notification, Peer, Request, Response
@@ -35,7 +33,7 @@ class Registry:
     def __init__(self) -> None:
         self.requests: list[tuple[Peer, Request]] = []
         self.notifications: list[Notification] = []
-        self.known_tokens: set[bytes] = set()
+        self.known_tokens = {b"mine"}
         self.ended: list[Peer] = []
         self.floods: list[Notification] = []
         self.respond: Callable[[Request], Awaitable[Response]] = self._created
@@ -106,33 +104,34 @@ class Device:
 
 
 @asynccontextmanager
-async def speaking(
+async def listening(
     handler: Registry | None = None, host: str = "127.0.0.1", tuning: Tuning = QUICK, limits: Limits | None = None
-) -> AsyncIterator[tuple[CoapEndpoint, Device]]:
-    """An endpoint, and a device that knows its address."""
+) -> AsyncIterator[CoapEndpoint]:
+    """An endpoint on a port of its own."""
     endpoint = await listen(handler or Registry(), coap=(host, 0), tuning=tuning, limits=limits or Limits())
-    assert endpoint.coap_address is not None
-    device = Device(endpoint.coap_address)
     try:
-        yield endpoint, device
+        yield endpoint
     finally:
-        device.close()
         await endpoint.close()
 
 
 @asynccontextmanager
-async def relayed(endpoint: CoapEndpoint, device: Device) -> AsyncIterator[UdpRelay]:
-    """A relay between the device and the endpoint."""
-    assert endpoint.coap_address is not None
-    async with UdpRelay(endpoint.coap_address) as relay:
-        device.server = relay.address
-        yield relay
+async def speaking(handler: Registry | None = None, **options: Any) -> AsyncIterator[tuple[CoapEndpoint, Device]]:
+    """An endpoint, and a device that knows its address."""
+    async with listening(handler, **options) as endpoint:
+        assert endpoint.coap_address is not None
+        device = Device(endpoint.coap_address)
+        try:
+            yield endpoint, device
+        finally:
+            device.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something to become true."""
-    while not condition():
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 async def registered(device: Device, registry: Registry) -> Peer:

@@ -1,16 +1,23 @@
-"""A server with a CoAP port inside the test."""
+"""A server with a CoAP port inside the test, and a CoAP endpoint with a device made of a plain socket."""
 
 from __future__ import annotations
 
+import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from devices_on_loopback import DeviceSide
+from devices_on_loopback import DeviceSide, listed, until
 from ports import free_port
 
 from mirror_server.config import ListenAddress
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests that are coroutines run on an event loop of asyncio, one for each test."""
+    return "asyncio"
 
 
 @pytest.fixture
@@ -24,3 +31,67 @@ def device_side() -> Iterator[DeviceSide]:
 def real(new_server: Any, device_side: DeviceSide) -> Any:
     """A server to which real devices come, on a clock that stands still."""
     return new_server(coap=ListenAddress("127.0.0.1", device_side.port))
+
+
+@pytest.fixture
+def key(real: Any) -> str:
+    """The key of an application, whose log begins now."""
+    return real.key()
+
+
+@pytest.fixture
+def register(real: Any, key: str, device_side: DeviceSide) -> Callable[..., tuple[Any, str]]:
+    """Registers a device; gives it and its id. It is a thermometer with a switch where no resources are given."""
+
+    def register(name: str = "sensor-1", *resources: Any, **options: Any) -> tuple[Any, str]:
+        device = device_side.device(name, *resources, **options)
+        device_side.run(device.register())
+        return device, listed(real, key, name)["id"]
+
+    return register
+
+
+@pytest.fixture
+def ask(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
+    """Places a device request and waits for its async response; gives status and category."""
+    async_ids = (f"asked-{number}" for number in itertools.count(1))
+
+    def ask(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:
+        async_id = next(async_ids)
+        real.place(key, device_id, async_id, method, path, **body)
+        return until(lambda: real.responses(key).get(async_id))
+
+    return ask
+
+
+@pytest.fixture
+def registry() -> Any:
+    """The handler of the endpoint, which writes down what comes."""
+    from coap_device import Registry  # noqa: PLC0415 - needs an extra
+
+    return Registry()
+
+
+@pytest.fixture
+def host() -> str:
+    """The address that the endpoint listens at."""
+    return "127.0.0.1"
+
+
+@pytest.fixture
+async def endpoint(registry: Any, host: str) -> AsyncIterator[Any]:
+    """An endpoint on a port of its own."""
+    from coap_device import listening  # noqa: PLC0415 - needs an extra
+
+    async with listening(registry, host) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+async def device(endpoint: Any) -> AsyncIterator[Any]:
+    """A plain socket that knows the address of the endpoint."""
+    from coap_device import Device  # noqa: PLC0415 - needs an extra
+
+    device = Device(endpoint.coap_address)
+    yield device
+    device.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
-
-from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
 T = TypeVar("T")
 
@@ -22,6 +21,25 @@ def until(condition: Callable[[], T]) -> T:
         assert time.monotonic() < ends_at, "it did not come to be"
         time.sleep(0.005)
     return found
+
+
+def listed(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """A device of the directory, by its name."""
+    devices = server.call(key, "GET", "/v3/devices").json["data"]
+    return next(device for device in devices if device["endpoint_name"] == name)
+
+
+def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """How a device is connected."""
+    answer = server.call(key, "GET", f"/v3/devices/{listed(server, key, name)['id']}/connection")
+    assert answer.status_code == 200
+    return answer.json
+
+
+def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") -> str | None:
+    """The reported value of a resource, as a text."""
+    value = server.resource(key, device_id, path)["reported"].get("value")
+    return None if value is None else base64.b64decode(value).decode()
 
 
 class DeviceSide:
@@ -45,19 +63,15 @@ class DeviceSide:
 
     def device(self, name: str = "sensor-1", *resources: Any, **options: Any) -> Any:
         """A device that is not registered yet; a thermometer with a switch where no resources are given."""
-        from mirror_server.devices.lwm2m_client.device import LwM2MDevice  # noqa: PLC0415 - needs an extra
+        # They need an extra.
+        from udp_server import thermometer  # noqa: PLC0415
 
-        usual = (
-            DeviceResource("/3/0/4", on_execute=lambda _: None, observable=False),
-            DeviceResource("/3303/0/5700", 21.5),
-            DeviceResource("/3311/0/5850", False, writable=True),
-            DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
-        )
+        from mirror_server.devices.lwm2m_client.device import LwM2MDevice  # noqa: PLC0415
 
         scheme = "coaps" if "key" in options else "coap"
 
         async def made() -> Any:
-            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or usual, **options)
+            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or thermometer(), **options)
 
         device = self.run(made())
         self.devices.append(device)

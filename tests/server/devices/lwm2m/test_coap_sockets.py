@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import logging
 import socket
 
@@ -12,64 +11,37 @@ import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
-from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
-from aiocoap.util.asyncio.recvmsg import RecvmsgSelectorDatagramTransport
-from coap_device import QUICK, READ, Device, Registry, in_loop, notification, registration, speaking, until
+from coap_device import QUICK, READ, Device, Registry, notification, registration, speaking, until
 from ports import free_port
 
 from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, sockets
-from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
+from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
+
+pytestmark = pytest.mark.anyio
 
 
-def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
-    """Each name here is one that the adapter overrides, calls or is called by."""
-    made = list(inspect.signature(MessageInterfaceUDP6._create_transport_endpoint).parameters)
-    assert made == ["sock", "ctx", "log", "loop", "multicast"]
-    received = list(inspect.signature(MessageInterfaceUDP6.datagram_msg_received).parameters)
-    assert received == ["self", "data", "ancdata", "flags", "address"]
-    sent = inspect.getsource(MessageInterfaceUDP6.send)
-    assert "message.remote.pktinfo" in sent
-    assert "message.encode()" in sent
-    assert "message.remote.sockaddr" in sent
-    assert "self._ctx.dispatch_error(" in inspect.getsource(MessageInterfaceUDP6.datagram_errqueue_received)
-    assert list(inspect.signature(MessageInterfaceUDP6.error_received).parameters) == ["self", "exc"]
-    assert "self._protocol.error_received(exc)" in inspect.getsource(RecvmsgSelectorDatagramTransport.sendmsg)
-    address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
-    assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
-    looked = inspect.getsource(RecvmsgSelectorDatagramTransport._read_ready)
-    assert "self._protocol.datagram_msg_received(" in looked
-    assert "self._protocol.error_received(" in looked
-
-
-@in_loop
-async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole() -> None:
+async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole(registry, device):
     """``max_size`` of aiocoap's transport is 4,096 bytes."""
-    registry = Registry()
-    async with speaking(registry) as (_, device):
-        device.send(registration(payload=bytes(60_000)))
-        await device.receive()
-        assert registry.requests[0][1].payload == bytes(60_000)
+    device.send(registration(payload=bytes(60_000)))
+    await device.receive()
+    assert registry.requests[0][1].payload == bytes(60_000)
 
 
-@in_loop
-async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it() -> None:
+async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it(endpoint, device):
     """And no more: the request goes on, and is sent again."""
-    async with speaking() as (endpoint, device):
-        manager = endpoint._ways[False].transport._interface._ctx
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        asked = await device.receive()
-        manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
-        device.answer(asked, "2.05", b"1")
-        assert (await reading).payload == b"1"
-        assert endpoint.counts.dropped == 1
+    manager = endpoint._ways[False].transport._interface._ctx
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    asked = await device.receive()
+    manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
+    device.answer(asked, "2.05", b"1")
+    assert (await reading).payload == b"1"
+    assert endpoint.counts.dropped == 1
 
 
-@in_loop
-async def test_an_answer_comes_from_the_address_that_was_spoken_to() -> None:
+async def test_an_answer_comes_from_the_address_that_was_spoken_to():
     """What ``pktinfo`` is kept for: a device behind a NAT hears nobody else."""
     registry = Registry()
     endpoint = await listen(registry, coap=("0.0.0.0", 0), tuning=QUICK)
-    assert endpoint.coap_address is not None
     device = Device(("127.0.0.9", endpoint.coap_address[1]))
     device._socket.connect(device.server)
     try:
@@ -86,11 +58,10 @@ async def test_an_answer_comes_from_the_address_that_was_spoken_to() -> None:
         await endpoint.close()
 
 
-@in_loop
-async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch):
     monkeypatch.setattr(sockets, "has_ipv6", lambda: False)
     registry = Registry()
-    async with speaking(registry, "127.0.0.1") as (endpoint, device):
+    async with speaking(registry) as (endpoint, device):
         device.send(registration())
         await device.receive()
         device.send(registration())
@@ -108,67 +79,48 @@ async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch: pytest.M
         await listen(Registry(), coap=("::1", 0))
 
 
-@pytest.mark.parametrize(
-    ("address", "text"),
-    [
-        (("192.0.2.1", 0), "192.0.2.1 is no address of this machine"),
-        (("2001:db8::1", 0), "2001:db8::1 is no address of this machine"),
-        (("no.such.host.invalid", 0), "no.such.host.invalid:0 is no address of this machine"),
-    ],
-)
-@in_loop
-async def test_an_address_that_is_not_here_is_told(address: tuple[str, int], text: str) -> None:
-    with pytest.raises(CannotListen, match=text):
-        await listen(Registry(), coap=address)
+async def test_an_address_that_is_not_here_is_told():
+    for host in ("192.0.2.1", "2001:db8::1", "no.such.host.invalid:0"):
+        with pytest.raises(CannotListen, match=f"{host} is no address of this machine"):
+            await listen(Registry(), coap=(host.removesuffix(":0"), 0))
 
 
-@in_loop
-async def test_what_was_opened_is_closed_when_the_second_address_is_taken() -> None:
-    async with speaking() as (endpoint, _):
-        address = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
-        with pytest.raises(CannotListen):
-            await listen(Registry(), coap=address, coaps=endpoint.coap_address)
-        again = await listen(Registry(), coap=address)
-        await again.close()
+async def test_what_was_opened_is_closed_when_the_second_address_is_taken(endpoint):
+    address = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
+    with pytest.raises(CannotListen):
+        await listen(Registry(), coap=address, coaps=endpoint.coap_address)
+    again = await listen(Registry(), coap=address)
+    await again.close()
 
 
-@in_loop
-async def test_a_port_that_may_be_shared_elsewhere_is_not_taken_from_us() -> None:
+async def test_a_port_that_may_be_shared_elsewhere_is_not_taken_from_us(endpoint):
     """With ``SO_REUSEPORT`` a second server would get half of the devices."""
-    async with speaking() as (endpoint, _):
-        assert endpoint.coap_address is not None
-        thief = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        with pytest.raises(OSError, match="in use"):
-            thief.bind(endpoint.coap_address)
-        thief.close()
+    thief = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    with pytest.raises(OSError, match="in use"):
+        thief.bind(endpoint.coap_address)
+    thief.close()
 
 
-@in_loop
-async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog):
     caplog.set_level(logging.WARNING)
     endpoint = await listen(Registry(), coap=("127.0.0.1", 0), limits=Limits(receive_buffer_bytes=1 << 30))
     await endpoint.close()
     assert "sysctl -w net.core.rmem_max=1073741824" in caplog.text
 
 
-@in_loop
-async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss() -> None:
+async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss(registry, endpoint):
     """Which needs the buffer: all is sent before the loop looks at the socket once."""
-    registry = Registry()
-    registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (endpoint, _):
-        listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
-        if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * Limits().receive_buffer_bytes:
-            pytest.skip("the kernel grants no receive buffer of 4 MB")
-        assert endpoint.coap_address is not None
-        devices = [Device(endpoint.coap_address) for _ in range(10)]
-        for number in range(5_000):
-            devices[number % 10].send(notification(number, b"mine", number, b"21.5"))
-        await until(lambda: len(registry.notifications) == 5_000)
-        assert [told.sequence for told in registry.notifications] == list(range(5_000))
-        for each in devices:
-            each.close()
+    listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
+    if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * Limits().receive_buffer_bytes:
+        pytest.skip("the kernel grants no receive buffer of 4 MB")
+    devices = [Device(endpoint.coap_address) for _ in range(10)]
+    for number in range(5_000):
+        devices[number % 10].send(notification(number, b"mine", number, b"21.5"))
+    await until(lambda: len(registry.notifications) == 5_000)
+    assert [told.sequence for told in registry.notifications] == list(range(5_000))
+    for each in devices:
+        each.close()
 
 
 MUCH = 2 * sockets._MANY
@@ -183,11 +135,9 @@ async def tell(registry: Registry, device: Device, count: int) -> None:
     await until(lambda: len(registry.notifications) == before + count)
 
 
-@in_loop
-async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(monkeypatch):
     monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
     registry = Registry()
-    registry.known_tokens = {b"mine"}
     async with speaking(registry) as (endpoint, device):
         interface = endpoint._ways[False].transport._interface
         await tell(registry, device, MUCH)
@@ -201,91 +151,38 @@ async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(mo
     assert interface._resting.cancelled()
 
 
-@in_loop
-async def test_the_more_comes_the_sooner_the_socket_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what comes meanwhile fits in a small buffer."""
+async def test_what_comes_one_by_one_is_taken_at_once(registry, device, monkeypatch):
     monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
-    monkeypatch.setattr(sockets, "_DATAGRAMS_AT_ONCE", 50)
-    monkeypatch.setattr(sockets, "_MANY", 10)
-    registry = Registry()
-    registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (endpoint, device):
-        interface = endpoint._ways[False].transport._interface
-        loop = asyncio.get_running_loop()
-        await tell(registry, device, 20)
-        assert interface._resting.when() - loop.time() == pytest.approx(3600, rel=0.01)
-        for number in range(20, 200):
-            device.send(notification(number, b"mine", number, b"21.5"))
-        while len(registry.notifications) < 200:
-            interface.look()
-        assert interface._resting.when() - loop.time() == pytest.approx(3600 / 4, rel=0.01)
-
-
-@in_loop
-async def test_what_comes_one_by_one_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
-    registry = Registry()
-    registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (_, device):
-        for _ in range(sockets._MANY):
-            await tell(registry, device, 1)
-
-
-@in_loop
-async def test_when_no_more_comes_the_socket_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry()
-    registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (endpoint, device):
-        interface = endpoint._ways[False].transport._interface
-        await tell(registry, device, MUCH)
-        assert interface._resting is not None
-        await until(lambda: interface._resting is None)
-        monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    for _ in range(sockets._MANY):
         await tell(registry, device, 1)
 
 
-@in_loop
-async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
-    registry = Registry()
-    registry.known_tokens = {b"mine"}
-    async with speaking(registry) as (endpoint, device):
-        way = endpoint._ways[False]
-        manager = way.transport._interface._ctx
-        await tell(registry, device, MUCH)
-        manager._receiver = None
-        device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
-        await until(lambda: "AttributeError" in caplog.text)
-        manager._receiver = way
-        await tell(registry, device, 1)
+async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(registry, endpoint, device, caplog):
+    asyncio.get_running_loop().set_exception_handler(None)
+    way = endpoint._ways[False]
+    manager = way.transport._interface._ctx
+    await tell(registry, device, MUCH)
+    manager._receiver = None
+    device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
+    await until(lambda: "AttributeError" in caplog.text)
+    manager._receiver = way
+    await tell(registry, device, 1)
 
 
-@pytest.mark.parametrize(
-    ("sockaddr", "text"),
-    [
-        (("::ffff:192.0.2.1", 5683, 0, 0), "192.0.2.1:5683"),
-        (("2001:db8::1", 40_000, 0, 0), "[2001:db8::1]:40000"),
-        (("fe80::1", 40_000, 0, 3), "[fe80::1%3]:40000"),
-        (("::ffff:0:1", 1, 0, 0), "[::ffff:0:1]:1"),
-    ],
-)
-def test_addresses_are_told_as_people_write_them_and_read_again(sockaddr: tuple[str, int, int, int], text: str) -> None:
-    assert sockets.address_text(sockaddr) == text
-    assert sockets.sockaddr_of(text) == sockaddr
+def test_addresses_are_told_as_people_write_them_and_read_again():
+    for sockaddr, text in {
+        ("::ffff:192.0.2.1", 5683, 0, 0): "192.0.2.1:5683",
+        ("2001:db8::1", 40_000, 0, 0): "[2001:db8::1]:40000",
+        ("fe80::1", 40_000, 0, 3): "[fe80::1%3]:40000",
+        ("::ffff:0:1", 1, 0, 0): "[::ffff:0:1]:1",
+    }.items():
+        assert sockets.address_text(sockaddr) == text
+        assert sockets.sockaddr_of(text) == sockaddr
 
 
-@pytest.mark.parametrize(
-    "address", ["", "nonsense", "192.0.2.1", "192.0.2.1:port", "[fe80::1%eth0]:1", "[::1]:99999999"]
-)
-@in_loop
-async def test_an_address_that_is_none_is_unreachable(address: str) -> None:
-    async with speaking() as (endpoint, _):
+async def test_a_peer_with_a_wrong_address_or_protocol_is_unreachable(endpoint, device):
+    for address in ("", "nonsense", "192.0.2.1", "192.0.2.1:port", "[fe80::1%eth0]:1", "[::1]:99999999"):
         with pytest.raises(Unreachable):
-            await endpoint.request(Peer(address), Request("GET", "/3/0"))
-
-
-@in_loop
-async def test_what_the_server_does_not_listen_for_is_unreachable() -> None:
-    async with speaking() as (endpoint, device):
-        assert endpoint.coaps_address is None
-        with pytest.raises(Unreachable, match="does not listen for coaps"):
-            await endpoint.request(Peer(device.peer.address, is_secure=True, identity="boiler"), READ)
+            await endpoint.request(Peer(address), READ)
+    with pytest.raises(Unreachable, match="does not listen for coaps"):
+        await endpoint.request(Peer(device.peer.address, is_secure=True, identity="boiler"), READ)

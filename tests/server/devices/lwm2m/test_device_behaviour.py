@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -14,9 +14,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 import cbor2
 from aiocoap import Message
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, run, thermometer
+from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer, udp_server
 
 from mirror_sdk.errors import ValueRefused
 from mirror_server.clock import ManualClock, Timer
@@ -24,12 +22,38 @@ from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import ServerAddress, Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
-from mirror_server.devices.lwm2m_client.observing import Observations
-from mirror_server.devices.lwm2m_client.resources import Attributes, DeviceResource, LinkStyle
+from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
+
+pytestmark = pytest.mark.anyio
 
 CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE = 1, 2, 3, 4
 TEMPERATURE, SWITCH, FIRMWARE = "/3303/0/5700", "/3311/0/5850", "/5/0/0"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[UdpServer]:
+    async with udp_server() as server:
+        yield server
+
+
+class WatchedClock(ManualClock):
+    """Refuses timers that are due at once, which would come again and again."""
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        assert due_at > self.now()
+        return super().call_at(due_at, action)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return WatchedClock(0)
+
+
+@pytest.fixture
+async def device(server: UdpServer, clock: ManualClock) -> AsyncIterator[LwM2MDevice]:
+    async with registered(server, clock=clock) as device:
+        yield device
 
 
 async def ask(server: UdpServer, method: int, path: str, **options: Any) -> Message:
@@ -58,478 +82,206 @@ async def accept(server: UdpServer, coming: Any, answer: bytes = ACK_CREATED + b
 CHANGED = b"\x64\x44"
 
 
-def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_way() -> None:
-    async def scenario(server: UdpServer) -> None:
-        text = "0123456789" * 512
-        async with registered(server, resources=[DeviceResource("/3/0/0", text)]) as device:
-            parts = []
-            for number in range(5):
-                answer = await ask(
-                    server, GET, "/3/0/0", accept=0, **({"block2": (number, False, 6)} if number else {})
-                )
-                assert answer.opt.block2 == (number, number < 4, 6)
-                parts.append(answer.payload)
-                device.set_value("/3/0/0", f"changed after block {number}")
-            assert b"".join(parts).decode() == text
-            smaller = await ask(server, GET, "/3/0/1")
-            assert smaller.code.dotted == "4.04"
-
-    run(scenario)
-
-
-def test_a_server_may_ask_for_smaller_blocks() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, resources=[DeviceResource("/3/0/0", "x" * 40)]):
-            first = await ask(server, GET, "/3/0/0", block2=(0, False, 0))
-            last = await ask(server, GET, "/3/0/0", block2=(2, False, 0))
-            assert (first.payload, first.opt.block2) == (b"x" * 16, (0, True, 0))
-            assert (last.payload, last.opt.block2) == (b"x" * 8, (2, False, 0))
-            beyond = await ask(server, GET, "/3/0/0", block2=(9, False, 0))
-            assert beyond.code.dotted == "4.02"
-
-    run(scenario)
-
-
-def test_a_large_write_comes_in_blocks_and_a_gap_is_refused() -> None:
-    async def scenario(server: UdpServer) -> None:
-        written: list[Any] = []
-        package = DeviceResource(FIRMWARE, b"", writable=True, on_write=written.append)
-        body = bytes(range(256)) * 12
-        async with registered(server, resources=[package]) as device:
-            for number in range(3):
-                part = body[number * 1024 : (number + 1) * 1024]
-                answer = await ask(
-                    server, PUT, FIRMWARE, payload=part, content_format=42, block1=(number, number < 2, 6)
-                )
-                assert answer.code.dotted == ("2.31" if number < 2 else "2.04")
-                assert answer.opt.block1[0] == number
-            assert device.value(FIRMWARE) == body
-            assert written == [body]
-            gap = await ask(server, PUT, FIRMWARE, payload=b"x" * 1024, content_format=42, block1=(1, True, 6))
-            assert gap.code.dotted == "4.08"
-            assert device.value(FIRMWARE) == body
-
-    run(scenario)
-
-
-def test_a_long_registration_goes_in_blocks() -> None:
-    async def scenario(server: UdpServer) -> None:
-        resources = [DeviceResource(f"/3303/{number}/5700", 1.0) for number in range(120)]
-        device = LwM2MDevice(server.url, "long", resources, clock=ManualClock(0))
-        registering = asyncio.ensure_future(device.register())
-        body = b""
-        for number in range(3):
-            request = Message.decode(await server.next())
-            assert request.opt.block1 == (number, number < 2, 6)
-            assert "ep=long" in request.opt.uri_query
-            body += request.payload
-            answer = Message(code=0x5F if number < 2 else 0x41, _mid=request.mid, _mtype=ACK, _token=request.token)
-            answer.opt.block1 = request.opt.block1
-            answer.opt.location_path = () if number < 2 else ("rd", "x")
-            server.send(answer.encode())
-        await registering
-        assert body.decode() == LinkStyle().write(resources)
-        assert device.registration_id == "x"
-        await device.close()
-
-    run(scenario)
-
-
-def test_it_never_answers_or_answers_later_in_a_message_of_its_own() -> None:
-    async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(separate_after_seconds=0.001)
-        async with registered(server, transmission=hasty) as device:
-            device.behaviour.answers = False
-            server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
-            await nothing_came(server)
-            device.behaviour.answers = True
-            device.behaviour.hold = asyncio.Event()
-            acknowledgement = await ask(server, GET, TEMPERATURE, accept=0)
-            assert (acknowledgement.code, acknowledgement.mtype) == (0, ACK)
-            device.behaviour.hold.set()
-            answer = Message.decode(await server.next())
-            assert (answer.mtype, answer.token, answer.payload) == (CON, b"\xaa", b"21.5")
-            server.send(b"\x60\x00" + answer.mid.to_bytes(2, "big"))
-
-    run(scenario)
-
-
-def test_it_refuses_what_a_test_wants_refused() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            device.behaviour.refusals["PUT", SWITCH] = "5.03"
-            refused = await ask(server, PUT, SWITCH, payload=b"1", content_format=0)
-            assert refused.code.dotted == "5.03"
-            assert device.value(SWITCH) is False
-
-    run(scenario)
-
-
-def test_without_text_plain_a_server_gets_4_06_and_then_tlv() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            device.behaviour.formats = frozenset({11542})
-            assert (await ask(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
-            tlv = await ask(server, GET, TEMPERATURE, accept=11542)
-            assert tlv.payload == bytes.fromhex("e4 1644 41ac0000")
-            usual = await ask(server, GET, TEMPERATURE)
-            assert (int(usual.opt.content_format), usual.payload) == (11542, tlv.payload)
-
-    run(scenario)
-
-
-def test_an_instance_is_read_and_written_whole() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            whole = await ask(server, GET, "/3311/0", accept=11542)
-            # 5850 (16da) is one byte, 0; 5851 (16db) is one byte, 40.
-            assert whole.payload == bytes.fromhex("e1 16da 00  e1 16db 28")
-            assert (await ask(server, GET, "/3311/0", accept=0)).code.dotted == "4.06"
-            written = await ask(
-                server, PUT, "/3311/0", payload=bytes.fromhex("e1 16da 01  e1 16db 07"), content_format=11542
-            )
-            assert written.code.dotted == "2.04"
-            assert (device.value(SWITCH), device.value("/3311/0/5851")) == (True, 7)
-            # The second is not accepted (13), so that neither is written.
-            refused = await ask(
-                server, PUT, "/3311/0", payload=bytes.fromhex("e1 16da 00  e1 16db 0d"), content_format=11542
-            )
-            assert refused.code.dotted == "4.00"
-            assert device.value(SWITCH) is True
-            assert (await ask(server, DELETE, "/3311/0")).code.dotted == "4.05"
-
-    run(scenario)
-
-
-def test_version_1_1_speaks_senml() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, version="1.1") as device:
-            text = await ask(server, GET, "/3311/0", accept=110)
-            assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
-            binary = await ask(server, GET, TEMPERATURE, accept=112)
-            assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
-            body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
-            written = await ask(server, PUT, SWITCH, payload=body, content_format=110)
-            assert written.code.dotted == "2.04"
-            assert device.value(SWITCH) is True
-
-    run(scenario)
-
-
-def test_send_tells_values_with_their_times() -> None:
-    async def scenario(server: UdpServer) -> None:
-        clock = ManualClock(1_700_000_000_500)
-        async with registered(server, version="1.1", clock=clock) as device:
-            device.set_value(TEMPERATURE, 22.5)
-            request = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
-            assert (int(request.code), request.opt.uri_path) == (POST, ("dp",))
-            assert int(request.opt.content_format) == 110
-            assert request.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
-
-    run(scenario)
-
-
-def test_discover_tells_the_resources_and_the_attributes_written_to_them() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server):
-            written = await ask(server, PUT, TEMPERATURE, uri_query=("pmin=5", "pmax=60"))
-            assert written.code.dotted == "2.04"
-            assert (await ask(server, PUT, TEMPERATURE, uri_query=("pmin=soon",))).code.dotted == "4.00"
-            links = await ask(server, GET, "/3303/0", accept=40)
-            assert int(links.opt.content_format) == 40
-            assert links.payload == b"</3303/0>,</3303/0/5700>;pmin=5;pmax=60"
-
-    run(scenario)
-
-
-def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change() -> None:
-    async def scenario(server: UdpServer) -> None:
-        clock = ManualClock(0)
-        async with registered(server, clock=clock) as device:
-            await ask(server, PUT, "/3303/0", uri_query=("pmin=5",))
-            await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.set_value(TEMPERATURE, 22.0)
-            device.set_value(TEMPERATURE, 23.0)
-            clock.advance(4999)
-            await nothing_came(server)
-            clock.advance(1)
-            assert Message.decode(await server.next()).payload == b"23.0"
-            clock.advance(59_999)
-            await nothing_came(server)
-            clock.advance(1)
-            assert Message.decode(await server.next()).payload == b"23.0"
-
-    run(scenario)
-
-
-class WatchedClock(ManualClock):
-    """Refuses timers that are due at once, which would come again and again."""
-
-    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        assert due_at > self.now()
-        return super().call_at(due_at, action)
-
-
-def test_what_is_due_while_it_sleeps_waits_for_the_next_contact() -> None:
-    async def scenario(server: UdpServer) -> None:
-        clock = WatchedClock(0)
-        async with registered(server, clock=clock) as device:
-            await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.sleep()
-            for _ in range(3):
-                clock.advance(60_000)
-                await asyncio.sleep(0)
-            await accept(server, device.wake(), CHANGED)
-            assert Message.decode(await server.next()).payload == b"21.5"
-            await nothing_came(server)
-            clock.advance(60_000)
-            assert Message.decode(await server.next()).payload == b"21.5"
-
-    run(scenario)
-
-
-def test_a_pmax_that_is_over_already_is_told_at_once() -> None:
-    async def scenario(server: UdpServer) -> None:
-        clock = WatchedClock(0)
-        async with registered(server, clock=clock) as device:
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            clock.advance(10_000)
-            told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
-            assert (told.token, told.payload) == (b"\xaa", b"21.5")
-            assert Message.decode(await server.next()).code.dotted == "2.04"
-            device.remove(TEMPERATURE)
-            clock.advance(5_000)
-            await nothing_came(server)
-
-    run(scenario)
-
-
-def test_notifications_as_a_test_wants_them() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            device.notify(b"\x99", b"1", sequence=7)
-            unknown = Message.decode(await server.next())
-            assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.behaviour.notifies_confirmable = True
-            device.observations.sequence = 2**24 - 2
-            for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
-                device.set_value(TEMPERATURE, value)
-                told = Message.decode(await server.next())
-                assert (told.mtype, told.opt.observe or 0) == (CON, sequence)
-                server.send(b"\x60\x00" + told.mid.to_bytes(2, "big"))
-            device.behaviour.notifies = False
-            device.set_value(TEMPERATURE, 3.0)
-            await nothing_came(server)
-
-    run(scenario)
-
-
-def test_a_large_value_is_told_by_its_first_block_and_the_server_reads_the_others() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, resources=[DeviceResource("/3/0/0", "short")]) as device:
-            await ask(server, GET, "/3/0/0", accept=0, observe=0)
-            text = "0123456789" * 200
-            device.set_value("/3/0/0", text)
-            told = Message.decode(await server.next())
-            assert (told.token, told.opt.observe, told.opt.block2) == (b"\xaa", 2, (0, True, 6))
-            rest = await ask(server, GET, "/3/0/0", accept=0, block2=(1, False, 6))
-            assert (told.payload + rest.payload).decode() == text
-            assert rest.opt.block2 == (1, False, 6)
-
-    run(scenario)
-
-
-def test_what_cannot_be_done_is_refused_with_the_code_for_it() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, version="1.1") as device:
-            assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
-            assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
-            assert (await ask(server, GET, "/3311", accept=110)).payload.startswith(b'[{"n":"/3311/0/5850"')
-            assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
-            body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
-            assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
-            assert device.value(SWITCH) is False
-
-    run(scenario)
-
-
-def test_a_request_that_is_reset_fails() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            updating = asyncio.ensure_future(device.update())
-            request = await server.next()
-            server.send(b"\x70\x00" + request[2:4])
-            with pytest.raises(Unreachable, match="reset"):
-                await updating
-
-    run(scenario)
-
-
-def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            await ask(server, GET, SWITCH, accept=0, observe=0, token=b"\x01")
-            await ask(server, GET, "/3311/0", accept=11542, observe=0, token=b"\x02")
-            device.set_value(SWITCH, True)
-            told = Message.decode(await server.next())
-            assert (told.token, told.payload) == (b"\x02", bytes.fromhex("e1 16da 01  e1 16db 28"))
-            await nothing_came(server)
-
-    run(scenario)
-
-
-def test_what_is_sent_to_a_sleeping_device_is_lost_and_it_tells_its_changes_when_it_wakes() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, queue_mode=True) as device:
-            port = device.port
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.sleep()
-            assert device.is_asleep
-            server.send("40 00 0001")
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while not device.lost_datagrams:
-                    await asyncio.sleep(0)
-            device.set_value(TEMPERATURE, 25.0)
-            update = Message.decode(await accept(server, device.wake(), CHANGED))
-            assert update.opt.uri_path == ("rd", "a1")
-            assert Message.decode(await server.next()).payload == b"25.0"
-            assert device.port == port
-            await nothing_came(server)
-
-    run(scenario)
-
-
-def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server, queue_mode=True) as device:
-            port = device.port
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.sleep()
-            registration = await accept(server, device.wake(from_new_port=True, registers=True))
-            assert b"b=UQ" in registration
-            assert (device.registration_id, len(device.observations)) == ("b2", 0)
-            assert device.port != port
-            assert server.peer[1] == device.port
-            device.set_value(TEMPERATURE, 25.0)
-            await nothing_came(server)
-
-    run(scenario)
-
-
-def test_a_device_that_is_cut_off_neither_answers_nor_tells() -> None:
-    async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
-        async with registered(server, transmission=hasty) as device:
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            device.cut_off()
-            device.set_value(TEMPERATURE, 25.0)
-            with pytest.raises(NoAnswer):
-                await device.update()
-            device.restore()
-            device.set_value(TEMPERATURE, 26.0)
-            assert Message.decode(await server.next()).payload == b"26.0"
-
-    run(scenario)
-
-
-def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observations() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            port = device.port
-            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-            update = Message.decode(await accept(server, device.restart(keeps_registration=True), CHANGED))
-            assert update.opt.uri_path == ("rd", "a1")
-            assert len(device.observations) == 0
-            assert device.port != port
-
-    run(scenario)
-
-
-def test_an_update_tells_what_changed_and_a_farewell_ends_it() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            device.remove("/3/0/4")
-            update = Message.decode(
-                await accept(server, device.update(lifetime_seconds=30, binding="UQ", with_links=True), CHANGED)
-            )
-            assert update.opt.uri_query == ("lt=30", "b=UQ")
-            assert update.payload.startswith(b"</3303/0/5700>;obs,")
-            plain = Message.decode(await accept(server, device.update(), CHANGED))
-            assert (plain.opt.uri_query, plain.payload, plain.opt.content_format) == ((), b"", None)
-            farewell = Message.decode(await accept(server, device.deregister(), b"\x64\x42"))
-            assert (int(farewell.code), farewell.opt.uri_path) == (DELETE, ("rd", "a1"))
-            assert not device.is_registered
-
-    run(scenario)
-
-
-def test_an_auto_observed_change_is_sent_again_until_it_is_acknowledged() -> None:
-    async def scenario(server: UdpServer) -> None:
-        door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
-        hasty = Transmission(ack_timeout_seconds=0.1)
-        async with registered(server, resources=[door], transmission=hasty) as device:
-            device.set_value("/3200/0/5500", True)
-            first = await server.next()
-            assert await server.next() == first
-            server.send(b"\x60\x00" + first[2:4])
-
-    run(scenario)
-
-
-def test_an_unasked_response_gets_a_reset() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server):
-            assert await server.ask("41 45 0007 77 ff 31") == "70 00 00 07"
-
-    run(scenario)
-
-
-def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario(server: UdpServer) -> None:
-        def fail(_: bytes) -> None:
-            raise RuntimeError("out of order")
-
+async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_way(server):
+    text = "0123456789" * 512
+    async with registered(server, resources=[DeviceResource("/3/0/0", text)]) as device:
+        parts = []
+        for number in range(5):
+            answer = await ask(server, GET, "/3/0/0", accept=0, **({"block2": (number, False, 6)} if number else {}))
+            assert answer.opt.block2 == (number, number < 4, 6)
+            parts.append(answer.payload)
+            device.set_value("/3/0/0", f"changed after block {number}")
+        assert b"".join(parts).decode() == text
+        assert (await ask(server, GET, "/3/0/0", block2=(99, False, 6))).code.dotted == "4.02"
+
+
+async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
+    hasty = Transmission(separate_after_seconds=0.001)
+    async with registered(server, transmission=hasty) as device:
+        device.behaviour.answers = False
+        server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
+        await nothing_came(server)
+        device.behaviour.answers = True
+        device.behaviour.hold = asyncio.Event()
+        acknowledgement = await ask(server, GET, TEMPERATURE, accept=0)
+        assert (acknowledgement.code, acknowledgement.mtype) == (0, ACK)
+        device.behaviour.hold.set()
+        answer = Message.decode(await server.next())
+        assert (answer.mtype, answer.token, answer.payload) == (CON, b"\xaa", b"21.5")
+        server.send(b"\x60\x00" + answer.mid.to_bytes(2, "big"))
+
+
+async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device):
+    device.behaviour.formats = frozenset({11542})
+    assert (await ask(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
+    tlv = await ask(server, GET, TEMPERATURE, accept=11542)
+    assert tlv.payload == bytes.fromhex("e4 1644 41ac0000")
+    usual = await ask(server, GET, TEMPERATURE)
+    assert (int(usual.opt.content_format), usual.payload) == (11542, tlv.payload)
+
+
+async def test_version_1_1_speaks_senml(server):
+    clock = ManualClock(1_700_000_000_500)
+    async with registered(server, version="1.1", clock=clock) as device:
+        text = await ask(server, GET, "/3311/0", accept=110)
+        assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
+        assert (await ask(server, GET, "/3311", accept=110)).payload == text.payload
+        binary = await ask(server, GET, TEMPERATURE, accept=112)
+        assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
+        body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
+        assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
+        assert device.value(SWITCH) is False
+        body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
+        assert (await ask(server, PUT, SWITCH, payload=body, content_format=110)).code.dotted == "2.04"
+        assert device.value(SWITCH) is True
+        device.set_value(TEMPERATURE, 22.5)
+        sent = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
+        assert (int(sent.code), sent.opt.uri_path, int(sent.opt.content_format)) == (POST, ("dp",), 110)
+        assert sent.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
+        # A text holds one resource, and a TLV no object of several instances.
+        assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
+        assert (await ask(server, GET, "/3311/0", accept=0)).code.dotted == "4.06"
+        assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
+        assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
+        assert (await ask(server, DELETE, "/3311/0")).code.dotted == "4.05"
+
+
+async def test_discover_tells_the_resources_and_the_attributes_written_to_them(server, device):
+    written = await ask(server, PUT, TEMPERATURE, uri_query=("pmin=5", "pmax=60"))
+    assert written.code.dotted == "2.04"
+    assert (await ask(server, PUT, TEMPERATURE, uri_query=("pmin=soon",))).code.dotted == "4.00"
+    links = await ask(server, GET, "/3303/0", accept=40)
+    assert int(links.opt.content_format) == 40
+    assert links.payload == b"</3303/0>,</3303/0/5700>;pmin=5;pmax=60"
+
+
+async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server, device, clock):
+    # The attributes of a resource come before those of its instance.
+    await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    device.set_value(TEMPERATURE, 22.0)
+    device.set_value(TEMPERATURE, 23.0)
+    for milliseconds in (5_000, 60_000):
+        clock.advance(milliseconds - 1)
+        await nothing_came(server)
+        clock.advance(1)
+        assert Message.decode(await server.next()).payload == b"23.0"
+
+
+async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, device, clock):
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    port = device.port
+    device.sleep()
+    assert device.is_asleep
+    for _ in range(3):
+        clock.advance(60_000)
+        await asyncio.sleep(0)
+    await accept(server, device.wake(), CHANGED)
+    assert Message.decode(await server.next()).payload == b"21.5"
+    await nothing_came(server)
+    clock.advance(60_000)
+    assert Message.decode(await server.next()).payload == b"21.5"
+    device.sleep()
+    # What is sent to it meanwhile is lost, and it tells its changes when it wakes.
+    server.send("40 00 0001")
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not device.lost_datagrams:
+            await asyncio.sleep(0)
+    device.set_value(TEMPERATURE, 25.0)
+    update = Message.decode(await accept(server, device.wake(), CHANGED))
+    assert update.opt.uri_path == ("rd", "a1")
+    assert Message.decode(await server.next()).payload == b"25.0"
+    assert device.port == port
+    await nothing_came(server)
+
+
+async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock):
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    clock.advance(10_000)
+    told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+    assert (told.token, told.payload) == (b"\xaa", b"21.5")
+    assert Message.decode(await server.next()).code.dotted == "2.04"
+    device.remove(TEMPERATURE)
+    clock.advance(5_000)
+    await nothing_came(server)
+
+
+async def test_notifications_as_a_test_wants_them(server, device):
+    device.notify(b"\x99", b"1", sequence=7)
+    unknown = Message.decode(await server.next())
+    assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    device.behaviour.notifies_confirmable = True
+    device.observations.sequence = 2**24 - 2
+    for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
+        device.set_value(TEMPERATURE, value)
+        told = Message.decode(await server.next())
+        assert (told.mtype, told.opt.observe or 0) == (CON, sequence)
+        server.send(b"\x60\x00" + told.mid.to_bytes(2, "big"))
+    device.behaviour.notifies = False
+    device.set_value(TEMPERATURE, 3.0)
+    await nothing_came(server)
+
+
+async def test_a_request_that_is_reset_fails(server, device):
+    updating = asyncio.ensure_future(device.update())
+    request = await server.next()
+    server.send(b"\x70\x00" + request[2:4])
+    with pytest.raises(Unreachable, match="reset"):
+        await updating
+
+
+async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource(server, device):
+    await ask(server, GET, SWITCH, accept=0, observe=0, token=b"\x01")
+    await ask(server, GET, "/3311/0", accept=11542, observe=0, token=b"\x02")
+    device.set_value(SWITCH, True)
+    told = Message.decode(await server.next())
+    assert (told.token, told.payload) == (b"\x02", bytes.fromhex("e1 16da 01  e1 16db 28"))
+    await nothing_came(server)
+
+
+async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
+    hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
+    async with registered(server, transmission=hasty) as device:
+        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+        device.cut_off()
+        device.set_value(TEMPERATURE, 25.0)
+        with pytest.raises(NoAnswer):
+            await device.update()
+        device.restore()
+        device.set_value(TEMPERATURE, 26.0)
+        assert Message.decode(await server.next()).payload == b"26.0"
+
+
+async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observations(server, device):
+    port = device.port
+    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    update = Message.decode(await accept(server, device.restart(keeps_registration=True), CHANGED))
+    assert update.opt.uri_path == ("rd", "a1")
+    assert len(device.observations) == 0
+    assert device.port != port
+
+
+async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(server, caplog):
+    def fail(_: bytes) -> None:
+        raise RuntimeError("out of order")
+
+    with caplog.at_level(logging.CRITICAL):
         async with registered(server, resources=[DeviceResource("/3/0/4", on_execute=fail)]):
             assert (await ask(server, POST, "/3/0/4")).code.dotted == "5.00"
             assert (await ask(server, POST, "/3/0/5")).code.dotted == "4.04"
 
-    with caplog.at_level(logging.CRITICAL):
-        run(scenario)
 
-
-@pytest.mark.parametrize(
-    "datagram", ["", "00", "ff" * 20, "4f 01 0001" + "aa" * 15, "41 01 0001 aa d4 33", "41 01 0001 aa b2 fffe"]
-)
-def test_what_is_no_message_does_not_end_the_device(datagram: str) -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server):
-            server.send(datagram)
-            server.send("40 00 0005")
-            told = [await server.next()]
-            while told[-1] != bytes.fromhex("70000005"):
-                told.append(await server.next())
-            assert len(told) <= 2
-
-    run(scenario)
-
-
-def test_a_closed_device_asks_nobody() -> None:
-    async def scenario(server: UdpServer) -> None:
-        device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
-        with pytest.raises(Unreachable, match="has to register first"):
-            await device.deregister()
-        registering = asyncio.ensure_future(device.register())
-        await server.next()
+async def test_a_closed_device_asks_nobody(server):
+    device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+    with pytest.raises(Unreachable, match="has to register first"):
+        await device.deregister()
+    async with registering(server) as (device, task, _):
         await device.close()
         with pytest.raises(Unreachable, match="closed"):
-            await registering
-
-    run(scenario)
+            await task
 
 
 def test_what_a_device_cannot_have_is_refused() -> None:
@@ -555,17 +307,13 @@ def test_links_are_written_as_devices_write_them() -> None:
     assert published == (r'</3/0/0>;v="a \"b\"",</3200/0/5500>;obs;aobs=513;v="1",</3303/0/5700>;obs;v="1.5"')
 
 
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("coap://192.0.2.1", ServerAddress("192.0.2.1", 5683)),
-        ("coaps://mirror.example", ServerAddress("mirror.example", 5684, is_secure=True)),
-        ("coap://[::1]:7/", ServerAddress("::1", 7)),
-    ],
-)
-def test_an_address_of_a_server(url: str, address: ServerAddress) -> None:
-    assert ServerAddress.parse(url) == address
-    assert ServerAddress.parse(str(address)) == address
+def test_an_address_of_a_server():
+    for url, address in {
+        "coap://192.0.2.1": ServerAddress("192.0.2.1", 5683),
+        "coaps://mirror.example": ServerAddress("mirror.example", 5684, is_secure=True),
+        "coap://[::1]:7/": ServerAddress("::1", 7),
+    }.items():
+        assert ServerAddress.parse(url) == address == ServerAddress.parse(str(address))
 
 
 def _mutated(chance: random.Random) -> bytes:
@@ -577,63 +325,40 @@ def _mutated(chance: random.Random) -> bytes:
     return bytes(request[: chance.randrange(1, len(request) + 1)]) + chance.randbytes(chance.choice((0, 0, 3, 40)))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_the_device_goes_on(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    chance = random.Random(seed)
-
-    async def scenario(server: UdpServer) -> None:
-        async with registered(server) as device:
-            for number in range(300):
-                server.send(_mutated(chance))
-                server.send(b"\x40\x00" + number.to_bytes(2, "big"))
-                while await server.next() != b"\x70\x00" + number.to_bytes(2, "big"):
-                    pass
-            device.observations.forget()
-            answer = await ask(server, GET, TEMPERATURE, accept=0, token=b"\x99")
-            while answer.token != b"\x99":
-                answer = Message.decode(await server.next())
-            assert answer.payload == b"21.5"
-
-    run(scenario)
+async def test_whatever_comes_the_device_goes_on(server, device, caplog):
+    chance = random.Random(7)
+    for number in range(300):
+        server.send(_mutated(chance))
+        server.send(b"\x40\x00" + number.to_bytes(2, "big"))
+        while await server.next() != b"\x70\x00" + number.to_bytes(2, "big"):
+            pass
+    device.observations.forget()
+    answer = await ask(server, GET, TEMPERATURE, accept=0, token=b"\x99")
+    while answer.token != b"\x99":
+        answer = Message.decode(await server.next())
+    assert answer.payload == b"21.5"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@settings(max_examples=25, deadline=None)
-@given(size=st.integers(0, 5000), exponent=st.integers(0, 6))
-def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(size: int, exponent: int) -> None:
-    async def scenario(server: UdpServer) -> None:
-        body = random.Random(size).randbytes(size)
-        block = 16 << exponent
-        async with registered(server, resources=[DeviceResource(FIRMWARE, b"", writable=True)]) as device:
+async def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(server):
+    written: list[Any] = []
+    package = DeviceResource(FIRMWARE, b"", writable=True, on_write=written.append)
+    async with registered(server, resources=[package]) as device:
+        for size, exponent in ((0, 0), (16, 0), (17, 0), (300, 2), (3072, 6), (5000, 5)):
+            body, block = random.Random(size).randbytes(size), 16 << exponent
             for begin in range(0, max(size, 1), block):
                 last = begin + block >= size
                 place = (begin // block, not last, exponent)
-                options = {"payload": body[begin : begin + block], "content_format": 42, "block1": place}
-                answer = await ask(server, PUT, FIRMWARE, **options)
-                assert answer.code.dotted == ("2.04" if last else "2.31")
-            assert device.value(FIRMWARE) == body
-            read = b""
-            for number in range(size // block + 1):
-                answer = await ask(server, GET, FIRMWARE, accept=42, block2=(number, False, exponent))
+                part = {"payload": body[begin : begin + block], "content_format": 42, "block1": place}
+                answer = await ask(server, PUT, FIRMWARE, **part)
+                assert (answer.code.dotted, answer.opt.block1[0]) == ("2.04" if last else "2.31", place[0])
+            assert device.value(FIRMWARE) == written.pop() == body
+            read, more = b"", True
+            while more:
+                place = (len(read) // block, False, exponent)
+                answer = await ask(server, GET, FIRMWARE, accept=42, block2=place)
                 read += answer.payload
-                if answer.opt.block2 is None or not answer.opt.block2.more:
-                    break
+                more = answer.opt.block2 is not None and answer.opt.block2.more
             assert read == body
-
-    run(scenario)
-
-
-SECONDS = st.none() | st.integers(0, 10**6)
-
-
-@given(own=st.builds(Attributes, SECONDS, SECONDS), outer=st.builds(Attributes, SECONDS, SECONDS))
-def test_attributes_of_a_resource_come_before_those_around_it(own: Attributes, outer: Attributes) -> None:
-    observations = Observations()
-    observations.set_attributes("/3303/0", outer)
-    observations.set_attributes(TEMPERATURE, own)
-    found = observations.attributes(TEMPERATURE)
-    for name in ("pmin_seconds", "pmax_seconds"):
-        mine = getattr(own, name)
-        assert getattr(found, name) == (getattr(outer, name) if mine is None else mine)
-    assert observations.attributes("/3303/0") == outer
-    assert observations.attributes("/3304/0/5700") == Attributes()
+        gap = await ask(server, PUT, FIRMWARE, payload=b"x" * 1024, content_format=42, block1=(1, True, 6))
+        assert (gap.code.dotted, device.value(FIRMWARE), written) == ("4.08", body, [])

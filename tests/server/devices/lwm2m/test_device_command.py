@@ -81,35 +81,6 @@ def server() -> socket.socket:
         yield listening
 
 
-def test_nobody_listens() -> None:
-    port = free_port(socket.SOCK_DGRAM)
-    with _start(port) as process:
-        told, _ = process.communicate(timeout=LIMIT_SECONDS)
-        assert process.returncode == 1
-        assert told == (
-            f"probe: registering with coap://127.0.0.1:{port}\n"
-            f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
-        )
-
-
-def test_what_several_devices_begin_is_one_line(server: socket.socket) -> None:
-    with _start(server, "--count", "3") as process:
-        begun = process.stdout.readline()
-        process.terminate()
-        process.communicate(timeout=LIMIT_SECONDS)
-    assert begun == f"probe-01 to probe-03: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
-
-
-def test_a_refused_registration_ends_it_with_code_and_cure(server: socket.socket) -> None:
-    with _start(server) as process:
-        request, peer = server.recvfrom(2000)
-        server.sendto(b"\x64\x83" + request[2:8], peer)
-        assert process.stdout.readline().startswith("probe: registering with ")
-        told, _ = process.communicate(timeout=LIMIT_SECONDS)
-        assert process.returncode == 1
-        assert told.startswith("Error: the server refused the registration with 4.03: it does not let this device in")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, number: int) -> None:
     with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
@@ -145,3 +116,14 @@ def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent
     ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert ended.returncode == 2
     assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr
+
+
+def test_several_devices_to_whose_server_nobody_listens_end_with_one_line_and_the_reason() -> None:
+    port = free_port(socket.SOCK_DGRAM)
+    with _start(port, "--count", "3") as process:
+        told, _ = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 1
+        assert told == (
+            f"probe-01 to probe-03: registering with coap://127.0.0.1:{port}\n"
+            f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
+        )

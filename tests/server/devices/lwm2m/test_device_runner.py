@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from aiocoap import Message
-from udp_server import LIMIT_SECONDS, UdpServer, run, speak
+from udp_server import LIMIT_SECONDS, UdpServer, speak, udp_server
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
@@ -22,11 +22,25 @@ from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationR
 from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceFleet, DeviceOptions
 from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
-from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME
+from mirror_server.devices.simulator.kinds import KINDS
+
+pytestmark = pytest.mark.anyio
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 CREATED, CHANGED, DELETED, NOT_FOUND = 0x41, 0x44, 0x42, 0x84
 MINUTE = 60_000
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[UdpServer]:
+    async with udp_server() as server:
+        yield server
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 class AnsweringServer:
@@ -55,15 +69,11 @@ class AnsweringServer:
 
     async def has_asked(self, count: int) -> list[tuple[str, ...]]:
         """The paths of all requests, once there are so many."""
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(self.asked) < count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.asked) >= count)
         return [message.opt.uri_path for message in self.asked]
 
     async def has_told(self, count: int) -> list[Message]:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(self.told) < count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.told) >= count)
         return self.told
 
     def stop(self) -> None:
@@ -75,9 +85,7 @@ class Running:
         self.clock = ManualClock(BEGIN_AT)
         self.lines: list[str] = []
         self.executed: list[tuple[str, bytes]] = []
-        self.model = ModelledDevice(
-            kind, "probe", 7, self.clock.now, lambda path, argument: self.executed.append((path, argument))
-        )
+        self.model = ModelledDevice(kind, "probe", 7, self.clock.now, lambda *told: self.executed.append(told))
         self.transmission = transmission
         options.update(clock=self.clock, endpoint_type=self.model.endpoint_type)
         self.device = LwM2MDevice(server.url, "probe", self.model.resources, **options)
@@ -90,15 +98,12 @@ class Running:
             await asyncio.sleep(0)
 
     async def said(self, words: str) -> None:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while not any(words in line for line in self.lines):
-                await asyncio.sleep(0.001)
+        await until(lambda: any(words in line for line in self.lines))
 
 
 @asynccontextmanager
-async def running(
-    server: UdpServer, kind: str, *more: Any, **options: Any
-) -> AsyncIterator[tuple[Running, AnsweringServer]]:
+async def running(server: UdpServer, kind: str, *more: Any, **options: Any) -> AsyncIterator[Any]:
+    """The device, and what answers it."""
     answering, one = AnsweringServer(server), Running(server, kind, *more, **options)
     await one.runner.start()
     speak(one.device, one.transmission)
@@ -112,211 +117,155 @@ async def running(
         answering.stop()
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
-def test_a_kind_over_coap_has_the_resources_and_rules_of_the_simulator(kind: str) -> None:
-    model = ModelledDevice(kind, "probe", 7, ManualClock(BEGIN_AT).now, lambda path, argument: None)
-    rules = KINDS_BY_NAME[kind].rules
-    assert [resource.path for resource in model.resources] == list(rules)
-    for resource in model.resources:
-        rule = rules[resource.path]
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_over_coap_has_the_resources_and_rules_of_the_simulator(kind):
+    model = ModelledDevice(kind.name, "probe", 7, ManualClock(BEGIN_AT).now, print)
+    for resource, (path, rule) in zip(model.resources, kind.rules.items(), strict=True):
+        assert resource.path == path
         assert resource.writable is rule.writable
         assert resource.is_executable is rule.executable
         assert (resource.auto_observed_token is not None) is rule.auto_observable
         assert (resource.value is None) is rule.executable
 
 
-def test_the_same_seed_and_name_measure_the_same_and_others_do_not() -> None:
-    clock = ManualClock(BEGIN_AT)
-
+def test_the_same_seed_and_name_measure_the_same_and_others_do_not():
     def values(name: str, seed: int) -> list[Any]:
-        model = ModelledDevice("weather-station", name, seed, clock.now, lambda path, argument: None)
-        return [resource.value for resource in model.resources]
+        now = ManualClock(BEGIN_AT).now
+        return [resource.value for resource in ModelledDevice("weather-station", name, seed, now, print).resources]
 
     assert values("a", 1) == values("a", 1)
     assert values("a", 1) != values("b", 1)
     assert values("a", 1) != values("a", 2)
 
 
-def test_values_run_and_are_told_to_who_observes_them() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "weather-station") as (one, answering):
-            assert answering.asked[0].opt.uri_query[-1] == "et=WeatherStation"
-            # GET /3304/0/5700 with Observe 0.
-            server.send("41 01 0010 bb  60 54 33333034 01 30 04 35373030 60")
-            (first,) = await answering.has_told(1)
-            for _ in range(10):
-                await one.advance(MINUTE)
-            told = await answering.has_told(3)
-            assert {message.token for message in told} == {b"\xbb"}
-            assert first.payload.decode() != told[1].payload.decode()
-
-    run(scenario)
+async def test_values_run_and_are_told_to_who_observes_them(server):
+    async with running(server, "weather-station") as (one, answering):
+        assert answering.asked[0].opt.uri_query[-1] == "et=WeatherStation"
+        # GET /3304/0/5700 with Observe 0.
+        server.send("41 01 0010 bb  60 54 33333034 01 30 04 35373030 60")
+        (first,) = await answering.has_told(1)
+        for _ in range(10):
+            await one.advance(MINUTE)
+        told = await answering.has_told(3)
+        assert {message.token for message in told} == {b"\xbb"}
+        assert first.payload.decode() != told[1].payload.decode()
 
 
-def test_the_registration_is_updated_after_half_its_lifetime() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "light", lifetime_seconds=600) as (one, answering):
-            await one.advance(299_999)
-            assert len(answering.asked) == 1
-            await one.advance(1)
-            assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while len(answering.asked) < 3:
-                    await one.advance(1_000)
-            assert one.clock.now() - BEGIN_AT >= 600_000
-        assert answering.asked[-1].code == 4
-        assert one.lines[-1] == "deregistered"
-
-    run(scenario)
+async def test_the_registration_is_updated_after_half_its_lifetime(server):
+    async with running(server, "light", lifetime_seconds=600) as (one, answering):
+        await one.advance(299_999)
+        assert len(answering.asked) == 1
+        await one.advance(1)
+        assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while len(answering.asked) < 3:
+                await one.advance(1_000)
+        assert one.clock.now() - BEGIN_AT >= 600_000
+    assert answering.asked[-1].code == 4
+    assert one.lines[-1] == "deregistered"
 
 
-def test_a_server_that_forgot_the_device_gets_a_full_registration() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "light", lifetime_seconds=600) as (one, answering):
-            answering.codes = [NOT_FOUND]
-            await one.advance(300_000)
-            assert await answering.has_asked(3) == [("rd",), ("rd", "1"), ("rd",)]
-            await one.said("registered anew as /rd/3")
-
-    run(scenario)
+async def test_a_server_that_forgot_the_device_gets_a_full_registration(server):
+    async with running(server, "light", lifetime_seconds=600) as (one, answering):
+        answering.codes = [NOT_FOUND]
+        await one.advance(300_000)
+        assert await answering.has_asked(3) == [("rd",), ("rd", "1"), ("rd",)]
+        await one.said("registered anew as /rd/3")
 
 
-def test_without_an_answer_it_tries_again_with_growing_pauses() -> None:
-    async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
-        async with running(server, "light", hasty, lifetime_seconds=600) as (one, answering):
-            answering.codes = [None, None]
-            await one.advance(300_000)
-            await one.said("tries again in 5 s")
+async def test_what_is_written_stays_and_what_is_executed_is_told(server):
+    async with running(server, "light") as (one, answering):
+        # PUT /3311/0/5851 "55", then "101", which the kind does not accept; POST /3/0/4 with "0".
+        server.send("41 03 0001 aa  b4 33333131 01 30 04 35383531 10 ff 3535")
+        server.send("41 03 0002 aa  b4 33333131 01 30 04 35383531 10 ff 313031")
+        server.send("41 02 0003 aa  b1 33 01 30 01 34 ff 30")
+        told = await answering.has_told(3)
+        assert sorted(message.code.dotted for message in told) == ["2.04", "2.04", "4.00"]
+        for _ in range(120):
+            await one.advance(MINUTE)
+        assert one.device.value("/3311/0/5851") == 55
+        assert one.executed == [("/3/0/4", b"0")]
+
+
+async def test_a_room_comes_after_the_set_point_that_was_written(server):
+    async with running(server, "thermostat") as (one, answering):
+        # PUT /3308/0/5900 "30".
+        server.send("41 03 0001 aa  b4 33333038 01 30 04 35393030 10 ff 3330")
+        (told,) = await answering.has_told(1)
+        assert told.code.dotted == "2.04"
+        for _ in range(180):
+            await one.advance(MINUTE)
+        assert one.device.value("/3308/0/5900") == 30.0
+        assert abs(one.device.value("/3303/0/5700") - 30) < 1
+
+
+async def test_a_door_tells_by_itself_and_again_if_nobody_took_it(server):
+    hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
+    async with running(server, "door-contact", hasty) as (one, answering):
+        while not answering.told:
             await one.advance(5_000)
-            await one.said("tries again in 10 s")
-            await one.advance(9_999)
-            assert len(answering.asked) == 3
-            await one.advance(1)
-            assert await answering.has_asked(4) == [("rd",), *[("rd", "1")] * 3]
-
-    run(scenario)
+        (told,) = await answering.has_told(1)
+        assert (told.mtype, told.payload) == (0, b"1")
+        # Nobody acknowledges; the next contact brings it once more.
+        await until(lambda: one.device.report("/3200/0/5500") or len(answering.told) > 1)
+        assert answering.told[1].payload == b"1"
 
 
-def test_it_ends_though_the_server_does_not_answer_its_farewell() -> None:
-    async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.2, max_retransmit=0)
-        async with running(server, "light", hasty) as (one, answering):
-            answering.codes = [None]
-        # Both the last retransmission and the whole request end after about 0.3 s, each with words of its own.
-        assert one.lines[-1].startswith("not deregistered: the server did not answer")
-
-    run(scenario)
-
-
-def test_in_queue_mode_it_sleeps_after_93_seconds_and_wakes_for_its_contact() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "thermometer", queue_mode=True) as (one, answering):
-            await one.advance(92_999)
-            assert not one.device.is_asleep
-            await one.advance(1)
-            assert one.device.is_asleep
-            for _ in range(15):
-                await one.advance(MINUTE)
-            assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
-            await one.said("wakes")
-
-    run(scenario)
+async def test_a_fleet_on_a_thread_registers_and_deregisters_all(server):
+    answering = AnsweringServer(server)
+    # The server here answers one peer at a time, which is enough for two in turn.
+    options = DeviceOptions(server.url, seed=3)
+    clock = ManualClock(BEGIN_AT)
+    lines: list[str] = []
+    fleet = await asyncio.to_thread(BackgroundFleet, options, [("a", "light")], clock, lines.append)
+    device = fleet.fleet.devices["a"]
+    await asyncio.to_thread(fleet.call, device.update)
+    await asyncio.to_thread(fleet.call, device.cut_off)
+    await asyncio.to_thread(fleet.call, device.restore)
+    await asyncio.to_thread(fleet.close)
+    await asyncio.to_thread(fleet.close)
+    assert await answering.has_asked(3) == [("rd",), ("rd", "1"), ("rd", "1")]
+    assert lines[-1] == "a: deregistered"
+    answering.stop()
 
 
-def test_a_message_of_the_server_keeps_it_awake() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "thermometer", queue_mode=True) as (one, answering):
-            await one.advance(60_000)
-            server.send("41 01 0010 bb  b1 33 01 30 01 31 60")
-            await answering.has_told(1)
-            await one.advance(92_999)
-            assert not one.device.is_asleep
-            await one.advance(1)
-            assert one.device.is_asleep
-
-    run(scenario)
+async def test_a_fleet_of_which_one_is_refused_does_not_start(server):
+    answering = AnsweringServer(server)
+    answering.codes = [0x83]
+    fleet = DeviceFleet(DeviceOptions(server.url), [("a", "light")], ManualClock(BEGIN_AT), lambda line: None)
+    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+        await fleet.start()
+    await fleet.stop()
+    answering.stop()
 
 
-def test_what_is_written_stays_and_what_is_executed_is_told() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "light") as (one, answering):
-            # PUT /3311/0/5851 "55", then "101", which the kind does not accept; POST /3/0/4 with "0".
-            server.send("41 03 0001 aa  b4 33333131 01 30 04 35383531 10 ff 3535")
-            server.send("41 03 0002 aa  b4 33333131 01 30 04 35383531 10 ff 313031")
-            server.send("41 02 0003 aa  b1 33 01 30 01 34 ff 30")
-            told = await answering.has_told(3)
-            assert sorted(message.code.dotted for message in told) == ["2.04", "2.04", "4.00"]
-            for _ in range(120):
-                await one.advance(MINUTE)
-            assert one.device.value("/3311/0/5851") == 55
-            assert one.executed == [("/3/0/4", b"0")]
-
-    run(scenario)
-
-
-def test_a_room_comes_after_the_set_point_that_was_written() -> None:
-    async def scenario(server: UdpServer) -> None:
-        async with running(server, "thermostat") as (one, answering):
-            # PUT /3308/0/5900 "30".
-            server.send("41 03 0001 aa  b4 33333038 01 30 04 35393030 10 ff 3330")
-            (told,) = await answering.has_told(1)
-            assert told.code.dotted == "2.04"
-            for _ in range(180):
-                await one.advance(MINUTE)
-            assert one.device.value("/3308/0/5900") == 30.0
-            assert abs(one.device.value("/3303/0/5700") - 30) < 1
-
-    run(scenario)
+async def test_without_an_answer_it_tries_again_with_growing_pauses_and_ends_all_the_same(server):
+    hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
+    async with running(server, "light", hasty, lifetime_seconds=600) as (one, answering):
+        answering.codes = [None, None]
+        await one.advance(300_000)
+        await one.said("tries again in 5 s")
+        await one.advance(5_000)
+        await one.said("tries again in 10 s")
+        await one.advance(9_999)
+        assert len(answering.asked) == 3
+        await one.advance(1)
+        assert await answering.has_asked(4) == [("rd",), *[("rd", "1")] * 3]
+        answering.codes = [None]
+    # Both the last retransmission and the whole request end after about 0.3 s, each with words of its own.
+    assert one.lines[-1].startswith("not deregistered: the server did not answer")
 
 
-def test_a_door_tells_by_itself_and_again_if_nobody_took_it() -> None:
-    async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
-        async with running(server, "door-contact", hasty) as (one, answering):
-            while not answering.told:
-                await one.advance(5_000)
-            (told,) = await answering.has_told(1)
-            assert (told.mtype, told.payload) == (0, b"1")
-            # Nobody acknowledges; the next contact brings it once more.
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while len(answering.told) < 2:
-                    await asyncio.sleep(0.001)
-                    one.device.report("/3200/0/5500")
-            assert answering.told[1].payload == b"1"
-
-    run(scenario)
-
-
-def test_a_fleet_on_a_thread_registers_and_deregisters_all() -> None:
-    async def scenario(server: UdpServer) -> None:
-        answering = AnsweringServer(server)
-        # The server here answers one peer at a time, which is enough for two in turn.
-        options = DeviceOptions(server.url, seed=3)
-        clock = ManualClock(BEGIN_AT)
-        lines: list[str] = []
-        fleet = await asyncio.to_thread(BackgroundFleet, options, [("a", "light")], clock, lines.append)
-        device = fleet.fleet.devices["a"]
-        await asyncio.to_thread(fleet.call, device.update)
-        await asyncio.to_thread(fleet.call, device.cut_off)
-        await asyncio.to_thread(fleet.call, device.restore)
-        await asyncio.to_thread(fleet.close)
-        await asyncio.to_thread(fleet.close)
-        assert await answering.has_asked(3) == [("rd",), ("rd", "1"), ("rd", "1")]
-        assert lines[-1] == "a: deregistered"
-        answering.stop()
-
-    run(scenario)
-
-
-def test_a_fleet_of_which_one_is_refused_does_not_start() -> None:
-    async def scenario(server: UdpServer) -> None:
-        answering = AnsweringServer(server)
-        answering.codes = [0x83]
-        fleet = DeviceFleet(DeviceOptions(server.url), [("a", "light")], ManualClock(BEGIN_AT), lambda line: None)
-        with pytest.raises(RegistrationRefused, match=r"4\.03"):
-            await fleet.start()
-        await fleet.stop()
-        answering.stop()
-
-    run(scenario)
+async def test_in_queue_mode_it_sleeps_93_seconds_after_the_last_message_and_wakes_for_its_contact(server):
+    async with running(server, "thermometer", queue_mode=True) as (one, answering):
+        await one.advance(60_000)
+        server.send("41 01 0010 bb  b1 33 01 30 01 31 60")
+        await answering.has_told(1)
+        await one.advance(92_999)
+        assert not one.device.is_asleep
+        await one.advance(1)
+        assert one.device.is_asleep
+        for _ in range(15):
+            await one.advance(MINUTE)
+        assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
+        await one.said("wakes")

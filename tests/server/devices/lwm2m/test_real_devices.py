@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from bare_coap import PUT, BareDevice, Devices, Message, send_until
-from devices_on_loopback import DeviceSide, until
+from devices_on_loopback import connection, listed, reported, until
 
 from mirror_sdk.values import PythonValue
 from mirror_server.devices.lwm2m.exchange import Response
@@ -23,57 +23,48 @@ from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 
-TEMPERATURE = "/3303/0/5700"
+TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
 TLV = 11542
 
 
-def directory(server: Any, key: str) -> dict[str, dict[str, Any]]:
-    listed = server.call(key, "GET", "/v3/devices").json["data"]
-    return {each["endpoint_name"]: each for each in listed}
+def shown(server: Any, key: str, device_id: str) -> list[str]:
+    """The paths of the resources of a device."""
+    resources = server.call(key, "GET", f"/v3/devices/{device_id}/echo").json["resources"]
+    return sorted(each["resource_path"] for each in resources)
 
 
-def device_id(server: Any, key: str, name: str = "sensor-1") -> str:
-    found: str = directory(server, key)[name]["id"]
-    return found
+def state(server: Any, key: str, device_id: str) -> str | None:
+    """The state of the single subscription of the temperature."""
+    answer = server.call(key, "GET", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
+    word: str | None = answer.headers.get("Mirror-Subscription")
+    return word
 
 
-def reported(server: Any, key: str, device: str, path: str = TEMPERATURE) -> str | None:
-    value = server.resource(key, device, path)["reported"].get("value")
-    return None if value is None else base64.b64decode(value).decode()
-
-
-def answered(server: Any, key: str, device: str, async_id: str, method: str, path: str, **body: Any) -> Any:
-    """Place a device request and wait for its answer: status and category."""
-    server.place(key, device, async_id, method, path, **body)
-    return until(lambda: server.responses(key).get(async_id))
-
-
-def test_a_device_registers_is_read_written_executed_and_leaves(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(endpoint_type="Thermometer", lifetime_seconds=300)
-    device_side.run(device.register())
-    shown = directory(real, key)["sensor-1"]
-    assert (shown["state"], shown["endpoint_type"]) == ("registered", "Thermometer")
-    mine = shown["id"]
+def test_a_device_registers_is_read_written_executed_and_leaves(real, key, device_side, register, ask):
+    device, mine = register(endpoint_type="Thermometer")
+    assert (listed(real, key)["state"], listed(real, key)["endpoint_type"]) == ("registered", "Thermometer")
     assert reported(real, key, mine) is None
-    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
-    assert float(reported(real, key, mine) or "") == 21.5
-    assert answered(real, key, mine, "write", "PUT", "/3311/0/5851", value="55") == (200, None)
-    assert device.value("/3311/0/5851") == 55
-    assert answered(real, key, mine, "refused", "PUT", "/3311/0/5851", value="13") == (400, "BAD_VALUE")
-    assert answered(real, key, mine, "executed", "POST", "/3/0/4") == (200, None)
-    assert answered(real, key, mine, "rules", "PUT", f"{TEMPERATURE}?pmin=1&pmax=60") == (200, None)
-    assert answered(real, key, mine, "not", "PUT", TEMPERATURE, value="1") == (400, "METHOD_NOT_ALLOWED")
+    assert ask(mine, "GET", TEMPERATURE) == (200, None)
+    assert float(reported(real, key, mine)) == 21.5
+    assert ask(mine, "PUT", LEVEL, value="55") == (200, None)
+    assert device.value(LEVEL) == 55
+    assert ask(mine, "PUT", LEVEL, value="13") == (400, "BAD_VALUE")
+    assert ask(mine, "POST", "/3/0/4") == (200, None)
+    assert ask(mine, "PUT", f"{TEMPERATURE}?pmin=1&pmax=60") == (200, None)
+    assert ask(mine, "PUT", TEMPERATURE, value="1") == (400, "METHOD_NOT_ALLOWED")
+    # A shorter list of links removes resources, and the mirror keeps them.
+    device_side.call(device.remove, TEMPERATURE)
+    device_side.run(device.update(with_links=True, lifetime_seconds=600, binding="UQ"))
+    assert TEMPERATURE not in {each["uri"] for each in real.call(key, "GET", f"/v2/endpoints/{mine}").json}
+    assert float(reported(real, key, mine)) == 21.5
+    assert (connection(real, key)["lifetime_seconds"], listed(real, key)["queue_mode"]) == (600, True)
     device_side.run(device.deregister())
-    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    assert listed(real, key)["state"] == "deregistered"
     assert "de-registrations" in real.kinds(key)
 
 
-def test_a_subscription_is_observed_and_cancelled(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
+def test_a_subscription_is_observed_and_cancelled(real, key, device_side, register):
+    device, mine = register()
     real.subscribe(key, mine)
     until(lambda: real.observed(key) == [(mine, "21.5")])
     device_side.call(device.set_value, TEMPERATURE, 22.5)
@@ -84,43 +75,21 @@ def test_a_subscription_is_observed_and_cancelled(real: Any, device_side: Device
     assert real.subscribed(key, mine) == []
 
 
-def test_resources_of_instances_are_discovered_and_shown_empty(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(link_style=LinkStyle(of="instances"))
-    device_side.run(device.register())
-    mine = device_id(real, key)
-
-    def shown() -> list[str]:
-        return [each["resource_path"] for each in real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]]
-
-    until(lambda: sorted(shown()) == ["/3/0/4", TEMPERATURE, "/3311/0/5850", "/3311/0/5851"])
+def test_resources_of_instances_are_discovered_and_shown_empty(real, key, device_side, register, ask):
+    device, mine = register(link_style=LinkStyle(of="instances"))
+    until(lambda: shown(real, key, mine) == ["/3/0/4", TEMPERATURE, SWITCH, LEVEL])
     assert real.resource(key, mine)["reported"] == {}
-    discoveries = [request for request in device.requests if request.accept == 40]
-    assert sorted(request.path for request in discoveries) == ["/3/0", "/3303/0", "/3311/0"]
     device_side.run(device.update(with_links=True))
     device_side.run(device.register())
-    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
-    assert len([request for request in device.requests if request.accept == 40]) == 3
-    assert sorted(shown()) == ["/3/0/4", TEMPERATURE, "/3311/0/5850", "/3311/0/5851"]
+    assert ask(mine, "GET", TEMPERATURE) == (200, None)
+    discoveries = [request.path for request in device.requests if request.accept == 40]
+    assert sorted(discoveries) == ["/3/0", "/3303/0", "/3311/0"]
+    assert shown(real, key, mine) == ["/3/0/4", TEMPERATURE, SWITCH, LEVEL]
 
 
-def test_what_cannot_be_read_is_not_observed(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    real.put_rules(key, {"endpoint-name": "sensor-1"})
-    device = device_side.device(link_style=LinkStyle(of="instances"))
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    until(lambda: sorted(real.subscribed(key, mine)) == [TEMPERATURE, "/3311/0/5850", "/3311/0/5851"])
-    assert "/3/0/4" not in {request.path for request in device.requests if request.accept != 40}
-
-
-def test_an_auto_observed_value_is_told_to_who_subscribed_and_the_device_is_not_asked(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key, other = real.key(), real.key()
-    device = device_side.device("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
-    device_side.run(device.register())
-    mine = device_id(real, key)
+def test_an_auto_observed_value_is_told_to_who_subscribed_and_the_device_is_not_asked(real, key, device_side, register):
+    other = real.key()
+    device, mine = register("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     until(lambda: reported(real, key, mine) == "22.5")
     assert real.observed(key) == []
@@ -132,50 +101,55 @@ def test_an_auto_observed_value_is_told_to_who_subscribed_and_the_device_is_not_
     until(lambda: real.observed(key) == [(mine, "22.5"), (mine, "23.5")])
     assert real.observed(other) == []
     assert list(device.requests) == []
+    # What is sent unasked no more is asked for.
+    device_side.call(lambda: setattr(device.resource(TEMPERATURE), "auto_observed_token", None))
+    device_side.run(device.update(with_links=True))
+    until(lambda: len(device.observations) == 1)
+    device_side.call(device.set_value, TEMPERATURE, 24.5)
+    until(lambda: real.observed(key)[-1:] == [(mine, "24.5")])
 
 
-def test_a_value_published_in_a_link_is_reported(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(link_style=LinkStyle(publishes_values=True))
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    until(lambda: float(reported(real, key, mine) or "nan") == 21.5)
-
-
-def test_values_sent_by_themselves_are_those_of_known_resources(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(version="1.1")
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    assert device_side.run(device.send(TEMPERATURE, "/3311/0/5851")).code == "2.04"
-    until(lambda: reported(real, key, mine, "/3311/0/5851") == "40")
-    assert float(reported(real, key, mine) or "") == 21.5
+def test_values_sent_by_themselves_are_those_of_known_resources(real, key, device_side, register):
+    device, mine = register(version="1.1")
+    assert device_side.run(device.send(TEMPERATURE, LEVEL)).code == "2.04"
+    until(lambda: reported(real, key, mine, LEVEL) == "40")
+    assert float(reported(real, key, mine)) == 21.5
     assert real.resource(key, mine)["reported"]["origin"] == "auto_observation"
     device_side.call(device.add, DeviceResource("/3304/0/5700", 50.0))
     assert device_side.run(device.send("/3304/0/5700")).code == "4.04"
     assert device_side.run(device.send(TEMPERATURE, "/3304/0/5700")).code == "2.04"
-    assert "/3304/0/5700" not in {
-        each["resource_path"] for each in real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]
-    }
+    assert "/3304/0/5700" not in shown(real, key, mine)
 
 
-def test_an_object_instance_is_read_whole_and_fills_its_resources(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    assert answered(real, key, mine, "read", "GET", "/3311/0") == (200, None)
-    assert (reported(real, key, mine, "/3311/0/5851"), reported(real, key, mine, "/3311/0/5850")) == ("40", "0")
+def test_an_object_instance_is_read_whole_and_fills_its_resources(real, key, register, ask):
+    _, mine = register()
+    assert ask(mine, "GET", "/3311/0") == (200, None)
+    assert (reported(real, key, mine, LEVEL), reported(real, key, mine, SWITCH)) == ("40", "0")
     refusal = real.place(key, mine, "other", "GET", "/3312/0")
-    assert refusal.status_code == 400
-    assert refusal.json["reason"] == "RESOURCE_NOT_FOUND"
+    assert (refusal.status_code, refusal.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
+    simulated = real.add_device(key, "simulated-1")
+    assert real.place(key, simulated, "read", "GET", "/3303/0").status_code == 400
 
 
-def test_a_float_that_a_device_writes_as_an_integer_in_a_tlv_does_not_replace_the_value_from_text(
-    real: Any, device_side: DeviceSide, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = real.key()
-    device = device_side.device()
+def test_long_links_values_and_payloads_go_in_blocks(real, key, device_side, register, ask):
+    text, image = "0123456789" * 300, bytes(range(256)) * 20
+    links = [DeviceResource(f"/3303/{number}/5700", 1.0) for number in range(150)]
+    long = DeviceResource("/3/0/0", text), DeviceResource("/5/0/0", b"", writable=True)
+    device, mine = register("sensor-1", *links, *long)
+    assert len(shown(real, key, mine)) == 152
+    real.subscribe(key, mine, "/3/0/0")
+    until(lambda: real.observed(key) == [(mine, text)])
+    device_side.call(device.set_value, "/3/0/0", text[1:])
+    until(lambda: real.observed(key)[1:] == [(mine, text[1:])])
+    body = {"payload-b64": base64.b64encode(image).decode(), "content-type": "application/octet-stream"}
+    assert ask(mine, "PUT", "/5/0/0", **body) == (200, None)
+    assert device.value("/5/0/0") == image
+    assert ask(mine, "GET", "/3/0/0") == (200, None)
+    assert reported(real, key, mine, "/3/0/0") == text[1:]
+
+
+def test_a_float_that_a_tlv_holds_as_an_integer_does_not_replace_the_text(real, key, register, ask, monkeypatch):
+    device, mine = register()
     in_text = device._encode
 
     def encode(path: str, values: Mapping[str, PythonValue], content_format: int) -> bytes | None:
@@ -183,87 +157,35 @@ def test_a_float_that_a_device_writes_as_an_integer_in_a_tlv_does_not_replace_th
         return bytes.fromhex("e41644 00000015") if content_format == TLV else in_text(path, values, content_format)
 
     monkeypatch.setattr(device, "_encode", encode)
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    assert ask(mine, "GET", TEMPERATURE) == (200, None)
     before = real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]
-    assert answered(real, key, mine, "instance", "GET", "/3303/0") == (200, None)
+    assert ask(mine, "GET", "/3303/0") == (200, None)
     assert real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"] == before
     assert reported(real, key, mine) == "21.5"
 
 
-def test_a_simulated_device_has_no_instance_to_read(real: Any) -> None:
-    key = real.key()
-    mine = real.add_device(key, "simulated-1")
-    assert real.place(key, mine, "read", "GET", "/3303/0").status_code == 400
-
-
-def test_the_name_of_a_simulated_device_is_refused(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    mine = real.add_device(key, "sensor-1")
-    device = device_side.device()
+def test_a_real_and_a_simulated_device_do_not_take_the_name_of_each_other(real, key, device_side, register, ask):
+    simulated = real.add_device(key, "sensor-1")
     with pytest.raises(RegistrationRefused, match="simulated") as caught:
-        device_side.run(device.register())
+        register()
     assert caught.value.code == "4.03"
-    assert device_id(real, key) == mine
-    assert real.place(key, mine, "read", "GET", TEMPERATURE).status_code == 202
-    assert real.responses(key)["read"] == (200, None)
-
-
-def test_a_simulated_device_does_not_take_the_name_of_a_real_one(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    refusal = real.call(key, "POST", "/sim/v1/devices", json={"endpoint_name": "sensor-1", "resources": []})
+    assert (listed(real, key)["id"], connection(real, key)["protocol"]) == (simulated, "simulated")
+    assert ask(simulated, "GET", TEMPERATURE) == (200, None)
+    _, mine = register("sensor-2")
+    refusal = real.call(key, "POST", "/sim/v1/devices", json={"endpoint_name": "sensor-2", "resources": []})
     assert (refusal.status_code, refusal.json["fields"][0]["name"]) == (400, "endpoint_name")
-    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    assert connection(real, key, "sensor-2")["protocol"] == "coap"
     assert len(real.call(key, "GET", f"/v2/endpoints/{mine}").json) == 4
 
 
-def test_a_device_that_registers_anew_is_the_same_and_is_observed_again(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    real.put_rules(key, {"resource-path": ["/3303/*"]})
-    device = device_side.device()
-    device_side.run(device.register())
-    mine, location = device_id(real, key), device.registration_id
-    until(lambda: real.observed(key) == [(mine, "21.5")])
-    device_side.run(device.restart())
-    assert device.registration_id != location
-    assert device_id(real, key) == mine
-    until(lambda: len(device.observations) == 1)
-    device_side.call(device.set_value, TEMPERATURE, 22.5)
-    until(lambda: real.observed(key)[-1] == (mine, "22.5"))
-    assert [kind for kind in real.kinds(key) if kind != "notifications"] == ["registrations"] * 2
-
-
-def test_a_shorter_list_of_links_removes_resources_and_the_mirror_keeps_them(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    device = device_side.device(lifetime_seconds=300)
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    device_side.call(device.remove, TEMPERATURE)
-    device_side.run(device.update(with_links=True, lifetime_seconds=600))
-    assert TEMPERATURE not in {each["uri"] for each in real.call(key, "GET", f"/v2/endpoints/{mine}").json}
-    assert real.resource(key, mine)["reported"] == {}
-    connection = real.call(key, "GET", f"/v3/devices/{mine}/connection").json
-    assert (connection["lifetime_seconds"], connection["protocol"], connection["lwm2m_version"]) == (600, "coap", "1.0")
-    assert connection["address"] == f"127.0.0.1:{device.port}"
-
-
-def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(lifetime_seconds=300)
-    device_side.run(device.register())
-    mine = device_id(real, key)
+def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, key, device_side, register):
+    device, mine = register(lifetime_seconds=300)
     real.advance(key, 299)
     device_side.run(device.update())
     real.advance(key, 299)
-    assert directory(real, key)["sensor-1"]["state"] == "registered"
+    assert listed(real, key)["state"] == "registered"
     real.advance(key, 2)
-    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    assert listed(real, key)["state"] == "deregistered"
     real.place(key, mine, "late", "GET", TEMPERATURE)
     with pytest.raises(RegistrationRefused) as caught:
         device_side.run(device.update())
@@ -271,34 +193,6 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real: 
     assert not [request for request in device.requests if request.path == TEMPERATURE]
     device_side.run(device.register())
     assert until(lambda: real.responses(key).get("late")) == (200, None)
-
-
-def test_a_restart_of_the_service_loses_nothing(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    real.put_rules(key, {"resource-path": ["/3303/*"]})
-    device = device_side.device(
-        "sensor-1",
-        DeviceResource(TEMPERATURE, 21.5),
-        DeviceResource("/3304/0/5700", 50.0, auto_observed_token=728),
-        version="1.1",
-        queue_mode=False,
-    )
-    device_side.run(device.register())
-    mine, location = device_id(real, key), device.registration_id
-    until(lambda: real.observed(key) == [(mine, "21.5")])
-    real.restart()
-    # At once, at the address it had; the value is the one of before, so nobody is told.
-    until(lambda: sum(request.path == TEMPERATURE for request in device.requests) == 2)
-    device_side.call(device.set_value, TEMPERATURE, 22.5)
-    until(lambda: real.observed(key) == [(mine, "21.5"), (mine, "22.5")])
-    device_side.call(device.set_value, "/3304/0/5700", 51.0)
-    until(lambda: reported(real, key, mine, "/3304/0/5700") == "51.0")
-    device_side.run(device.update())
-    assert device.registration_id == location
-    assert [kind for kind in real.kinds(key) if kind != "notifications"] == ["registrations", "reg-updates"]
-    connection = real.call(key, "GET", f"/v3/devices/{mine}/connection").json
-    assert connection["lwm2m_version"] == "1.1"
-    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
 
 
 def restart_later(server: Any, seconds: float) -> None:
@@ -311,8 +205,13 @@ def restart_later(server: Any, seconds: float) -> None:
     server.open()
 
 
+def seconds_left(server: Any, key: str) -> float:
+    ends_at = datetime.fromisoformat(connection(server, key)["registration_expires_at"])
+    return ends_at.timestamp() - server.now / 1000
+
+
 @pytest.mark.parametrize(
-    ("lifetime_seconds", "age_seconds", "down_seconds", "left_seconds"),
+    ("lifetime", "age", "down", "left"),
     [
         (60, 30, 44, 120),  # time for all retransmissions of an update that was sent meanwhile
         (300, 200, 1000, 300),  # and for the next update, of a device that updates often
@@ -321,73 +220,40 @@ def restart_later(server: Any, seconds: float) -> None:
         (86_400, 82_800, 60, 3540),  # there is time enough
     ],
 )
-def test_registration_outlives_the_downtime_of_the_service(
-    real: Any,
-    device_side: DeviceSide,
-    lifetime_seconds: int,
-    age_seconds: int,
-    down_seconds: int,
-    left_seconds: int,
-) -> None:
-    key = real.key()
-    device = device_side.device(lifetime_seconds=lifetime_seconds)
-    device_side.run(device.register())
-    mine, location = device_id(real, key), device.registration_id
-    real.advance(key, age_seconds)
+def test_registration_outlives_the_downtime_of_the_service(real, key, device_side, register, lifetime, age, down, left):
+    """All in seconds."""
+    device, _ = register(lifetime_seconds=lifetime)
+    location = device.registration_id
+    real.advance(key, age)
     # The last sign that the service was there.
     real.add_device(key, "other")
-    restart_later(real, down_seconds)
-    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
-    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + left_seconds * 1000
-    real.advance(key, left_seconds - 1)
+    restart_later(real, down)
+    assert seconds_left(real, key) == left
+    real.advance(key, left - 1)
     device_side.run(device.update())
     assert device.registration_id == location
     assert "registrations-expired" not in real.kinds(key)
 
 
-def test_registration_without_an_update_expires_after_the_grace_period(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device(lifetime_seconds=60)
-    device_side.run(device.register())
-    restart_later(real, 104)
-    real.advance(key, 119)
-    assert "registrations-expired" not in real.kinds(key)
-    real.advance(key, 1)
-    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
-    with pytest.raises(RegistrationRefused):
-        device_side.run(device.update())
-
-
-class _Connection:
-    """The connection to a database that several processes serve."""
-
-    def __init__(self, server: Any) -> None:
-        self._services = server.services
-
-    def break_down(self) -> None:
-        self._services.pause_leading()
-
-    def mend(self) -> None:
-        self._services.go_on_leading()
-        assert self._services.database.settle(60)
-
-
 @pytest.mark.parametrize("what", ["connection", "disk"])
-def test_registration_outlives_an_outage_of_the_database(
-    real: Any, device_side: DeviceSide, disk_of: Callable[[Any], Any], what: str
-) -> None:
-    key = real.key()
-    device = device_side.device(lifetime_seconds=60)
-    device_side.run(device.register())
-    mine, location = device_id(real, key), device.registration_id
+def test_registration_outlives_an_outage_of_the_database(real, key, device_side, register, disk_of, what):
+    device, _ = register(lifetime_seconds=60)
+    location = device.registration_id
     real.advance(key, 30)
-    database = disk_of(real) if what == "disk" else _Connection(real)
-    database.break_down()
+    if what == "disk":
+        disk = disk_of(real)
+        disk.break_down()
+    else:
+        # As where the connection to a database is lost that several processes serve.
+        real.services.pause_leading()
     # Each update is answered with 5.03 now.
     real.services.clock.advance(1000 * 1000)
-    database.mend()
-    ends_at = real.call(key, "GET", f"/v3/devices/{mine}/connection").json["registration_expires_at"]
-    assert datetime.fromisoformat(ends_at).timestamp() * 1000 == real.now + 120 * 1000
+    if what == "disk":
+        disk.mend()
+    else:
+        real.services.go_on_leading()
+    assert real.services.database.settle(60)
+    assert seconds_left(real, key) == 120
     real.advance(key, 119)
     device_side.run(device.update())
     assert device.registration_id == location
@@ -397,60 +263,33 @@ def test_registration_outlives_an_outage_of_the_database(
         device_side.run(device.update())
 
 
-def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
+def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(real, key, device_side, register):
+    device, mine = register()
     real.services.close()
     device_side.call(device.cut_off)
     real.open()
     real.place(key, mine, "read", "GET", TEMPERATURE)
     device_side.run(device.wake(from_new_port=True))
     assert until(lambda: real.responses(key).get("read")) == (200, None)
-    assert real.call(key, "GET", f"/v3/devices/{mine}/connection").json["address"] == f"127.0.0.1:{device.port}"
+    assert connection(real, key)["address"] == f"127.0.0.1:{device.port}"
 
 
-def test_in_queue_mode_commands_wait_until_the_device_wakes(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
+def test_in_queue_mode_commands_wait_until_the_device_wakes(real, key, device_side, register):
     real.put_rules(key, {"resource-path": ["/3303/*"]})
-    device = device_side.device(queue_mode=True)
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    assert directory(real, key)["sensor-1"]["queue_mode"] is True
+    device, mine = register(queue_mode=True)
+    assert listed(real, key)["queue_mode"] is True
     until(lambda: real.observed(key) == [(mine, "21.5")])
     real.advance(key, 94)
     device_side.call(device.sleep)
     requests = len(device.requests)
-    real.place(key, mine, "waits", "PUT", "/3311/0/5851", value="70")
-    assert real.call(key, "GET", f"/v3/devices/{mine}/connection").json["reachable"] is False
+    real.place(key, mine, "waits", "PUT", LEVEL, value="70")
+    assert connection(real, key)["reachable"] is False
     assert "waits" not in real.responses(key)
     assert len(device.requests) == requests
     device_side.run(device.wake(from_new_port=True, registers=True))
     assert until(lambda: real.responses(key).get("waits")) == (200, None)
-    assert device.value("/3311/0/5851") == 70
+    assert device.value(LEVEL) == 70
     until(lambda: len(device.observations) == 1)
-
-
-def test_write_in_retransmission_is_sent_when_the_device_makes_contact(real: Any) -> None:
-    """A device in queue mode that sleeps while it is written to, and wakes between two retransmissions."""
-    key = real.key()
-    with Devices() as devices:
-        device = devices.add(BareDevice(real.settings.coap.port, "sleeper", {TEMPERATURE: "20", "/3311/0/5850": "0"}))
-        send_until(device, device.registration(b="UQ"), lambda: device.location)
-        mine = device_id(real, key, "sleeper")
-        device.silent = True
-        real.place(key, mine, "w", "PUT", "/3311/0/5850", value="1")
-        until(lambda: len(device.asked) == 2)
-        # The timer sends the next one after 4 s at least.
-        began_at = time.monotonic()
-        device.silent = False
-        device.send(device.update())
-        assert until(lambda: real.responses(key).get("w")) == (200, None)
-        assert time.monotonic() - began_at < 3.9
-        assert len({asked.number for asked in device.asked}) == 1
 
 
 class _IgnoresWrites(BareDevice):
@@ -461,14 +300,12 @@ class _IgnoresWrites(BareDevice):
             super().answer(asked)
 
 
-def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) -> None:
-    key = real.key()
+def test_command_in_flight_that_expires_makes_way_for_the_next_one(real, key):
     with Devices() as devices:
-        values = {TEMPERATURE: "20", "/3311/0/5850": "0"}
-        device = devices.add(_IgnoresWrites(real.settings.coap.port, "stubborn", values))
+        device = devices.add(_IgnoresWrites(real.settings.coap.port, "stubborn", {TEMPERATURE: "20", SWITCH: "0"}))
         send_until(device, device.registration(), lambda: device.location)
-        mine = device_id(real, key, "stubborn")
-        real.place(key, mine, "expires", "PUT", "/3311/0/5850", value="1", expiry_seconds=12)
+        mine = listed(real, key, "stubborn")["id"]
+        real.place(key, mine, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
         real.place(key, mine, "next", "GET", TEMPERATURE)
         until(lambda: device.asked)
         began_at = time.monotonic()
@@ -479,20 +316,18 @@ def test_command_in_flight_that_expires_makes_way_for_the_next_one(real: Any) ->
         assert time.monotonic() - began_at < 20
 
 
-def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real: Any) -> None:
+def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real, key):
     """A device leaves the Discover of the service unanswered, and nothing else is sent to it meanwhile."""
-    key = real.key()
     with Devices() as devices:
-        links = "</3303/0>,</3/0/4>,</3311/0/5850>"
-        values = {TEMPERATURE: "20", "/3311/0/5850": "0", "/3/0/4": ""}
+        values, links = {TEMPERATURE: "20", SWITCH: "0", "/3/0/4": ""}, "</3303/0>,</3/0/4>,</3311/0/5850>"
         device = devices.add(BareDevice(real.settings.coap.port, "slow", values, links=links))
         device.silent = True
         send_until(device, device.registration(), lambda: device.location)
-        mine = device_id(real, key, "slow")
+        mine = listed(real, key, "slow")["id"]
         until(lambda: device.asked)
-        real.place(key, mine, "write", "PUT", "/3311/0/5850", value="1", expiry_seconds=4)
+        real.place(key, mine, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
         real.place(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
-        real.place(key, mine, "later", "PUT", "/3311/0/5850", value="2", expiry_seconds=1000)
+        real.place(key, mine, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
         real.advance(key, 5)
         until(lambda: len(real.responses(key)) == 2)
         assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
@@ -502,136 +337,95 @@ def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real: An
         device.silent = False
         device.answer(device.asked[-1])
         assert until(lambda: real.responses(key).get("later")) == (200, None)
-        assert device.values["/3311/0/5850"] == "2"
+        assert device.values[SWITCH] == "2"
 
 
-def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:
-    device = device_side.device()
-    device_side.run(device.register())
-    device.registration_id = "of-another"
-    with pytest.raises(RegistrationRefused) as caught:
-        device_side.run(device.update())
-    assert caught.value.code == "4.04"
+def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desired(real, key, register, ask):
+    def tlv(payload: str) -> dict[str, str]:
+        content = base64.b64encode(bytes.fromhex(payload)).decode()
+        return {"payload-b64": content, "content-type": "application/vnd.oma.lwm2m+tlv"}
 
+    def desired() -> Any:
+        return real.resource(key, mine, LEVEL)["desired"]
 
-def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desired(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    tlv = {"payload-b64": base64.b64encode(bytes.fromhex("e116da01e116db37")).decode()}
-    kind = {"content-type": "application/vnd.oma.lwm2m+tlv"}
-    assert answered(real, key, mine, "write", "PUT", "/3311/0", **tlv, **kind) == (200, None)
-    assert (device.value("/3311/0/5850"), device.value("/3311/0/5851")) == (True, 55)
-    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
-    assert (base64.b64decode(desired["value"]), desired["status"]) == (b"55", 1)
+    device, mine = register()
+    assert ask(mine, "PUT", "/3311/0", **tlv("e116da01e116db37")) == (200, None)
+    assert (device.value(SWITCH), device.value(LEVEL)) == (True, 55)
+    assert (base64.b64decode(desired()["value"]), desired()["status"]) == (b"55", 1)
     assert real.place(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
-    tlv["payload-b64"] = base64.b64encode(bytes.fromhex("e116db0d")).decode()
-    assert answered(real, key, mine, "refused", "PUT", "/3311/0", **tlv, **kind) == (400, "BAD_VALUE")
-    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
-    assert (desired["status"], desired["category"]) == (2, "BAD_VALUE")
-    body = {"method": "PUT", "uri": "/3311/0", "content-type": kind["content-type"], **tlv}
+    assert ask(mine, "PUT", "/3311/0", **tlv("e116da00e116db0d")) == (400, "BAD_VALUE")
+    assert device.value(SWITCH) is True, "13 is not accepted, so that neither is written"
+    assert (desired()["status"], desired()["category"]) == (2, "BAD_VALUE")
+    body = {"method": "PUT", "uri": "/3311/0", **tlv("e116db0d")}
     answer = real.call(key, "POST", f"/v2/device-requests/{mine}", {"If-Match": "*"}, json=body)
     assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "If-Match")
     assert "each of its resources" in answer.json["message"]
 
 
-def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    real.subscribe(key, mine)
-    until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
-    assert len(device.observations) == 0
-    device_side.call(lambda: setattr(device.resource(TEMPERATURE), "auto_observed_token", None))
-    device_side.run(device.update(with_links=True))
-    until(lambda: len(device.observations) == 1)
-    device_side.call(device.set_value, TEMPERATURE, 22.5)
-    until(lambda: real.observed(key)[-1:] == [(mine, "22.5")])
-
-
-def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    real.put_rules(
-        key,
-        {"resource-path": ["/3311/0/5851"]},
-        {"endpoint-name": "another", "resource-path": ["/3/*"]},
-        {"resource-path": ["/3303/*"]},
-        {"resource-path": ["/3311/*"]},
-    )
-    device = device_side.device()
-    device_side.run(device.register())
-    order = ["/3311/0/5851", TEMPERATURE, "/3311/0/5850"]
+def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(real, key, device_side, register):
+    paths = [LEVEL], ["/3303/*"], ["/3311/*"]
+    rules = [{"resource-path": path} for path in paths]
+    real.put_rules(key, {"endpoint-name": "another", "resource-path": ["/3/*"]}, *rules)
+    device, mine = register()
+    order = [LEVEL, TEMPERATURE, SWITCH]
     until(lambda: len(device.requests) == 3)
     device_side.run(device.restart())
     until(lambda: len(device.requests) == 6)
     assert [request.path for request in device.requests] == order * 2
-    mine = device_id(real, key)
     until(lambda: len(real.subscribed(key, mine)) == 3)
     real.restart()
     until(lambda: len(device.requests) == 9)
     assert [request.path for request in device.requests] == order * 3
 
 
-def end_observation(device: Any) -> None:
-    (observation,) = device.observations.all()
-    device.observations.end(observation.token)
-    device._open_socket().notify(observation.token, Response("4.04"), 0, is_confirmable=False)
+def test_an_observation_that_a_device_ends_is_asked_for_after_its_update(real, key, device_side, register, ask):
+    def end_observation() -> None:
+        (observation,) = device.observations.all()
+        device.observations.end(observation.token)
+        device._open_socket().notify(observation.token, Response("4.04"), 0, is_confirmable=False)
 
-
-def state(server: Any, key: str, device: str, path: str = TEMPERATURE) -> str | None:
-    answer = server.call(key, "GET", f"/v2/subscriptions/{device}{path}")
-    word: str | None = answer.headers.get("Mirror-Subscription")
-    return word
-
-
-def test_a_device_that_refuses_after_a_restart_what_it_observed_is_asked_once(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
+    device, mine = register()
     real.subscribe(key, mine)
+    until(lambda: state(real, key, mine) == "active")
+    device_side.call(end_observation)
+    until(lambda: state(real, key, mine) == "refused")
+    device_side.run(device.update())
     until(lambda: state(real, key, mine) == "active")
     device.behaviour.refusals[("GET", TEMPERATURE)] = "4.05"
     real.restart()
     until(lambda: state(real, key, mine) == "refused")
     assert real.subscribed(key, mine) == []
-    # What is asked next is behind whatever was asked before.
-    assert answered(real, key, mine, "read", "GET", "/3311/0/5851") == (200, None)
-    assert [request.path for request in device.requests] == [TEMPERATURE, TEMPERATURE, "/3311/0/5851"]
+    # What is asked next is behind whatever was asked before: the device that refused is asked once.
+    assert ask(mine, "GET", LEVEL) == (200, None)
+    assert [request.path for request in device.requests] == [TEMPERATURE] * 3 + [LEVEL]
     del device.behaviour.refusals[("GET", TEMPERATURE)]
     device_side.run(device.update())
     until(lambda: state(real, key, mine) == "active")
 
 
-def test_an_observation_that_the_device_ends_is_asked_for_after_its_next_update(
-    real: Any, device_side: DeviceSide
-) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    real.subscribe(key, mine)
-    until(lambda: state(real, key, mine) == "active")
-    device_side.call(end_observation, device)
-    until(lambda: state(real, key, mine) == "refused")
+def test_a_restart_of_the_service_or_the_device_loses_nothing(real, key, device_side, register, ask):
+    real.put_rules(key, {"resource-path": ["/3303/*"]})
+    resources = DeviceResource(TEMPERATURE, 21.5), DeviceResource("/3304/0/5700", 50.0, auto_observed_token=728)
+    device, mine = register("sensor-1", *resources, version="1.1", queue_mode=False)
+    location = device.registration_id
+    until(lambda: real.observed(key) == [(mine, "21.5")])
+    real.restart()
+    # At once, at the address it had; the value is the one of before, so nobody is told.
+    until(lambda: sum(request.path == TEMPERATURE for request in device.requests) == 2)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key) == [(mine, "21.5"), (mine, "22.5")])
+    device_side.call(device.set_value, "/3304/0/5700", 51.0)
+    until(lambda: reported(real, key, mine, "/3304/0/5700") == "51.0")
     device_side.run(device.update())
-    until(lambda: state(real, key, mine) == "active")
-
-
-def test_a_device_that_registers_during_a_command_answers_the_next_one(real: Any, device_side: DeviceSide) -> None:
-    key = real.key()
-    device = device_side.device()
-    device_side.run(device.register())
-    mine = device_id(real, key)
-    device_side.call(device.cut_off)
-    real.place(key, mine, "lost", "GET", TEMPERATURE)
+    assert device.registration_id == location
+    assert connection(real, key)["lwm2m_version"] == "1.1"
+    assert ask(mine, "GET", TEMPERATURE) == (200, None)
+    # A device that registers anew is the same, and is observed again.
     device_side.run(device.restart())
-    assert until(lambda: real.responses(key).get("lost")) == (200, None)
+    assert device.registration_id != location
+    assert listed(real, key)["id"] == mine
+    until(lambda: len(device.observations) == 1)
+    device_side.call(device.set_value, TEMPERATURE, 23.5)
+    until(lambda: real.observed(key)[-1] == (mine, "23.5"))
+    kinds = [kind for kind in real.kinds(key) if kind not in {"notifications", "async-responses"}]
+    assert kinds == ["registrations", "reg-updates", "registrations"]

@@ -1,4 +1,4 @@
-"""A relay of UDP between a device and a server, which drops, repeats and reorders datagrams as a test says."""
+"""A relay of UDP between a device and a server, which drops and changes datagrams as a test says."""
 
 from __future__ import annotations
 
@@ -30,34 +30,10 @@ def drop_all(direction: Direction | None = None) -> Fate:
     return lambda way, _number, datagram: [] if direction in (None, way) else [datagram]
 
 
-def twice(_direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
-    """All comes twice."""
-    return [datagram, datagram]
-
-
-class Swapped:
-    """Each two datagrams of a direction come in the other order; the last of an odd number stays on its way."""
-
-    def __init__(self, direction: Direction) -> None:
-        self._direction = direction
-        self._held: bytes | None = None
-
-    def __call__(self, direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
-        """Hold each first datagram until the second came."""
-        if direction != self._direction:
-            return [datagram]
-        if self._held is None:
-            self._held = datagram
-            return []
-        held, self._held = self._held, None
-        return [datagram, held]
-
-
 class UdpRelay:
     """Stands between devices and a server; ``fate`` may be changed at any time.
 
-    Devices speak to ``address``, and each of them reaches the server from a socket of its own. With ``new_ports`` the
-    devices come from others, as after a NAT forgot them.
+    Devices speak to ``address``, and each of them reaches the server from a socket of its own.
     """
 
     def __init__(self, server: tuple[str, int], fate: Fate = faithful) -> None:
@@ -73,20 +49,14 @@ class UdpRelay:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self.new_ports()
-        _close(self._listening)
+        for opened in (*self._upstream.values(), self._listening):
+            _close(opened)
 
     @property
     def address(self) -> tuple[str, int]:
         """Where the devices find the server."""
         host, port = self._listening.getsockname()
         return host, port
-
-    def new_ports(self) -> None:
-        """Forget the sockets to the server: each device comes from a new port with its next datagram."""
-        for upstream in self._upstream.values():
-            _close(upstream)
-        self._upstream.clear()
 
     def _up(self, datagram: bytes, device: tuple[str, int]) -> None:
         self.passed["up"] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -77,28 +77,29 @@ def speak(device: LwM2MDevice, transmission: Transmission | None) -> None:
         device._transmission = device._open_socket()._transmission = transmission
 
 
+Registering = tuple[LwM2MDevice, asyncio.Task[None], bytes]
+
+
 @asynccontextmanager
-async def registered(
-    server: UdpServer, *, transmission: Transmission | None = None, **options: Any
-) -> AsyncIterator[LwM2MDevice]:
-    """A device whose registration the server took as ``/rd/a1``; it speaks as told from then on."""
-    options.setdefault("clock", ManualClock(1_000_000))
-    device = LwM2MDevice(server.url, "probe", options.pop("resources", None) or thermometer(), **options)
+async def registering(server: UdpServer, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Registering]:
+    """A device, and its registration that waits for a response to this request."""
+    options = {"clock": ManualClock(1_000_000), "resources": thermometer()} | options
+    device = LwM2MDevice(f"coap://{host}:{server.port}", "probe", options.pop("resources"), **options)
     try:
-        registering = asyncio.create_task(device.register())
-        request = await server.next()
-        # Location-Path is option 8.
-        server.send(ACK_CREATED + request[2:8] + bytes.fromhex("82 7264 02 6131"))
-        await registering
-        speak(device, transmission)
-        yield device
+        task = asyncio.create_task(device.register())
+        yield device, task, await server.next()
     finally:
         await device.close()
 
 
-def run(scenario: Callable[[UdpServer], Any]) -> None:
-    async def in_server() -> None:
-        async with udp_server() as server:
-            await scenario(server)
-
-    asyncio.run(in_server())
+@asynccontextmanager
+async def registered(
+    server: UdpServer, location: str = "82 7264 02 6131", transmission: Transmission | None = None, **options: Any
+) -> AsyncIterator[LwM2MDevice]:
+    """A device whose registration the server took, by itself as ``/rd/a1``; it speaks as told from then on."""
+    async with registering(server, **options) as (device, task, request):
+        # Location-Path is option 8.
+        server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
+        await task
+        speak(device, transmission)
+        yield device

@@ -1,32 +1,14 @@
-"""Reads damaged snapshots and tells what came of each: ``python tests/sdk/mutated_snapshots.py [--apart]``.
+"""Streams of snapshots as a service sends them, and with some damage."""
 
-A program of its own, because what a damaged stream can do to Arrow ends the process. It prints JSON: how often there
-was a table, each error of the package, each other error, a table that is wrong, and with ``--apart``, where each stream
-is read in a process of its own, how often that was killed. Which streams they are is decided by a seed.
-"""
-
-import io
 import json
-import os
-import random
-import signal
-import sys
-import warnings
-from collections import Counter
 from datetime import UTC, datetime
 from itertools import chain
 
-import httpx
 import pyarrow as pa
 
-from mirror_sdk import MirrorClient
-from mirror_sdk.errors import MirrorError
-from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON
+from mirror_sdk.wire.snapshot import END_KEY
 from mirror_server.arrow.stream import SCHEMA
 
-ARROW_STREAMS = 500
-NDJSON_STREAMS = 100
-_SEED = 20
 _BATCHES, _DEVICES = 3, 4
 _AT = datetime(2026, 1, 31, tzinfo=UTC)
 _EXTREMES = (b"\xff" * 4, b"\x00" * 4, b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80", b"\xff" * 8, b"\xff" * 7 + b"\x7f")
@@ -126,62 +108,3 @@ def mutated(content, rng):
             for place in range(at, min(at + 16, len(data))):
                 data[place] = rng.randrange(256)
     return bytes(data)
-
-
-def streams():
-    """Media type and content of each."""
-    rng = random.Random(_SEED)
-    whole = [arrow_stream(batches(), compression) for compression in (None, "lz4", "zstd")]
-    lines = ndjson_stream()
-    for number in range(ARROW_STREAMS):
-        yield ARROW, mutated(whole[number % 3], rng)
-    for _ in range(NDJSON_STREAMS):
-        yield NDJSON, mutated(lines, rng)
-
-
-def outcome(form, content):
-    """What came of reading and using it."""
-
-    def answer(request):
-        if request.headers["Accept"] != form:
-            return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
-        return httpx.Response(200, headers={"Content-Type": form}, content=content)
-
-    with MirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:
-        try:
-            frame = client.snapshot(raw=True)
-            rows = frame.astype({"device_id": object, "path": object})[["device_id", "path"]]
-            str(frame)
-            frame.groupby("path", observed=True)["reported_num"].mean()
-            frame.to_parquet(io.BytesIO())
-        except MirrorError as error:
-            return type(error).__name__
-        except Exception as error:
-            return f"raw {type(error).__name__}: {str(error)[:60]}" if "--verbose" in sys.argv else "raw exception"
-    return "wrong table" if rows.duplicated().any() or rows.isna().any().any() else "table"
-
-
-def outcome_apart(form, content):
-    """The same in a process of its own."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        os.write(writing, outcome(form, content).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        found = told.read().decode()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return found if status == 0 else f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
-
-
-def main():
-    warnings.simplefilter("ignore")
-    read = outcome_apart if "--apart" in sys.argv else outcome
-    counts = Counter(f"{form.rpartition('.')[2].rpartition('-')[2]}: {read(form, one)}" for form, one in streams())
-    print(json.dumps(dict(sorted(counts.items())), indent=1))
-
-
-if __name__ == "__main__":
-    main()

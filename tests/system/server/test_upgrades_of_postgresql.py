@@ -5,11 +5,16 @@ import itertools
 import databases
 import psycopg
 import pytest
-from interrupted_upgrades import NONE, VERSIONS
 
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _template():
+    """Made before there is a next version."""
+    databases.cluster()
 
 
 class CutOff(psycopg.Cursor):
@@ -24,14 +29,12 @@ class CutOff(psycopg.Cursor):
         return super().execute(*arguments, **options)
 
 
-@pytest.mark.parametrize("version", [NONE, "0001", VERSIONS[-2]])
-def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(version):
-    url = databases.new_postgresql_url("template0")
-    if version != NONE:
-        databases.upgrade_to(url, version)
+@pytest.mark.parametrize(("template", "step"), [("template0", 7), ("template", 1)])
+def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(template, step, next_version):
+    url = databases.new_postgresql_url(template)
     before = databases.query(url, COLUMNS)
     interruptions = 0
-    for statements in itertools.count(0, 7):
+    for statements in itertools.count(0, step):
         CutOff.statements_left = statements
         try:
             migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x")
@@ -51,12 +54,11 @@ COLUMNS = (
 )
 
 
-def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch):
+def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch, next_version):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
-    url = databases.new_postgresql_url("template0")
-    databases.upgrade_to(url, "0001")
+    url = databases.new_postgresql_url()
     with psycopg.connect(url) as other:
-        other.execute("LOCK TABLE access_keys, devices, resources")
+        other.execute("LOCK TABLE settings")
         with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
             Database(url)
     Database(url).close()

@@ -1,0 +1,412 @@
+"""The schema from which all later ones come."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0023"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# SQLite numbers rows by itself, and keeps a table in the order of its key without an index, only where the type is
+# exactly INTEGER, which is as long as it needs to be.
+LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+# Sorted by its bytes, as SQLite does, whatever the language of the database.
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+KEYED = {"sqlite_with_rowid": False}
+
+# Several numbers are taken at once, and none while a transaction notes behind which one its own begin. A row of
+# RETURNING is the one this gives, so what was raised meanwhile is counted. Where it fails, the connection gives back
+# what it holds when it undoes the transaction. The locks are those of decision 20.
+_COUNT = """
+CREATE FUNCTION count_revisions() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  given bigint;
+BEGIN
+  PERFORM pg_advisory_lock(30796712728556036);
+  SELECT last_value INTO given FROM revision_numbers;
+  NEW.last_revision := setval('revision_numbers', given + NEW.last_revision - OLD.last_revision);
+  PERFORM pg_advisory_unlock(30796712728556036);
+  RETURN NEW;
+END $$
+"""
+
+# Locks what is touched, or, where that is NULL, the lock of writing alone; gives who leads. One that is alone need not
+# note where its numbers begin: nothing is stored meanwhile.
+_BEGIN = """
+CREATE FUNCTION begin_writing(touched int[]) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  each int;
+  given bigint;
+BEGIN
+  IF touched IS NULL THEN
+    PERFORM pg_advisory_xact_lock(30796712728556033);
+  ELSE
+    PERFORM pg_advisory_xact_lock_shared(30796712728556033);
+    FOREACH each IN ARRAY touched LOOP
+      PERFORM pg_advisory_xact_lock(7170419, each);
+    END LOOP;
+    PERFORM pg_advisory_lock(30796712728556036);
+    SELECT last_value INTO given FROM revision_numbers;
+    PERFORM pg_advisory_xact_lock_shared((x'4D520000'::bigint << 32) + given);
+    PERFORM pg_advisory_unlock(30796712728556036);
+  END IF;
+  RETURN (SELECT value FROM settings WHERE name = 'duty');
+END $$
+"""
+
+# Notes the transaction and how far was counted, tells the other processes, and shares the lock of ending.
+_END = """
+CREATE FUNCTION end_writing(process text, number bigint, at bigint, payloads text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  payload text;
+  given bigint;
+BEGIN
+  SELECT last_value INTO given FROM revision_numbers;
+  UPDATE processes SET last_group = number, stored_at = at, last_revision = given WHERE process_id = process;
+  IF NOT FOUND THEN
+    INSERT INTO processes (process_id, last_group, stored_at, last_revision) VALUES (process, number, at, given);
+  END IF;
+  FOREACH payload IN ARRAY payloads LOOP
+    PERFORM pg_notify('mirror', payload);
+  END LOOP;
+  PERFORM pg_advisory_xact_lock_shared(30796712728556037);
+END $$
+"""
+
+
+def upgrade() -> None:
+    op.create_table(
+        "access_keys",
+        sa.Column("key_id", TEXT, primary_key=True),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("secret_hash", sa.LargeBinary, nullable=False),
+        sa.Column("scopes", TEXT, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("revoked_at", sa.BigInteger),
+    )
+    op.create_table(
+        "devices",
+        sa.Column("device_id", TEXT, primary_key=True),
+        sa.Column("endpoint_name", TEXT, nullable=False, unique=True),
+        sa.Column("endpoint_type", TEXT, nullable=False),
+        sa.Column("registered", sa.SmallInteger, nullable=False),
+        sa.Column("queue_mode", sa.SmallInteger, nullable=False),
+        # A real device may say that it lives for up to 2^32 - 1 seconds.
+        sa.Column("lifetime_seconds", LONG, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+        sa.Column("last_contact_at", sa.BigInteger, nullable=False),
+        sa.Column("registration_expires_at", sa.BigInteger, nullable=False),
+        sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("contact_noted_at", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("number", sa.Integer),
+    )
+    op.create_index("devices_expiring", "devices", ["registered", "registration_expires_at"])
+    op.create_index("devices_by_contact_noted", "devices", ["contact_noted_at"])
+    op.create_index("devices_by_number", "devices", ["number"], unique=True)
+    op.create_table(
+        "resources",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("path", TEXT, primary_key=True),
+        sa.Column("present", sa.SmallInteger, nullable=False),
+        sa.Column("resource_type", TEXT, nullable=False),
+        sa.Column("content_type", TEXT, nullable=False),
+        sa.Column("observable", sa.SmallInteger, nullable=False),
+        sa.Column("observing", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.Column("subscribed", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.Column("reported_value", sa.LargeBinary),
+        sa.Column("reported_content_type", TEXT),
+        sa.Column("reported_at", sa.BigInteger),
+        sa.Column("reported_expires_at", sa.BigInteger),
+        sa.Column("desired_value", sa.LargeBinary),
+        sa.Column("desired_status", sa.SmallInteger),
+        sa.Column("desired_at", sa.BigInteger),
+        sa.Column("desired_updated_at", sa.BigInteger),
+        sa.Column("requested_at", sa.BigInteger),
+        sa.Column("desired_command_id", sa.BigInteger),
+        sa.Column("desired_content_type", sa.Text),
+        sa.Column("desired_category", sa.Text),
+        sa.Column("reported_origin", sa.Text),
+        sa.Column("subscribed_at", sa.BigInteger),
+        sa.Column("auto_observed", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.Column("heard_at", sa.BigInteger),
+        sa.Column("changed_at", sa.BigInteger),
+        sa.Column("desired_app_id", sa.Text),
+        sa.Column("reported_revision", sa.BigInteger),
+        sa.Column("desired_revision", sa.BigInteger),
+        sa.Column("acknowledged_at", sa.BigInteger),
+        sa.Column("acknowledged_by", sa.Text),
+        **KEYED,
+    )
+    op.create_table(
+        "commands",
+        sa.Column("command_id", LONG, primary_key=True, autoincrement=True),
+        sa.Column("app_id", TEXT, nullable=False),
+        sa.Column("async_id", TEXT, nullable=False),
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False),
+        sa.Column("method", TEXT, nullable=False),
+        sa.Column("path", TEXT, nullable=False),
+        sa.Column("query", TEXT),
+        sa.Column("payload", sa.LargeBinary),
+        sa.Column("content_type", TEXT),
+        sa.Column("accept", TEXT),
+        sa.Column("requested_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
+        sa.Column("retries", sa.Integer, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("finished_at", sa.BigInteger),
+        sa.Column("silent", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.UniqueConstraint("app_id", "async_id"),
+        # A number must never be given twice: the mirror knows the newest write by it.
+        sqlite_autoincrement=True,
+    )
+    unfinished = sa.text("finished_at IS NULL")
+    for name, columns, where in [
+        ("commands_waiting", ["device_id", "command_id"], unfinished),
+        ("commands_expiring", ["expires_at"], unfinished),
+        ("commands_finished", ["finished_at"], sa.text("finished_at IS NOT NULL")),
+    ]:
+        op.create_index(name, "commands", columns, sqlite_where=where, postgresql_where=where)
+    op.create_table(
+        "presubscriptions",
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("rules", TEXT, nullable=False),
+    )
+    op.create_table(
+        "subscriptions",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("path", TEXT, primary_key=True),
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("single", sa.SmallInteger, nullable=False),
+        sa.Column("state", TEXT, nullable=False),
+        sa.Column("ended_at", sa.BigInteger),
+        sa.Column("position", sa.Integer, nullable=False, server_default="0"),
+        **KEYED,
+    )
+    op.create_table(
+        "logs",
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("last_seq", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("position", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("stored_bytes", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("polled", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.Column("read_seq", sa.BigInteger, nullable=False, server_default="0"),
+    )
+    op.create_table(
+        "notifications",
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("seq", sa.BigInteger, primary_key=True),
+        sa.Column("logged_at", sa.BigInteger, nullable=False),
+        sa.Column("device_id", TEXT, nullable=False),
+        sa.Column("kind", TEXT, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+        **KEYED,
+    )
+    op.create_table(
+        "settings",
+        sa.Column("name", TEXT, primary_key=True),
+        sa.Column("value", TEXT, nullable=False),
+    )
+    op.create_table(
+        "simulated_devices",
+        sa.Column("device_id", TEXT, primary_key=True),
+        sa.Column("document", TEXT, nullable=False),
+    )
+    op.create_table(
+        "callbacks",
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("registration", sa.Text, nullable=False),
+        sa.Column("registered_at", sa.BigInteger, nullable=False),
+        sa.Column("last_success_at", sa.BigInteger),
+        sa.Column("failures", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("last_error", sa.Text),
+        sa.Column("next_attempt_at", sa.BigInteger),
+        sa.Column("failing_since", sa.BigInteger),
+    )
+    op.create_table(
+        "processes",
+        sa.Column("process_id", TEXT, primary_key=True),
+        sa.Column("last_group", sa.BigInteger, nullable=False),
+        sa.Column("stored_at", sa.BigInteger, nullable=False),
+        sa.Column("last_revision", sa.BigInteger, nullable=False, server_default="0"),
+    )
+    op.create_table(
+        "relayed_calls",
+        sa.Column("call_id", TEXT, primary_key=True),
+        sa.Column("asked_at", sa.BigInteger, nullable=False),
+        sa.Column("request", sa.LargeBinary, nullable=False),
+        sa.Column("answer", sa.LargeBinary),
+    )
+    op.create_table(
+        "former_secrets",
+        sa.Column("key_id", TEXT, primary_key=True),
+        sa.Column("secret_hash", sa.LargeBinary, primary_key=True),
+        sa.Column("ends_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_keys",
+        sa.Column("endpoint_name", TEXT, primary_key=True),
+        sa.Column("identity", TEXT, nullable=False),
+        sa.Column("secret", sa.LargeBinary, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("device_keys_by_identity", "device_keys", ["identity"], unique=True)
+    op.create_table(
+        "registrations",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("location", TEXT, nullable=False, unique=True),
+        sa.Column("address", TEXT, nullable=False),
+        sa.Column("is_secure", sa.SmallInteger, nullable=False),
+        sa.Column("identity", TEXT),
+        sa.Column("version", TEXT, nullable=False),
+        sa.Column("binding", TEXT, nullable=False),
+        sa.Column("prefix", TEXT, nullable=False),
+        sa.Column("structured", TEXT, nullable=False),
+        sa.Column("links_hash", sa.LargeBinary, nullable=False),
+        sa.Column("to_discover", TEXT, nullable=False),
+        sa.Column("tokens", TEXT, nullable=False),
+    )
+    op.create_table(
+        "history",
+        sa.Column("revision", LONG, primary_key=True, autoincrement=False),
+        sa.Column("received_at", sa.BigInteger, nullable=False),
+        sa.Column("changed_at", sa.BigInteger, nullable=False),
+        sa.Column("device_number", sa.Integer),
+        sa.Column("kind", sa.SmallInteger, nullable=False),
+        sa.Column("path", TEXT),
+        sa.Column("value", sa.LargeBinary),
+        sa.Column("content_type", TEXT),
+        sa.Column("status", sa.SmallInteger),
+        sa.Column("category", TEXT),
+        sa.Column("app_id", TEXT),
+        sa.Column("requested_at", sa.BigInteger),
+        sa.Column("until", sa.BigInteger),
+    )
+    op.create_table(
+        "history_segments",
+        sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("kind", TEXT, nullable=False),
+        sa.Column("state_at", sa.BigInteger),
+        sa.Column("state_revision", sa.BigInteger),
+        *bounds(),
+    )
+    op.create_table(
+        "history_blocks",
+        sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("content", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "history_files",
+        sa.Column("file_name", TEXT, primary_key=True),
+        sa.Column("day", TEXT, nullable=False),
+        *bounds(),
+        sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "history_erasures",
+        sa.Column("device_id", TEXT, primary_key=True),
+        sa.Column("up_to_revision", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "history_state",
+        sa.Column("sealed_revision", sa.BigInteger, nullable=False),
+        sa.Column("is_kept", sa.SmallInteger, nullable=False),
+        sa.Column("begun_revision", sa.BigInteger, nullable=False),
+        sa.Column("alive_at", sa.BigInteger),
+        sa.Column("base_at", sa.BigInteger),
+    )
+    op.execute("INSERT INTO history_state (sealed_revision, is_kept, begun_revision) VALUES (0, 0, 0)")
+    op.create_table(
+        "websockets",
+        sa.Column("app_id", TEXT, primary_key=True),
+        sa.Column("registration", TEXT, nullable=False),
+        sa.Column("connection", TEXT),
+        sa.Column("process_id", TEXT),
+        sa.Column("used_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_descriptions",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("name", TEXT),
+        sa.Column("description", TEXT),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_attributes",
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("name", TEXT, primary_key=True),
+        sa.Column("value", TEXT, nullable=False),
+    )
+    op.create_table(
+        "device_queries",
+        sa.Column("query_id", TEXT, primary_key=True),
+        sa.Column("name", TEXT, nullable=False, unique=True),
+        sa.Column("query", TEXT, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "device_events",
+        sa.Column("revision", LONG, primary_key=True, autoincrement=False),
+        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False),
+        sa.Column("kind", sa.SmallInteger, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("state_change", sa.SmallInteger, nullable=False),
+    )
+    op.create_index("device_events_by_device", "device_events", ["device_id", "revision"])
+    op.create_index("device_events_by_time", "device_events", ["at"])
+    op.create_table(
+        "applying_rules",
+        sa.Column("app_id", TEXT, sa.ForeignKey("presubscriptions.app_id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("device_id", TEXT, nullable=False),
+        sa.Column("path", TEXT, nullable=False),
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        _count_beside_each_other()
+    else:
+        op.create_table("revisions", sa.Column("last_revision", sa.BigInteger, nullable=False))
+        op.execute("INSERT INTO revisions (last_revision) VALUES (0)")
+
+
+def _count_beside_each_other() -> None:
+    """Number changes so that transactions take the numbers beside each other, none waiting for another's end."""
+    op.execute("CREATE SEQUENCE revision_numbers MINVALUE 0")
+    op.execute("SELECT setval('revision_numbers', 0)")
+    # Whoever counts does it as in the table of SQLite: a row's number is raised, and given back. The rows of a view
+    # that is updated are locked, which those of a sequence cannot be; one within it is not. What is raised by how much
+    # must be told from one look: OFFSET keeps PostgreSQL from putting the look into each place that names the column.
+    op.execute(
+        "CREATE VIEW revisions AS SELECT last_revision"
+        " FROM (SELECT (SELECT last_value FROM revision_numbers) AS last_revision OFFSET 0) AS looked_up"
+    )
+    op.execute(_COUNT)
+    op.execute(
+        "CREATE TRIGGER count_revisions INSTEAD OF UPDATE ON revisions FOR EACH ROW EXECUTE FUNCTION count_revisions()"
+    )
+    op.execute(_BEGIN)
+    op.execute(_END)
+    # Nobody has stored anything yet.
+    op.execute("INSERT INTO processes (process_id, last_group, stored_at, last_revision) VALUES ('', 0, 0, 0)")
+
+
+def bounds() -> list[sa.Column[Any]]:
+    """What a segment's block or a file holds, so that it need not be opened."""
+    return [
+        sa.Column("first_device", TEXT, nullable=False),
+        sa.Column("last_device", TEXT, nullable=False),
+        sa.Column("first_revision", sa.BigInteger, nullable=False),
+        sa.Column("last_revision", sa.BigInteger, nullable=False),
+        sa.Column("first_changed_at", sa.BigInteger, nullable=False),
+        sa.Column("last_changed_at", sa.BigInteger, nullable=False),
+        sa.Column("first_received_at", sa.BigInteger, nullable=False),
+        sa.Column("last_received_at", sa.BigInteger, nullable=False),
+        sa.Column("first_requested_at", sa.BigInteger),
+        sa.Column("row_count", sa.BigInteger, nullable=False),
+    ]

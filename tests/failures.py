@@ -1,0 +1,37 @@
+"""A plugin for pytest: a failed test shows the command that repeats it, and what its processes wrote."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+
+import databases
+import pytest
+
+BEGUN_AT = pytest.StashKey[float]()
+LAST_CHARACTERS = 4000
+"""How much of each file is shown."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGUN_AT] = time.time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        database = "MIRROR_TEST_DATABASE=postgresql " if databases.ON_POSTGRESQL else ""
+        report.sections.append(("Run it alone", f"{database}python -m pytest {shlex.quote(item.nodeid)}"))
+        folder: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        for file in sorted(folder.rglob("*.txt")):
+            # It may be removed meanwhile, and a pipe would have to be waited for.
+            with suppress(OSError):
+                if file.is_file() and file.stat().st_mtime >= item.stash[BEGUN_AT]:
+                    text = file.read_text(errors="replace")[-LAST_CHARACTERS:]
+                    report.sections.append((f"The end of {file.relative_to(folder)}", text))
+    return report

@@ -1,0 +1,92 @@
+"""Requests through the bridge, on the event loop of a test."""
+
+import asyncio
+import json
+from typing import Any, Self
+
+from mirror_server.web.asgi_bridge import Bridge
+
+
+def scope_of(key: str, path: str, query: bytes = b"", method: str = "GET", **headers: str) -> dict[str, Any]:
+    all_headers = {"authorization": f"Bearer {key}", "content-type": "application/json", **headers}
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query,
+        "http_version": "1.1",
+        "scheme": "http",
+        "headers": [(name.encode(), value.encode()) for name, value in all_headers.items()],
+    }
+
+
+class Request:
+    """A request on its way through the bridge. Its client stays until ``gone`` is set."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        key: str,
+        path: str,
+        query: bytes = b"",
+        method: str = "GET",
+        body: bytes | None = b"",
+        **headers: str,
+    ) -> None:
+        """Send it; without a body, none ever arrives."""
+        self.sent: list[dict[str, Any]] = []
+        self.gone = asyncio.Event()
+        self._bodies = [] if body is None else [{"type": "http.request", "body": body, "more_body": False}]
+        scope = scope_of(key, path, query, method, **headers)
+        self.task = asyncio.ensure_future(bridge(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._bodies:
+            return self._bodies.pop()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    @property
+    def status(self) -> int | None:
+        return self.sent[0]["status"] if self.sent else None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def json(self) -> Any:
+        return json.loads(b"".join(message.get("body", b"") for message in self.sent))
+
+    async def begin(self) -> Self:
+        """Let it come as far as it can."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self
+
+    async def end(self) -> Self:
+        await asyncio.wait_for(self.task, 60)
+        return self
+
+    async def leave(self) -> None:
+        self.gone.set()
+        await self.task
+
+
+def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> None:
+    """Add entries to the log of an application in one transaction."""
+
+    def work(session: Any) -> None:
+        for body in bodies:
+            server.services.log.append(session, key.split("_")[1], kind, "device", body)
+
+    server.services.database.write(work)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,187 @@
+"""A schema is made or changed whole or not at all."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import databases
+import pytest
+
+from mirror_server.service import keys
+from mirror_server.service.keys import DEFAULT_SCOPES
+from mirror_server.store import keys as stored_keys
+from mirror_server.store import migrate, schema, settings
+from mirror_server.store.database import Database
+from mirror_server.store.failures import DatabaseError
+
+STALE = "write the schema anew: python -m mirror_server.store.migrate"
+NEW_OR_OLD = pytest.mark.parametrize("template", ["template0", "template"], ids=["new", "old"])
+
+
+@pytest.fixture
+def url(tmp_path, template, next_version):
+    """A database without a schema, or with that of the version before."""
+    return databases.new_database_url(tmp_path, template=template)
+
+
+@pytest.mark.sqlite
+@NEW_OR_OLD
+def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file_that_opens(url, tmp_path, monkeypatch):
+    is_old = (tmp_path / "mirror.db").exists()
+    if is_old:
+        databases.execute(url, "PRAGMA journal_mode = WAL", "INSERT INTO settings VALUES ('kept', 'text')")
+    old = schema_of(tmp_path / "mirror.db")
+    states, connect = {}, sqlite3.connect
+
+    def keep_state(_statement):
+        # What a kill leaves; the index of the log is made anew by the first who opens it.
+        files = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix in {".db", ".db-wal"}}
+        states[tuple(sorted(files.items()))] = files
+
+    def traced(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(keep_state)
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", traced)
+        Database(url).close()
+    new = schema_of(tmp_path / "mirror.db")
+    assert old != new
+    assert len(states) > 2
+    for number, files in enumerate(states.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        assert schema_of(folder / "mirror.db") in (old, new)
+        with closing(Database(f"sqlite:///{folder}/mirror.db")) as database, database.read() as session:
+            assert database.violations() == []
+            assert not is_old or session.rows("SELECT value, length FROM settings") == [("text", 4)]
+        assert schema_of(folder / "mirror.db") == new
+
+
+def schema_of(path):
+    """The columns of each table, and the indexes."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute("SELECT name, type FROM sqlite_master").fetchall()
+        return {
+            name: connection.execute(f"SELECT * FROM pragma_{kind}_info(?)", (name,)).fetchall()
+            for name, kind in tables
+        }
+
+
+@NEW_OR_OLD
+def test_who_opens_at_once_finds_one_whole_schema(url):
+    all_are_there = threading.Barrier(4)
+
+    def make_key(number):
+        all_are_there.wait(60)
+        with closing(Database(url)) as database:
+            keys.create(database, str(number), DEFAULT_SCOPES, number)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(make_key, range(4)))
+    with closing(Database(url)) as database, database.read() as session:
+        assert [key.name for key in stored_keys.list_all(session)] == ["0", "1", "2", "3"]
+        assert session.rows("SELECT name FROM names WHERE name <> 'duty'") == []
+        assert database.violations() == []
+
+
+@pytest.mark.parametrize("template", ["template0"])
+def test_an_upgrade_keeps_what_the_version_before_stored(url):
+    before, newest = schema.versions()[-2:]
+    databases.upgrade_to(url, before)
+    databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')")
+    with closing(Database(url)) as database, database.read() as session:
+        assert settings.get(session, "kept") == "text"
+        assert session.rows("SELECT length FROM settings WHERE name = 'kept'") == [(4,)]
+        assert ("kept",) in session.rows("SELECT name FROM names")
+        assert session.rows("SELECT version_num FROM alembic_version") == [(newest,)]
+
+
+@pytest.mark.sqlite
+@NEW_OR_OLD
+def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
+    with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseError, match="another program holds it; stop that one, or try again"):
+            Database(url)
+    Database(url).close()
+
+
+@pytest.mark.sqlite
+def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypatch):
+    url = databases.new_database_url(tmp_path)
+    databases.execute(url, "PRAGMA journal_mode = DELETE")
+    with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waits: list[float] = []
+
+        def end_writing(seconds: float) -> None:
+            waits.append(seconds)
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr("mirror_server.store.sqlite.backend.time.sleep", end_writing)
+        Database(url).close()
+    assert len(waits) == 1
+
+
+@pytest.mark.sqlite
+@NEW_OR_OLD
+def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(url, monkeypatch):
+    connect = sqlite3.connect
+
+    def connect_without_room(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 3")
+        return connection
+
+    with monkeypatch.context() as full:
+        full.setattr(sqlite3, "connect", connect_without_room)
+        with pytest.raises(DatabaseError, match="full; nothing was changed; make room on its disk"):
+            Database(url)
+    Database(url).close()
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("table", ["places (name TEXT)", "devices (name TEXT)", "alembic_version (version_num TEXT)"])
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table):
+    path = tmp_path / "places.db"
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(f"CREATE TABLE {table}")
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match=r"places\.db: its tables are not a mirror's.*name another file"):
+        Database(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.sqlite
+def test_a_new_file_has_what_the_migrations_make(tmp_path):
+    migrate.upgrade_file(tmp_path / "migrated.db")
+    with closing(sqlite3.connect(":memory:")) as made, closing(sqlite3.connect(tmp_path / "migrated.db")) as migrated:
+        schema.make(made)
+        assert words(made) == words(migrated), STALE
+        assert migrated.execute("SELECT version_num FROM alembic_version").fetchall() == [(schema.versions()[-1],)]
+    assert schema.SCRIPT.read_text(encoding="utf-8") == migrate.script(), STALE
+
+
+def words(connection: sqlite3.Connection) -> list[list[str]]:
+    return [statement.split() for statement in connection.iterdump()]
+
+
+@pytest.mark.process
+def test_alembic_is_not_loaded_where_no_schema_is_behind(tmp_path):
+    program = """
+import sys
+from mirror_server.store.database import Database
+for url in sys.argv[1:]:
+    Database(url).close()
+assert {"alembic", "sqlalchemy"}.isdisjoint(sys.modules)
+"""
+    urls = [f"sqlite:///{tmp_path}/new.db", databases.new_database_url(tmp_path)]
+    subprocess.run([sys.executable, "-c", program, *urls], timeout=60, check=True)
