@@ -69,8 +69,7 @@ class Client:
     is_over = False
 
     def __init__(self, log, *, is_later=False):
-        self.log = log
-        self.is_later = is_later
+        self.log, self.is_later = log, is_later
         self.sent = []
 
     def deliver(self, frame):

@@ -6,11 +6,9 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from databases import ON_POSTGRESQL, new_database_url
+from databases import ON_POSTGRESQL
 
 from mirror_server.core.commands import Command, CommandRequest
-from mirror_server.service import keys
-from mirror_server.service.keys import Scope
 from mirror_server.store import commands, device_objects, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
@@ -133,16 +131,6 @@ def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
             server.registration(key, device, "POST")
             seen = pool.map(lambda _: read(server, key, device).json["updated_at"], range(8))
             assert set(seen) == {read(server, key, device).json["created_at"]}
-
-
-def test_the_version_changes_with_each_commit_of_any_process_alone(tmp_path):
-    url = new_database_url(tmp_path)
-    with closing(Database(url)) as database, closing(Database(url)) as other:
-        for each in (database, other, other):
-            before = database.version()
-            assert database.version() == before
-            keys.create(each, "test", tuple(Scope), 0)
-            assert database.version() != before
 
 
 class Asked:

@@ -63,13 +63,13 @@ class OneDevice(RuleBasedStateMachine):
         self.accepted[key].append(str(number))
         return True
 
-    @rule(online=st.booleans(), answer=st.sampled_from(["normal", "normal", "reject", "silent"]))
-    def behave(self, online, answer):
-        self.server.patch(self.keys[0], self.device, online=online, answer=answer)
-
-    @rule(latency_seconds=st.sampled_from([0, 7, 90]))
-    def answer_later(self, latency_seconds):
-        self.server.patch(self.keys[0], self.device, latency_seconds=latency_seconds)
+    @rule(
+        online=st.booleans(),
+        answer=st.sampled_from(["normal", "normal", "reject", "silent"]),
+        latency_seconds=st.sampled_from([0, 0, 7, 90]),
+    )
+    def behave(self, **behaviour):
+        self.server.patch(self.keys[0], self.device, **behaviour)
 
     @rule(subscriber=st.integers(0, 1), method=st.sampled_from(["PUT", "DELETE"]))
     def subscribe(self, subscriber, method):
@@ -149,9 +149,6 @@ def test_every_accepted_request_gets_one_response_and_the_mirror_agrees_with_it(
     run_state_machine_as_test(
         lambda: OneDevice(type(server), tmp_path_factory.mktemp("machine")),
         settings=settings(
-            max_examples=4,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

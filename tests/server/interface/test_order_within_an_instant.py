@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -81,18 +80,3 @@ def test_whatever_happens_in_one_instant_the_last_of_it_has_the_largest_number(s
         resource = server.resource(key, light, LEVEL)
         reported, desired = (resource[part].get("revision", 0) for part in ("reported", "desired"))
         assert last == ("reported" if reported > desired else "desired" if desired else None)
-
-
-@pytest.mark.sqlite
-def test_a_backup_goes_on_where_it_was_made(server, key, light, tmp_path):
-    server.place(key, light, "read", "GET", LEVEL)
-    server.services.database.backup(tmp_path / "copy.db")
-    before = numbers(server, key, light)
-    for url in (f"sqlite:///{tmp_path}/copy.db", server.settings.database_url):
-        server.services.close()
-        server.settings = replace(server.settings, database_url=url)
-        server.open()
-        assert numbers(server, key, light) == before
-        server.place(key, light, "write", "PUT", LEVEL, value="40")
-        reported, desired = numbers(server, key, light)
-        assert (reported, desired > reported) == (before[0], True)

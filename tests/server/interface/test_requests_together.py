@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
-from mirror_server.store import commands, waiting
+from mirror_server.store import commands, device_objects, waiting
 from mirror_server.store.maintenance import violations
 from mirror_server.store.process_messages import TOLD, WAITING
 
@@ -37,35 +37,25 @@ def add_devices(server: Any, number: int) -> list[str]:
     return [devices.registered(each).result(60) for each in told]
 
 
-def stored(server: Any, ids: list[str]) -> dict[str, list[Any]]:
+def stored(server: Any, ids: list[str]) -> list[Any]:
     """All that came of requests but the numbers and the ids, which are others each time."""
-    names = {device_id: number for number, device_id in enumerate(ids)}
-    resource_columns = (
-        "reported_value, reported_at, reported_origin, desired_app_id, desired_value, desired_status, desired_at,"
-        " desired_updated_at, r.requested_at, desired_category, async_id"
-    )
+    devices: list[Any] = []
+    revisions: list[int] = []
     with server.services.database.read() as session:
         assert list(violations(session)) == []
-        queued = session.rows(f"SELECT {commands.COLUMNS}, finished_at FROM commands ORDER BY device_id, command_id")
-        resources = session.rows(
-            f"SELECT r.device_id, r.path, {resource_columns} FROM resources r"
-            " LEFT JOIN commands c ON c.command_id = desired_command_id"
-        )
-        contacts = session.rows("SELECT device_id, last_contact_at FROM devices")
-        numbers = session.rows("SELECT reported_revision, desired_revision FROM resources")
-    given = [number for row in numbers for number in row if number is not None]
+        for device_id in ids:
+            found = device_objects.find(session, device_id)
+            assert found is not None
+            device, resources = found
+            revisions += [number for each in resources for number in (each.reported_revision, each.desired_revision)]
+            shown = [each._replace(reported_revision=None, desired_revision=None) for each in resources]
+            queued = [replace(each, command_id=0, device_id="") for each in commands.waiting(session, device_id)]
+            devices.append((device.last_contact_at, shown, queued))
+    given = [number for number in revisions if number]
     assert len(set(given)) == len(given)
     told = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
-    return {
-        "commands": sorted(((names[row[3]], *map(_plain, (*row[1:3], *row[4:]))) for row in queued), key=itemgetter(0)),
-        "resources": sorted((names[row[0]], *map(_plain, row[1:])) for row in resources),
-        "contacts": sorted((names[device_id], at) for device_id, at in contacts),
-        "logs": [{**body, "uid": "", "ep": names[body["ep"]]} for body in told if "id" in body],
-    }
-
-
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview) else value
+    logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in told if "id" in body]
+    return [devices, logged]
 
 
 def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Placement:

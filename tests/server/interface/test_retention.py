@@ -38,13 +38,11 @@ def exists(server, key):
     """Whether the mirror has a device, in all the places where it could stand."""
 
     def ask(device_id):
-        codes = {
-            server.call(key, "GET", path).status_code
-            for path in [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
-        }
-        listed = [entry["id"] for entry in server.call(key, "GET", "/v3/devices").json["data"]]
-        assert codes == ({200} if device_id in listed else {404})
-        return device_id in listed
+        paths = [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
+        codes = {server.call(key, "GET", path).status_code for path in paths}
+        is_listed = device_id in [entry["id"] for entry in server.call(key, "GET", "/v3/devices").json["data"]]
+        assert codes == {200 if is_listed else 404}
+        return is_listed
 
     return ask
 
@@ -85,18 +83,21 @@ def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, ex
     assert server.call(key, "GET", f"/v3/devices/{steady}").json["state"] == "registered"
 
 
-@pytest.mark.parametrize("contact", ["command", "observation", "update", "registration", "deregistration"])
+CONTACTS = {
+    "command": lambda server, *one: server.place(*one, "again", "GET", TEMPERATURE),
+    "observation": lambda server, *one: server.set_value(*one, "22"),
+    "update": lambda server, *one: server.registration(*one, "PUT"),
+    "registration": lambda server, *one: server.registration(*one, "POST"),
+    "deregistration": lambda server, *one: server.registration(*one, "DELETE"),
+}
+
+
+@pytest.mark.parametrize("contact", CONTACTS.values(), ids=CONTACTS)
 def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_months):
     server.subscribe(key, device)
     # Longer than the hour within which what is too old is deleted.
     server.advance(key, 3 * HOUR)
-    if contact == "command":
-        server.place(key, device, "again", "GET", TEMPERATURE)
-    elif contact == "observation":
-        server.set_value(key, device, "22")
-    else:
-        methods = {"update": "PUT", "registration": "POST", "deregistration": "DELETE"}
-        server.registration(key, device, methods[contact])
+    contact(server, key, device)
     server.patch(key, device, online=False)
     pass_months(SIX_MONTHS - 1)
     assert exists(device)

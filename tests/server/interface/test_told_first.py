@@ -1,9 +1,11 @@
 """A device gets a request whose async-id the service made when the 202 was sent, and not before."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import pytest
+from test_bridge_limits import Request
 
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
@@ -51,26 +53,20 @@ def place(server, bridge, key, method, path, query=b"", body=b"", *, ends="taken
         ends: Whether its answer is ``taken``, its client is ``gone`` before that, or the sending is ``broken`` off.
     """
     waited = []
-    received = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receive():
-        if not received and ends != "gone":
-            await asyncio.Event().wait()
-        return received.pop() if received else {"type": "http.disconnect"}
-
-    async def send(message):
-        # All that the request caused has its time, which an answer in the log would need.
-        waited.append(waits(server, key))
-        if ends == "broken":
-            raise OSError("the connection broke")
+    class Placed(Request):
+        async def _send(self, message):
+            # All that the request caused has its time, which an answer in the log would need.
+            waited.append(waits(server, key))
+            if ends == "broken":
+                raise OSError("the connection broke")
 
     async def serve():
-        headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": method, "path": path, "query_string": query, "http_version": "1.1"}
-        try:
-            await bridge(scope | {"scheme": "http", "headers": headers}, receive, send)
-        except OSError:
-            assert ends == "broken"
+        placed = Placed(bridge, key, path, query, method, body)
+        if ends == "gone":
+            placed.gone.set()
+        with suppress(OSError):
+            await placed.task
         for _ in range(3):
             await asyncio.sleep(0)
 

@@ -47,6 +47,13 @@ def connect(services):
     return socket, socket.begin(lambda: None)
 
 
+def connected(services):
+    socket, begun = connect(services)
+    begun.result(PATIENCE_SECONDS)
+    assert services.database.settle(PATIENCE_SECONDS)
+    return socket
+
+
 def register(services):
     services.websockets.register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
 
@@ -65,17 +72,13 @@ def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
 def test_connection_that_begins_while_the_channel_is_queried_stays(server, monkeypatch):
     services = server.services
     register(services)
-    old, begun = connect(services)
-    begun.result(PATIENCE_SECONDS)
-    assert services.database.settle(PATIENCE_SECONDS)
-    query, opened = services.database.look, [old]
+    opened = [connected(services)]
+    query = services.database.look
 
     def query_before_another_begins(statement):
         monkeypatch.undo()
         found = query(statement)
-        new, begun = connect(services)
-        begun.result(PATIENCE_SECONDS)
-        opened.append(new)
+        opened.append(connected(services))
         return found
 
     monkeypatch.setattr(services.database, "look", query_before_another_begins)
@@ -94,8 +97,7 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
         database.write(lambda session: services.log.append(session, APPLICATION, "registrations", "d", body))
 
     add()
-    first, begun = connect(services)
-    begun.result(PATIENCE_SECONDS)
+    first = connected(services)
     first.confirmed(first.take(None).cursor)
     assert database.settle(PATIENCE_SECONDS)
     add()

@@ -95,13 +95,12 @@ def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, mo
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
-    told = []
-    for failures in (1, 2, 3):
-        told.append(wait_for_failures(server, key, failures)["last_error"])
-        server.advance(key, 2 ** (failures - 1))
-    assert told == [told[0]] * 3
-    for reason in ["answered 500", "169.254.169.254 may not be called", "no answer: ConnectError"]:
+    told = set()
+    for failures, reason in enumerate(["answered 500", "169.254.169.254 may not", "no answer: ConnectError"], 1):
+        told.add(wait_for_failures(server, key, failures)["last_error"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
+        server.advance(key, 2 ** (failures - 1))
+    assert len(told) == 1
 
 
 def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, endpoint, monkeypatch):
