@@ -480,9 +480,11 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
 def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, label):
     events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
     for frame in (events, as_arrow(events)):
-        axes = frame.mirror.plot_timeline()
+        axes = frame.mirror.in_zone("Europe/Berlin").mirror.plot_timeline()
         mpl.pyplot.close(axes.figure)
         assert (len(axes.get_lines()), axes.get_ylabel()) == (3, label)
+        assert "Europe/Berlin" in axes.get_xlabel()
+        assert axes.get_lines()[0].get_ydata().tolist() == [20.0]
     axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
     mpl.pyplot.close(axes.figure)
     assert len(axes.get_lines()) == 2

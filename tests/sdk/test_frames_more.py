@@ -401,17 +401,6 @@ def test_a_table_of_something_else_is_told_which_column_it_lacks(ask):
         getattr(pd.DataFrame({"a": [1]}).mirror, ask)
 
 
-def test_a_timeline_has_a_line_for_each_resource_and_tells_its_zone():
-    events = [observation(str(20 + minute), minute) for minute in range(5)]
-    events += [observation(str(minute), minute, device_id="d2") for minute in range(5)] + [observation("x", path=NAME)]
-    axes = events_frame(events, tz="Europe/Berlin").mirror.plot_timeline()
-    mpl.pyplot.close(axes.figure)
-    labels = [line.get_label() for line in axes.get_lines()]
-    assert labels == ["d1 Temperature · Sensor Value", "d2 Temperature · Sensor Value"]
-    assert "Europe/Berlin" in axes.get_xlabel()
-    assert axes.get_lines()[0].get_ydata().tolist() == [20.0, 21.0, 22.0, 23.0, 24.0]
-
-
 def test_a_file_that_is_not_there_is_no_damaged_one(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_parquet(tmp_path / "none.parquet")
