@@ -7,7 +7,6 @@ import inspect
 import re
 from datetime import UTC, datetime, timedelta
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
@@ -46,8 +45,6 @@ from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventData
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
-
-mpl.use("agg")
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEMPERATURE, SET_POINT, NAME = "/3303/0/5700", "/3308/0/5900", "/3341/0/5527"
