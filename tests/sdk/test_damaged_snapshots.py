@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import snapshot_streams as streams
+from changed_answers import Arriving
 from snapshot_streams import arrow_stream, device, ndjson_stream
 
 from mirror_sdk import MirrorClient
@@ -56,28 +57,13 @@ def test_the_columns_are_those_the_server_sends():
     assert COLUMNS.equals(SCHEMA)
 
 
-class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body as it comes from a socket."""
-
-    def __init__(self, content):
-        self.content = content
-
-    def __iter__(self):
-        for begin in range(0, len(self.content), 4096):
-            yield self.content[begin : begin + 4096]
-
-    async def __aiter__(self):
-        for piece in self:
-            yield piece
-
-
 def answer_with(form, content, headers=None):
     """A service whose every snapshot is this."""
 
     def answer(request):
         if request.headers["Accept"] != form:
             return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
-        return httpx.Response(200, headers={"Content-Type": form, **(headers or {})}, stream=Body(content))
+        return httpx.Response(200, headers={"Content-Type": form, **(headers or {})}, stream=Arriving(content, 4_096))
 
     return httpx.MockTransport(answer)
 

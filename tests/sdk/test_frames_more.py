@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import re
 from datetime import UTC, datetime, timedelta
 
+import mirrored
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from mirror_sdk import Event, EventKind, ValueRefused
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest
-from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device import DeviceList
 from mirror_sdk.frames import (
     DEVICE_EVENTS_SCHEMA,
     DIRECTORY_SCHEMA,
@@ -41,7 +41,6 @@ from mirror_sdk.frames import (
     to_arrow,
 )
 from mirror_sdk.values import decode
-from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventData
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -160,19 +159,19 @@ def test_a_ledger_shows_how_the_last_request_of_each_resource_stands():
 
 def state_of(*resources, raw=False, taken_at=NOW):
     """A state table of (path, desired, status, desired at, reported, reported at)."""
-    listed = []
-    for path, desired, status, desired_at, reported, reported_at in resources:
-        entry = {"resource_path": path, "subscribed": False, "reported": {}, "desired": {}}
-        if desired is not None:
-            value = base64.b64encode(desired).decode()
-            entry["desired"] = {"value": value, "status": status, "desired_at": desired_at, "requested_at": at(-60)}
-        if reported is not None:
-            value = base64.b64encode(reported).decode()
-            entry["reported"] = {"value": value, "content_type": "text/plain", "reported_at": reported_at}
-        listed.append(entry)
-    body = {"device_id": "d1", "created_at": NOW, "resources": listed}
-    device = DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
-    return state_frame([device], raw=raw, taken_at=taken_at)
+    listed = [
+        mirrored.resource(
+            path,
+            reported,
+            desired,
+            status=status,
+            reported_at=reported_at,
+            desired_at=desired_at,
+            requested_at=at(-60),
+        )
+        for path, desired, status, desired_at, reported, reported_at in resources
+    ]
+    return state_frame([mirrored.device(*listed, device_id="d1")], raw=raw, taken_at=taken_at)
 
 
 @pytest.mark.parametrize(
