@@ -126,12 +126,6 @@ def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, bench
     assert model.frame([]).dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
 
 
-@pytest.mark.parametrize("seconds_given", [0, -1, float("nan")])
-def test_an_age_is_above_nothing(client, seconds_given):
-    with pytest.raises(ValueError, match="stale_after_seconds"):
-        FleetModel(client, stale_after_seconds=seconds_given)
-
-
 def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, bench, seconds, transport):
     ids = [add(bench, name) for name in ("a", "b", "c")]
     model.load()
