@@ -176,35 +176,26 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, ben
     assert next(iter(shown(model))) == "b"
 
 
-def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
-    model.load()
-    assert model.empty_text == "The directory lists no device."
-    model.take([event(EventKind.REGISTRATION, add(bench, "new"))])
-    seconds.now += 1.1
-    model.tick()
-    assert list(shown(model)) == ["new"]
-
-
-def test_a_large_fleet_is_read_by_two_requests(model, bench, transport):
-    for number in range(30):
-        bench.add_device(f"device-{number:04}")
+def test_a_large_fleet_is_read_by_two_requests_and_many_of_its_events_in_parts(
+    model, bench, seconds, transport, monkeypatch
+):
+    monkeypatch.setattr(fleet_model, "DEVICES_IN_A_LOOK", 25)
+    ids = [bench.add_device(f"device-{number:04}") for number in range(30)]
     transport.requests.clear()
     model.load()
     assert transport.requests == ["GET /v3/devices", SNAPSHOT]
     assert model.counts_text.startswith("30 devices · ")
-    assert len(model.rows) == 30
-
-
-def test_many_devices_that_events_are_about_are_looked_at_in_parts(model, bench, seconds, transport, monkeypatch):
-    monkeypatch.setattr(fleet_model, "DEVICES_IN_A_LOOK", 3)
-    ids = [bench.add_device(f"device-{number:04}") for number in range(4)]
-    model.load()
-    transport.requests.clear()
     model.take([event(EventKind.OBSERVATION, device_id) for device_id in ids])
+    for left in (5, 0):
+        transport.requests.clear()
+        seconds.now += 1.1
+        model.tick()
+        assert transport.requests == [SNAPSHOT]
+        assert len(model._changed) == left
+    model.take([event(EventKind.REGISTRATION, add(bench, "new"))])
     seconds.now += 1.1
     model.tick()
-    assert transport.requests == [SNAPSHOT]
-    assert len(model._changed) == 1
+    assert "new" in shown(model)
 
 
 def test_a_fleet_that_cannot_be_read_is_told(model, client):
