@@ -186,16 +186,20 @@ def test_a_large_fleet_is_read_by_two_requests_and_many_of_its_events_in_parts(
     assert transport.requests == ["GET /v3/devices", SNAPSHOT]
     assert model.counts_text.startswith("30 devices · ")
     model.take([event(EventKind.OBSERVATION, device_id) for device_id in ids])
-    for left in (5, 0):
-        transport.requests.clear()
-        seconds.now += 1.1
-        model.tick()
-        assert transport.requests == [SNAPSHOT]
-        assert len(model._changed) == left
+    transport.requests.clear()
+    seconds.now += 1.1
+    model.tick()
+    assert transport.requests == [SNAPSHOT]
+    assert len(model._changed) == 5
+
+
+def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
+    model.load()
+    assert model.empty_text == "The directory lists no device."
     model.take([event(EventKind.REGISTRATION, add(bench, "new"))])
     seconds.now += 1.1
     model.tick()
-    assert "new" in shown(model)
+    assert list(shown(model)) == ["new"]
 
 
 def test_a_fleet_that_cannot_be_read_is_told(model, client):
