@@ -91,20 +91,21 @@ class Keeper:
             self._thread.join(_LAST_SECONDS)
 
     def round(self) -> None:
-        """Do all that is due; what cannot be done is logged, once.
+        """Do all that is due, one thread at a time; what cannot be done is logged, once.
 
         Raises:
             NotLeader: Another process does it from now on.
         """
-        now, sure_now = self._clock.now(), self._clock.sure_now()
-        self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
-        self._try("compress new rows of the history", lambda: self._seal(now, sure_now))
-        self._try("delete what was erased from the history", self._erasing.erase)
-        self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
-        self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
-        self._try("archive the history", lambda: self._move(now))
-        self._try("trim the history", lambda: self._trim(sure_now))
-        self._try("tidy up the history", self._sealing.delete_left)
+        with self._looking:
+            now, sure_now = self._clock.now(), self._clock.sure_now()
+            self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
+            self._try("compress new rows of the history", lambda: self._seal(now, sure_now))
+            self._try("delete what was erased from the history", self._erasing.erase)
+            self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
+            self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
+            self._try("archive the history", lambda: self._move(now))
+            self._try("trim the history", lambda: self._trim(sure_now))
+            self._try("tidy up the history", self._sealing.delete_left)
 
     def _seal(self, now: Instant, sure_now: Instant) -> None:
         self._sealing.delete_left()
@@ -167,8 +168,7 @@ class Keeper:
                 return
             self._wanted.clear()
             try:
-                with self._looking:
-                    self.round()
+                self.round()
             except NotLeader:
                 return
             except Exception:

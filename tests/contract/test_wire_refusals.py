@@ -104,14 +104,14 @@ AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
 
 
 @pytest.mark.parametrize(("model", "wire", "place"), REFUSED.values(), ids=REFUSED.keys())
-def test_it_is_refused_and_the_member_is_named(model: type[BaseModel], wire: Any, place: tuple[str | int, ...]) -> None:
+def test_invalid_member_is_rejected_by_name(model: type[BaseModel], wire: Any, place: tuple[str | int, ...]) -> None:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(wire, extra="forbid", by_alias=True, by_name=False)
     assert [error["loc"] for error in caught.value.errors()] == [place]
 
 
 @pytest.mark.parametrize(("model", "wire"), AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())
-def test_what_just_keeps_the_limit_is_taken(model: type[BaseModel], wire: Any) -> None:
+def test_value_at_the_limit_is_valid(model: type[BaseModel], wire: Any) -> None:
     read = model.model_validate(wire, extra="forbid", by_alias=True, by_name=False)
     assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == wire
 
@@ -131,7 +131,7 @@ def test_registration_may_write_booleans_and_numbers_as_text() -> None:
     assert read.to_wire() == {**URL, "serialization": {"type": "v2", "max_chunk_size": 100, "cfg": cfg}}
 
 
-def test_a_registration_asks_for_nothing_unless_told() -> None:
+def test_registration_has_no_options_by_default() -> None:
     serialization = Serialization.model_validate({"type": "v2"})
     assert serialization.max_chunk_size == 10000
     assert set(serialization.cfg.model_dump().values()) == {False}

@@ -34,7 +34,7 @@ def test_instant_is_read_in_every_spelling_and_written_in_one() -> None:
             TIMESTAMP.validate_python(text)
 
 
-def test_an_instant_that_is_none_in_utc_stays_as_it_came() -> None:
+def test_instant_that_utc_cannot_express_is_unchanged() -> None:
     assert TIMESTAMP.validate_python("0001-01-01T00:00:00+01:00").isoformat() == "0001-01-01T00:00:00+01:00"
 
 

@@ -43,6 +43,30 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._change(request, answer)
 
 
+class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body as it comes from a socket; it tells how much of it was wanted."""
+
+    def __init__(self, content, piece_bytes=65_536):
+        self.pieces = [content[begin : begin + piece_bytes] for begin in range(0, len(content), piece_bytes)]
+        self.wanted = 0
+        self.is_closed = False
+
+    def __iter__(self):
+        for piece in self.pieces:
+            self.wanted += 1
+            yield piece
+
+    async def __aiter__(self):
+        for piece in self:
+            yield piece
+
+    def close(self):
+        self.is_closed = True
+
+    async def aclose(self):
+        self.is_closed = True
+
+
 def answer_with(answer, content):
     return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
 

@@ -9,21 +9,29 @@ from mirror_sdk.wire import device_object as wire
 TAKEN_AT = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 
 
-def resource(path, reported=None, desired=None, *, content_type="text/plain", status=0, subscribed=False):
+def resource(
+    path,
+    reported=None,
+    desired=None,
+    *,
+    content_type="text/plain",
+    status=0,
+    subscribed=False,
+    reported_at=TAKEN_AT,
+    desired_at=TAKEN_AT + timedelta(seconds=1),
+    requested_at=TAKEN_AT,
+):
     def value(raw):
         return base64.b64encode(raw).decode()
 
     body = {"resource_path": path, "subscribed": subscribed, "reported": {}, "desired": {}}
     if reported is not None:
-        body["reported"] = {
-            "value": value(reported),
-            "content_type": content_type,
-            "reported_at": TAKEN_AT,
-            "expires_at": TAKEN_AT + timedelta(seconds=60),
-        }
+        expires_at = None if reported_at is None else reported_at + timedelta(seconds=60)
+        times = {"reported_at": reported_at, "expires_at": expires_at}
+        body["reported"] = {"value": value(reported), "content_type": content_type, **times}
     if desired is not None:
-        later = TAKEN_AT + timedelta(seconds=1)
-        body["desired"] = {"value": value(desired), "status": status, "desired_at": later, "requested_at": TAKEN_AT}
+        times = {"desired_at": desired_at, "requested_at": requested_at}
+        body["desired"] = {"value": value(desired), "status": status, **times}
     return body
 
 

@@ -36,7 +36,7 @@ def warm(client, bench, rooms):
 FORMS = {
     "pandas": lambda frame: frame,
     "index": lambda frame: frame.set_index("device_id"),
-    "many rows": lambda frame: frame.loc[frame.index.repeat(5000)],
+    "many rows": lambda frame: frame.loc[frame.index.repeat(500)],
     "objects": lambda frame: frame.astype({"device_id": object, "path": object}),
     "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
     "polars": lambda frame: pl.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)),

@@ -7,6 +7,7 @@ import zlib
 import httpx
 import pytest
 from blocking import pause_in_no_time
+from changed_answers import Arriving
 
 from mirror_sdk import MirrorClient
 from mirror_sdk._service.answer_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
@@ -29,30 +30,6 @@ def packed(size, begin=b"", bits=_GZIP):
     spaces = b" " * 1_000_000
     parts = [compress.compress(begin), *(compress.compress(spaces) for _ in range(size // 1_000_000))]
     return b"".join([*parts, compress.flush()])
-
-
-class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body as it comes from a socket; it tells how much of it was wanted."""
-
-    def __init__(self, content, piece_bytes=65_536):
-        self.pieces = [content[begin : begin + piece_bytes] for begin in range(0, len(content), piece_bytes)]
-        self.wanted = 0
-        self.is_closed = False
-
-    def __iter__(self):
-        for piece in self.pieces:
-            self.wanted += 1
-            yield piece
-
-    async def __aiter__(self):
-        for piece in self:
-            yield piece
-
-    def close(self):
-        self.is_closed = True
-
-    async def aclose(self):
-        self.is_closed = True
 
 
 @pytest.fixture

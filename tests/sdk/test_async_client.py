@@ -103,18 +103,17 @@ def test_a_callback_may_stop_its_own_watch(run, bench, device_id):
 def test_only_so_many_requests_are_under_way_at_once(mirror, device_id):
     under_way, most = 0, 0
 
-    class Counting(httpx.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            nonlocal under_way, most
-            under_way += 1
-            most = max(most, under_way)
-            await asyncio.sleep(0.001)
-            answer = await mirror.async_transport.handle_async_request(request)
-            under_way -= 1
-            return answer
+    async def counted(request: httpx.Request) -> httpx.Response:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.001)
+        answer = await mirror.async_transport.handle_async_request(request)
+        under_way -= 1
+        return answer
 
     async def scene():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Counting()) as client:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=httpx.MockTransport(counted)) as client:
             await asyncio.gather(*(client.get_device(device_id) for _ in range(50)))
 
     asyncio.run(scene())

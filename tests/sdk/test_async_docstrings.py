@@ -12,13 +12,11 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from test_docstrings import LIGHT, STATION, WANTED
+from test_docstrings import WANTED, given
 
 from mirror_sdk import (
     AsyncBench,
@@ -28,8 +26,6 @@ from mirror_sdk import (
     AsyncWatch,
     Bench,
     MirrorClient,
-    PreconditionFailed,
-    WebhookReceiver,
 )
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.config import KEY_VARIABLE
@@ -89,15 +85,9 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
         names = {
             "client": client,
             "bench": AsyncBench(operator),
-            "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
-            "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
-            "folder": folder,
+            **given(bench, folder),
             "asyncio": asyncio,
-            "pd": pd,
-            "timedelta": timedelta,
             "AsyncMirrorClient": AsyncMirrorClient,
-            "PreconditionFailed": PreconditionFailed,
-            "WebhookReceiver": WebhookReceiver,
         }
         if test.name == "AsyncMirrorClient.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))

@@ -270,16 +270,15 @@ def test_a_service_that_stays_away_is_told_in_the_end(log):
 
 def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, pump):
     log.add_answer("of somebody else")
+    log.before_poll = lambda number: lost()
+    with pytest.raises(ConnectionFailed):
+        pump.expect("a")
+    assert len(log.polls) == 3
+    log.before_poll = lambda number: None
+    log.polls.clear()
     pump.expect("a")
     pump.expect("b")
     assert log.polls == [{"after": "latest", "hold": "0"}]
-
-
-def test_when_the_end_cannot_be_found_nothing_is_expected(log):
-    log.before_poll = lambda number: lost()
-    with pytest.raises(ConnectionFailed):
-        pump_of(log).expect("a")
-    assert len(log.polls) == 3
 
 
 def test_a_wait_ends_and_can_be_taken_up_again(log, pump):

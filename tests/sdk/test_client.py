@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -97,19 +96,6 @@ def test_answers_find_their_requests_in_any_order(client, bench, device_id):
     read = client.begin_read(device_id, TEMPERATURE)
     assert read.result().python == 21.5
     assert [request.exception() for request in reversed(requests)] == [None] * 5
-
-
-def test_two_threads_wait_on_one_client_for_different_devices(client, bench, device_id):
-    other_id = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "7"}])
-    for one in (device_id, other_id):
-        bench.set_online(one, False)
-    requests = [client.begin_read(one, TEMPERATURE) for one in (device_id, other_id)]
-    with ThreadPoolExecutor(2) as pool:
-        waits = [pool.submit(request.result, 20) for request in requests]
-        bench.set_online(other_id, True)
-        assert waits[1].result(60).python == 7
-        bench.set_online(device_id, True)
-        assert waits[0].result(60).python == 21.5
 
 
 def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):

@@ -4,10 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mirror_sdk import (
-    NotFound,
-    ValueRefused,
-)
+from mirror_sdk import NotFound, ValueRefused
 
 TEMPERATURE = "/3303/0/5700"
 

@@ -96,6 +96,19 @@ def kept_seconds():
     return 7 * 86400.0
 
 
+def given(bench, folder):
+    """What the examples of synchronous and asynchronous classes take for granted."""
+    return {
+        "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
+        "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
+        "folder": folder,
+        "pd": pd,
+        "timedelta": timedelta,
+        "PreconditionFailed": PreconditionFailed,
+        "WebhookReceiver": WebhookReceiver,
+    }
+
+
 @pytest.fixture
 def names(mirror, tmp_path, opened):
     """What the examples take for granted."""
@@ -109,16 +122,10 @@ def names(mirror, tmp_path, opened):
         yield {
             "client": client,
             "bench": bench,
-            "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
-            "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
-            "folder": tmp_path,
-            "pd": pd,
-            "timedelta": timedelta,
+            **given(bench, tmp_path),
             "examples": examples,
             "MirrorClient": MirrorClient,
             "Recording": Recording,
-            "PreconditionFailed": PreconditionFailed,
-            "WebhookReceiver": WebhookReceiver,
             **{kind.__name__: kind for kind in WIDGETS},
         }
     plt.close("all")

@@ -11,7 +11,6 @@ from mirror_sdk import (
     AsyncMirrorClient,
     BadRequest,
     CompatibilityWarning,
-    ConfigError,
     ConnectionFailed,
     GapWarning,
     MirrorClient,
@@ -315,24 +314,6 @@ def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, bench, device_
             assert [str(event.kind) async for event in events] == ["observation"]
 
     asyncio.run(program())
-
-
-def test_one_that_began_on_a_loop_that_ended_begins_anew_on_another(mirror):
-    key = mirror.new_key()
-    events = []
-
-    async def begin():
-        client = AsyncMirrorClient(URL, key, transport=mirror.async_transport)
-        events.append(client.events(after=None, timeout=0))
-
-    asyncio.run(begin())
-
-    async def go_on():
-        assert events[0]._beginning.cancelled()
-        with pytest.raises(ConfigError, match="another event loop"):
-            await anext(events[0])
-
-    asyncio.run(go_on())
 
 
 def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, bench, device_id):

@@ -45,22 +45,21 @@ def test_a_key_has_no_rules_and_subscriptions_any_more(plain: MirrorClient, benc
     assert plain.list_subscriptions(valve) == []
 
 
-def test_a_mirror_of_real_devices_is_left_as_it_is(plain: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
-    monkeypatch.setattr("mirror_sdk.wire.routes.BENCH_DEVICES", "/sim/v1/nothing")
-    with pytest.raises(NotFound):
-        examples.start_over(plain)
-    assert len(plain.get_presubscriptions()) == 1
-
-
 @pytest.mark.parametrize("manual_clock", [False])
-def test_a_mirror_on_real_time_is_left_as_it_is(plain: MirrorClient, bench: Bench) -> None:
+def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(
+    plain: MirrorClient, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     valve = bench.add_device(**VALVE)
     bench.set_online(valve, False)
     assert not bench.has_manual_clock()
     with pytest.raises(DemoError, match=r"start it by mirror-server demo --clock manual, or unset API_HOST"):
         examples.start_over(plain)
     assert [device.online for device in bench.list_devices()] == [False]
+    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    monkeypatch.setattr("mirror_sdk.wire.routes.BENCH_DEVICES", "/sim/v1/nothing")
+    with pytest.raises(NotFound):
+        examples.start_over(plain)
+    assert len(plain.get_presubscriptions()) == 1
 
 
 def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient, bench: Bench) -> None:

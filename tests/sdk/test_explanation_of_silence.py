@@ -43,7 +43,7 @@ def told_of(client, device_id, path=TEMPERATURE):
     return str(told), told.refresh
 
 
-def test_a_device_that_goes_on_as_usual(client, bench, device_id):
+def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, bench, device_id):
     client.subscribe(device_id, TEMPERATURE)
     report(bench, device_id)
     words, refresh = told_of(client, device_id)
@@ -52,11 +52,6 @@ def test_a_device_that_goes_on_as_usual(client, bench, device_id):
         f"client.read_value('{device_id}', '{TEMPERATURE}')",
         "nothing needs to be done for later changes: the device sends them",
     )
-
-
-def test_a_device_that_is_cut_off(client, bench, device_id):
-    client.subscribe(device_id, TEMPERATURE)
-    report(bench, device_id)
     bench.set_online(device_id, False)
     bench.advance(timedelta(minutes=2))
     assert "its longest silence before was 60 s" in told_of(client, device_id)[0]

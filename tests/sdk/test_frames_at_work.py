@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from datetime import UTC, datetime, timedelta
 
 import matplotlib as mpl
+import mirrored
 import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mirrored import resource
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
-from mirror_sdk.device import DeviceObject
 from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
 from mirror_sdk.values import decode
-from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.directory import Device
 
 mpl.use("agg")
@@ -34,21 +33,16 @@ def at(minutes):
 
 def device(device_id, name, reported):
     """A device object of what was reported: value and how many minutes ago, by path; nothing where it never was."""
-    told = {
-        path: {"value": base64.b64encode(value).decode(), "content_type": "text/plain", "reported_at": at(-minutes[0])}
-        for path, (value, *minutes) in reported.items()
-        if minutes
-    }
     resources = [
-        {"resource_path": path, "subscribed": False, "reported": told.get(path, {}), "desired": {}} for path in reported
+        resource(path, value, reported_at=at(-minutes)) if minutes else resource(path)
+        for path, (value, minutes) in reported.items()
     ]
-    body = {"device_id": device_id, "endpoint_name": name, "created_at": NOW, "resources": resources}
-    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
+    return mirrored.device(*resources, device_id=device_id, endpoint_name=name)
 
 
-HALL = device("d1", "Hall", {LEVEL: (b"1", 90), TEMPERATURE: (b"20.5", 30), SWITCH: (b"",)})
+HALL = device("d1", "Hall", {LEVEL: (b"1", 90), TEMPERATURE: (b"20.5", 30), SWITCH: (None, None)})
 ROOF = device("d2", "Roof", {LEVEL: (b"2", 300), TEMPERATURE: (b"3", 120)})
-CELLAR = device("d3", "Cellar", {LEVEL: (b"",)})
+CELLAR = device("d3", "Cellar", {LEVEL: (None, None)})
 FRESH = device("d4", "Fresh", {LEVEL: (b"4", 1)})
 
 
@@ -343,33 +337,27 @@ def sheet_of(frame, tmp_path):
     return rows
 
 
-ALL_TABLES = {
-    "state": lambda: state(raw=True, tz="Europe/Berlin"),
-    "events": lambda: events_frame([observation("d1", LEVEL, "50"), Event(kind=EventKind.GAP, received_at=NOW)]),
-    "no events": lambda: events_frame([], raw=True),
-    "drift": state().mirror.drift,
-    "stale": lambda: state().mirror.stale("1h", by="device"),
-    "directory": lambda: DeviceList([]).to_frame(),
-    "wide": lambda: state().mirror.wide(columns="label"),
-    "no columns": pd.DataFrame,
-}
-
-
-@pytest.mark.parametrize("make", ALL_TABLES.values(), ids=ALL_TABLES)
-def test_every_table_becomes_a_sheet(make, tmp_path):
-    frame = make()
-    before, about = frame.copy(), dict(frame.attrs)
-    rows = sheet_of(frame, tmp_path)
-    assert len(rows) == (len(frame) + 1 if frame.columns.size else 0)
-    assert frame.mirror.for_excel().attrs == about
-    assert_frame_equal(frame, before)
+def test_every_table_becomes_a_sheet(tmp_path):
+    for frame in (
+        state(raw=True, tz="Europe/Berlin"),
+        events_frame([observation("d1", LEVEL, "50"), Event(kind=EventKind.GAP, received_at=NOW)]),
+        events_frame([], raw=True),
+        state().mirror.drift(),
+        state().mirror.stale("1h", by="device"),
+        state().mirror.wide(columns="label"),
+        pd.DataFrame(),
+    ):
+        before, about = frame.copy(), dict(frame.attrs)
+        assert len(sheet_of(frame, tmp_path)) == (len(frame) + 1 if frame.columns.size else 0)
+        assert frame.mirror.for_excel().attrs == about
+        assert_frame_equal(frame, before)
 
 
 def test_a_sheet_has_times_without_a_zone_whose_names_tell_it(tmp_path):
     names, *rows = sheet_of(state(FRESH, tz="Europe/Berlin"), tmp_path)
     row = dict(zip(names, rows[0], strict=True))
     assert row["reported_at (Europe/Berlin)"] == datetime(2026, 1, 5, 12, 59)
-    assert row["fresh_until (Europe/Berlin)"] is None
+    assert row["desired_at (Europe/Berlin)"] is None
     assert (row["reported_num"], row["subscribed"], row["device_id"], row["object_id"]) == (4, False, "d4", 3311)
     assert "reported_at (UTC)" in sheet_of(state(FRESH), tmp_path)[0]
 
@@ -486,9 +474,11 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
 def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, label):
     events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
     for frame in (events, as_arrow(events)):
-        axes = frame.mirror.plot_timeline()
+        axes = frame.mirror.in_zone("Europe/Berlin").mirror.plot_timeline()
         mpl.pyplot.close(axes.figure)
         assert (len(axes.get_lines()), axes.get_ylabel()) == (3, label)
+        assert "Europe/Berlin" in axes.get_xlabel()
+        assert axes.get_lines()[0].get_ydata().tolist() == [20.0]
     axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
     mpl.pyplot.close(axes.figure)
     assert len(axes.get_lines()) == 2

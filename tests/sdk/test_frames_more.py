@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import re
 from datetime import UTC, datetime, timedelta
 
-import matplotlib as mpl
+import mirrored
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
@@ -15,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from mirror_sdk import Event, EventKind, ValueRefused
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest
-from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device import DeviceList
 from mirror_sdk.frames import (
     DEVICE_EVENTS_SCHEMA,
     DIRECTORY_SCHEMA,
@@ -42,12 +41,9 @@ from mirror_sdk.frames import (
     to_arrow,
 )
 from mirror_sdk.values import decode
-from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventData
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
-
-mpl.use("agg")
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEMPERATURE, SET_POINT, NAME = "/3303/0/5700", "/3308/0/5900", "/3341/0/5527"
@@ -163,19 +159,19 @@ def test_a_ledger_shows_how_the_last_request_of_each_resource_stands():
 
 def state_of(*resources, raw=False, taken_at=NOW):
     """A state table of (path, desired, status, desired at, reported, reported at)."""
-    listed = []
-    for path, desired, status, desired_at, reported, reported_at in resources:
-        entry = {"resource_path": path, "subscribed": False, "reported": {}, "desired": {}}
-        if desired is not None:
-            value = base64.b64encode(desired).decode()
-            entry["desired"] = {"value": value, "status": status, "desired_at": desired_at, "requested_at": at(-60)}
-        if reported is not None:
-            value = base64.b64encode(reported).decode()
-            entry["reported"] = {"value": value, "content_type": "text/plain", "reported_at": reported_at}
-        listed.append(entry)
-    body = {"device_id": "d1", "created_at": NOW, "resources": listed}
-    device = DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
-    return state_frame([device], raw=raw, taken_at=taken_at)
+    listed = [
+        mirrored.resource(
+            path,
+            reported,
+            desired,
+            status=status,
+            reported_at=reported_at,
+            desired_at=desired_at,
+            requested_at=at(-60),
+        )
+        for path, desired, status, desired_at, reported, reported_at in resources
+    ]
+    return state_frame([mirrored.device(*listed, device_id="d1")], raw=raw, taken_at=taken_at)
 
 
 @pytest.mark.parametrize(
@@ -399,17 +395,6 @@ def test_the_state_table_has_its_wide_form_and_its_drift_by_the_accessor():
 def test_a_table_of_something_else_is_told_which_column_it_lacks(ask):
     with pytest.raises(ValueRefused, match="lacks the column"):
         getattr(pd.DataFrame({"a": [1]}).mirror, ask)
-
-
-def test_a_timeline_has_a_line_for_each_resource_and_tells_its_zone():
-    events = [observation(str(20 + minute), minute) for minute in range(5)]
-    events += [observation(str(minute), minute, device_id="d2") for minute in range(5)] + [observation("x", path=NAME)]
-    axes = events_frame(events, tz="Europe/Berlin").mirror.plot_timeline()
-    mpl.pyplot.close(axes.figure)
-    labels = [line.get_label() for line in axes.get_lines()]
-    assert labels == ["d1 Temperature · Sensor Value", "d2 Temperature · Sensor Value"]
-    assert "Europe/Berlin" in axes.get_xlabel()
-    assert axes.get_lines()[0].get_ydata().tolist() == [20.0, 21.0, 22.0, 23.0, 24.0]
 
 
 def test_a_file_that_is_not_there_is_no_damaged_one(tmp_path):

@@ -5,17 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from test_payload_columns import BY_TYPE, CONTENT_TYPES, payloads
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.forms import given as in_form
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
-from mirror_sdk.object_table import lookup
-from mirror_sdk.tables.columns import boolean, number, text
 from mirror_sdk.tables.history import HistoryParts, history_of_batch
 from mirror_sdk.tables.units import NamedUnits
 from mirror_sdk.values import decode
@@ -61,24 +56,6 @@ def event(kind=EventKind.OBSERVATION, minute=0, **members):
 
 def observed(raw, minute=0, path=TEMPERATURE, **members):
     return event(minute=minute, path=path, value=decode(raw, "text/plain", path), **members)
-
-
-@settings(max_examples=25)
-@given(st.lists(st.tuples(st.sampled_from(list(BY_TYPE.values())), st.sampled_from(CONTENT_TYPES), payloads)))
-def test_values_are_those_of_the_payloads_one_by_one(told):
-    rows = [row(path=path, content_type=kind, value=value) for path, kind, value in told]
-    frame = frame_of(batch(*rows), raw=True).astype(object)
-    values = [decode(value, kind, path) for path, kind, value in told]
-    expected = {
-        "value_num": [number(value) for value in values],
-        "value_text": [text(value) for value in values],
-        "value_bool": [boolean(value) for value in values],
-        "value_kind": [value.kind.value for value in values],
-        "value_raw": [value for _, _, value in told],
-        "unit": [getattr(lookup(path), "unit", None) or None for path, _, _ in told],
-    }
-    found = frame[list(expected)].astype(object).where(lambda cells: cells.notna(), None)
-    assert found.to_dict("list") == expected
 
 
 def test_every_member_has_its_column():

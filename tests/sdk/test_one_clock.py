@@ -151,30 +151,20 @@ def test_only_received_at_is_of_the_clock_here(now, client, bench, lights):
     assert events_frame([]).attrs["mirror"]["taken_at"] is None
 
 
-@pytest.mark.parametrize(
-    "ask", [lambda table, **now: table.mirror.drift(**now), lambda table, **now: table.mirror.stale("1h", **now)]
-)
-def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, lights, ask):
+def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, lights):
     client.read_value(lights[0], LEVEL)
     client.write_value(lights[0], LEVEL, 40)
     frame = client.state_frame(lights)
-    names = pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]})
-    merged = frame.merge(names, on="device_id")
-    with pytest.raises(ValueRefused) as refused:
-        ask(merged)
-    expected = ask(frame).astype(object).to_dict("list").items()
-    for way, found in (
-        ("frame.mirror.based_on(original)", ask(merged.mirror.based_on(frame))),
-        ("original.mirror.join(other, on=...)", ask(frame.mirror.join(names, on="device_id"))),
-        (
-            'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])',
-            ask(merged, now=pd.Timestamp(frame.attrs["mirror"]["taken_at"])),
-        ),
-        (
-            "now=client.get_device(device_id).created_at",
-            ask(merged, now=client.get_device(lights[0]).created_at),
-        ),
-    ):
-        assert way in str(refused.value)
-        assert found.astype(object).to_dict("list").items() >= expected, way
-    assert "datetime.now" not in str(refused.value)
+    merged = frame.merge(pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]}), on="device_id")
+    instants = pd.Timestamp(frame.attrs["mirror"]["taken_at"]), client.get_device(lights[0]).created_at
+    for ask in (pd.DataFrame.mirror.drift, lambda table, **told: table.stale("1h", **told)):
+        with pytest.raises(ValueRefused) as refused:
+            ask(merged.mirror)
+        told = str(refused.value)
+        assert "frame.mirror.based_on(original)" in told
+        assert "original.mirror.join(other, on=...)" in told
+        assert 'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])' in told
+        assert "now=client.get_device(device_id).created_at" in told
+        assert "datetime.now" not in told
+        for instant in instants:
+            assert ask(merged.mirror, now=instant)["device_id"].tolist() == ask(frame.mirror)["device_id"].tolist()

@@ -197,6 +197,11 @@ def test_a_refusal_says_what_is_expected_and_the_cure(value, path, words):
     assert all(word in str(refused.value) for word in words), str(refused.value)
 
 
+def test_an_integer_too_long_for_python_to_print_is_refused_too():
+    with pytest.raises(ValueRefused, match="16610 bits"):
+        encode(10**5000, FLOAT)
+
+
 @pytest.mark.parametrize("path", ["/1/0/1", "/3/0/10"])
 def test_a_float_that_may_have_been_another_integer_is_none(path):
     options = {"allow_read_only": True}
@@ -208,21 +213,12 @@ def test_a_float_that_may_have_been_another_integer_is_none(path):
     assert decode(b"1e18", "application/json", path).python == 10**18
 
 
-def test_an_integer_too_long_for_python_to_print_is_refused_too():
-    with pytest.raises(ValueRefused, match="16610 bits"):
-        encode(10**5000, FLOAT)
-
-
 def test_a_read_only_resource_is_refused_unless_the_device_is_said_to_take_it():
     with pytest.raises(ValueRefused, match=r"/3303/0/5700 \(Temperature · Sensor Value\) .*allow_read_only=True"):
         encode(21.5, "/3303/0/5700")
     assert encode(21.5, "/3303/0/5700", allow_read_only=True) == (b"21.5", "text/plain")
-
-
-@pytest.mark.parametrize("value", ["", b"", 1])
-def test_an_executable_resource_takes_no_value_whatever_is_allowed(value):
     with pytest.raises(ValueRefused, match="execute it"):
-        encode(value, EXECUTABLE, "application/vnd.oma.lwm2m+tlv", allow_read_only=True)
+        encode(b"", EXECUTABLE, "application/vnd.oma.lwm2m+tlv", allow_read_only=True)
 
 
 def test_bytes_are_octets_and_may_be_a_payload_already_written():
@@ -236,16 +232,12 @@ def test_bytes_are_octets_and_may_be_a_payload_already_written():
             encode(21.5, FLOAT, no_typed_value)
 
 
-@pytest.mark.parametrize("content_type", ["text/plain;charset=utf-8", "TEXT/plain", "application/vnd.oma.lwm2m+text"])
-def test_a_content_type_is_sent_as_it_was_given(content_type):
-    assert encode(21.5, FLOAT, content_type) == (b"21.5", content_type)
-
-
 @pytest.mark.parametrize(
     ("content_type", "name"),
     [("50", "application/json"), (11542, "application/vnd.oma.lwm2m+tlv"), ("json", "text/plain"), ("", "text/plain")],
 )
-def test_a_content_type_is_sent_by_its_name_alone(content_type, name):
+def test_a_content_type_is_sent_as_it_was_given_and_by_its_name_alone(content_type, name):
+    assert encode(21.5, FLOAT, "TEXT/plain;charset=utf-8") == (b"21.5", "TEXT/plain;charset=utf-8")
     with pytest.raises(ValueRefused, match=f"no name of a content type; write it like '{re.escape(name)}'"):
         encode(21.5, FLOAT, content_type)
 

@@ -131,43 +131,14 @@ def test_no_record_raises(body, path):
     check_result(cbor2.dumps(body), SENML_CBOR, path)
 
 
-tlv_entries = st.builds(
-    lambda head, ids, content: bytes([head & 0xC8 | 0x08]) + bytes([ids % 30, len(content)]) + content,
-    st.integers(0, 255),
-    st.integers(0, 255),
-    st.binary(max_size=9),
-)
-
-
-@given(st.lists(tlv_entries, max_size=5).map(b"".join), st.sampled_from(PATHS))
-def test_no_tlv_raises(raw, path):
-    check_result(raw, LWM2M_TLV, path)
-    check_result(bytes([0x08, 0, len(raw)]) + raw, LWM2M_TLV, "/3")
-
-
 HOSTILE = [
-    *((CBOR, b"\x81" * 10_000 + b"\x00"), (SENML_CBOR, b"\x81" * 10_000 + b"\x00")),
-    *(
-        (CBOR, b"\xa1" * 10_000),
-        (CBOR, b"\xc1" * 10_000 + b"\x00"),
-        (CBOR, b"\x9f" * 10_000),
-        (CBOR, b"\xd8\x1c\x81\xd8\x1d\x00"),
-    ),
-    *(
-        (content_type, head + (2**power).to_bytes(8, "big"))
-        for content_type in (CBOR, SENML_CBOR)
-        for head in (b"\x9b", b"\xbb", b"\x5b", b"\x7b")
-        for power in (32, 40, 63)
-    ),
-    *((CBOR, bytes.fromhex("c5821b7fffffffffffffff01")), (CBOR, bytes.fromhex("c4821b7fffffffffffffff01"))),
-    *((CBOR, bytes.fromhex("c4821a3b9aca0001")), (CBOR, b"\xc2\x59\xff\xff" + b"\xff" * 65535)),
-    *((JSON, b"[" * 100_000), (SENML_JSON, b'{"v":' * 100_000), (LWM2M_JSON, b"[" * 100_000)),
-    *((JSON, b"9" * 100_000), (JSON, b"1e999999999"), (SENML_JSON, b'[{"n":"/3/0/9","v":1e400}]')),
-    *(
-        (LWM2M_TLV, b"\x00\x00" * 100_000),
-        (LWM2M_TLV, b"\x18\x00\xff\xff\xff" * 1000),
-        (LWM2M_TLV, b"\x07\x00" * 50_000),
-    ),
+    *((CBOR, head * 10_000 + b"\x00") for head in (b"\x81", b"\xa1", b"\xc1", b"\x9f")),
+    *((CBOR, head + (2**power).to_bytes(8, "big")) for head in (b"\x9b", b"\xbb", b"\x5b") for power in (32, 63)),
+    *((CBOR, bytes.fromhex(number)) for number in ("c5821b7fffffffffffffff01", "c4821a3b9aca0001", "d81c81d81d00")),
+    *((SENML_CBOR, raw) for raw in (b"\x81" * 10_000 + b"\x00", b"\x9b" + (2**40).to_bytes(8, "big"))),
+    *((JSON, raw) for raw in (b"[" * 100_000, b"9" * 100_000, b"1e999999999")),
+    *((SENML_JSON, b'{"v":' * 100_000), (SENML_JSON, b'[{"n":"/3/0/9","v":1e400}]')),
+    *((LWM2M_TLV, raw) for raw in (b"\x00\x00" * 100_000, b"\x18\x00\xff\xff\xff" * 1000)),
 ]
 
 
@@ -189,14 +160,12 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
     [
         (LWM2M_TLV, "e4170c41ac00", FLOAT, "goes on to byte 7 of 6"),
         (LWM2M_TLV, "e116da02", "/3311/0/5850", "cannot be read as the type boolean"),
-        (LWM2M_TLV, "c10901", "", "relative to a path"),
         (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
         (LWM2M_TLV, "860641000141 0105", "/3/0", "decode_many"),
         (LWM2M_TLV, "880709 42000ed8 43011388aa", "/3/0/7", "/3/0/7/1: b'\\x13\\x88\\xaa' cannot be read"),
         (LWM2M_TLV, "", "/3/0/9", "holds no value for /3/0/9"),
         (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
         (CBOR, "1b8000000000000000", INTEGER, "cannot be read as the type integer"),
-        (CBOR, "f97e00", FLOAT, "cannot be read as the type float"),
         (CBOR, "01", EXECUTABLE, "type none"),
         (CBOR, "c07819" + b"0001-01-01T00:00:00+14:00".hex(), TIME, "type time"),
         (SENML_CBOR, "81a2006c2f333330382f302f3539303003613 1".replace(" ", ""), FLOAT, "declares float"),
@@ -215,13 +184,10 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
     [
         (JSON, '"21.5"', FLOAT, "type float"),
         (JSON, "[1]", UNDECLARED, "not one number"),
-        (JSON, '"AA=="', OPAQUE, "type opaque"),
         (JSON, r'"\ud800"', STRING, "type string"),
         (SENML_JSON, r'[{"n":"/3/0/15","vs":"\ud800"}]', STRING, "type string"),
         (JSON, "36893488147419103232", UNDECLARED, "cannot be read"),
         (SENML_JSON, "{}", FLOAT, "no array of records"),
-        (SENML_JSON, "[1]", FLOAT, "no array of records"),
-        (SENML_JSON, "[]", FLOAT, "no value for"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
         (SENML_JSON, '[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
         (SENML_JSON, '[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),

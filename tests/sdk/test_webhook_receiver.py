@@ -130,7 +130,7 @@ def test_one_bad_entry_takes_no_other_with_it():
     assert parse_callback(b"{}") == ()
 
 
-def test_each_reader_has_its_own_position_and_a_slow_one_is_told_of_its_loss(monkeypatch):
+def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch):
     monkeypatch.setattr("mirror_sdk.webhook.ENTRIES_KEPT", 3)
     inbox = CallbackInbox()
     slow, quick = CallbackReader(inbox), CallbackReader(inbox)

@@ -43,6 +43,20 @@ def client(mirror: Any, transport: CountingTransport) -> Iterator[MirrorClient]:
 
 
 @pytest.fixture
+def widget(client: MirrorClient) -> Iterator[Callable[..., Any]]:
+    """Makes widgets; they are closed at the end."""
+    made: list[Any] = []
+
+    def make(kind: Any, *arguments: Any, **options: Any) -> Any:
+        made.append(kind(client, *arguments, **{"live": False} | options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
 def erase(mirror: Any) -> Callable[[str], object]:
     """What an operator does: a device is not there any more."""
     return lambda device_id: mirror.services.database.write(

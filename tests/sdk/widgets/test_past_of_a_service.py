@@ -48,12 +48,27 @@ def every_event(_):
 
 
 @pytest.mark.usefixtures("earlier")
-def test_what_others_heard_of_is_there_before_the_log(client):
+def test_what_others_subscribed_is_there_before_the_log(mirror, client, bench, device_id, monkeypatch):
+    def recorded(client, most=100, **options):
+        return told(read_past(client, None, every_event, most, **options).recorded)
+
     found = read_past(client, None, every_event, 100)
     assert told(found.recorded) == [21.5, 22.5, 23.5]
     assert EventKind.REGISTRATION in {event.kind for event in found.recorded}
     assert [event.changed_at for event in found.recorded] == sorted(event.changed_at for event in found.recorded)
     assert told(found.logged) == []
+    assert recorded(client, devices=[device_id]) == [21.5, 22.5, 23.5]
+    assert recorded(client, paths=["/3311/*"]) == recorded(client, devices=["nobody"]) == []
+    assert recorded(client, most=1, paths=[TEMPERATURE]) == [23.5]
+    with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
+        listener.get_presubscriptions()
+        assert recorded(listener) == []
+    monkeypatch.setattr(past, "ENTRIES_READ", 4)
+    assert 23.5 in recorded(client)
+    assert 21.5 not in recorded(client)
+    # It reaches a day back.
+    bench.advance(timedelta(days=2))
+    assert recorded(client) == []
 
 
 @pytest.mark.usefixtures("earlier")
@@ -68,38 +83,10 @@ def test_each_value_is_there_once(client, bench, device_id):
 
 
 @pytest.mark.usefixtures("earlier")
-def test_it_reaches_a_day_back(client, bench):
-    bench.advance(timedelta(days=2))
-    assert told(read_past(client, None, every_event, 100).recorded) == []
-
-
-@pytest.mark.usefixtures("earlier")
-def test_it_is_of_what_is_chosen(client, device_id):
-    assert told(read_past(client, None, every_event, 100, devices=[device_id]).recorded) == [21.5, 22.5, 23.5]
-    assert told(read_past(client, None, every_event, 100, paths=["/3311/*"]).recorded) == []
-    assert told(read_past(client, None, every_event, 1, paths=[TEMPERATURE]).recorded) == [23.5]
-    assert read_past(client, None, every_event, 100, devices=["nobody"]).recorded == ()
-
-
-@pytest.mark.usefixtures("earlier")
-def test_of_too_many_rows_a_later_stretch_is_read(client, monkeypatch):
-    monkeypatch.setattr(past, "ENTRIES_READ", 4)
-    found = told(read_past(client, None, every_event, 100).recorded)
-    assert 23.5 in found
-    assert 21.5 not in found
-
-
-@pytest.mark.usefixtures("earlier")
 def test_a_recording_stands_in_its_place(client, bench, folder):
     with client.record(folder):
         bench.advance(1)
     assert told(read_past(client, Recording(folder), every_event, 100).recorded) == []
-
-
-def test_a_key_that_may_not_read_has_what_the_log_has(mirror, device_id):
-    with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
-        listener.get_presubscriptions()
-        assert read_past(listener, None, every_event, 100).recorded == ()
 
 
 @pytest.mark.usefixtures("earlier")

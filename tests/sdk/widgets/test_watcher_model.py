@@ -196,6 +196,15 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     assert [line.points[0].number for line in model.series] == [8]
 
 
+def test_of_too_many_lines_those_chosen_last_are_drawn():
+    model = watcher()
+    model.take(observation(n, f"d{n}") for n in range(9))
+    texts = [row["key"] for row in model.series_rows]
+    model.plot_texts(texts[:SERIES_PLOTTED])
+    model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
+    assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
+
+
 def test_a_row_of_the_table_has_its_line_stand_out():
     model = watcher()
     model.take([observation(n, f"d{n}") for n in range(9)])
@@ -472,3 +481,18 @@ def test_a_stretch_is_zoomed_around_its_middle_and_shifted_by_its_length():
     for _ in range(200):
         stretch = stretch.zoomed(0.5)
     assert stretch.length > timedelta(0)
+
+
+def test_the_model_stays_where_it_was_moved_and_follows_again():
+    model = watcher()
+    model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
+    assert model.stretch_of(model.series) == (START, START + timedelta(hours=2))
+    model.show_last("5 min")
+    assert model.stretch_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
+    model.stay(Stretch(START, START + timedelta(hours=1)))
+    model.take([observation(3, at=START + timedelta(hours=3))])
+    assert model.stretch_of(model.series) == (START, START + timedelta(hours=1))
+    model.stay(None)
+    assert model.stretch_of(model.series).end == START + timedelta(hours=3)
+    model.clear()
+    assert model.stretch_of(model.series) is None

@@ -27,20 +27,6 @@ TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 NASTY = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture
-def widget(client):
-    """Makes widgets; they are closed at the end."""
-    made = []
-
-    def make(kind, *arguments, **options):
-        made.append(kind(client, *arguments, **{"live": False} | options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
 def row(grid, key):
     return next(one for one in grid.rows if one["key"] == key)
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import ipywidgets
 import pytest
@@ -28,17 +29,8 @@ def lights(client, bench):
 
 
 @pytest.fixture
-def new_panel(client):
-    """Makes panels; they are closed at the end."""
-    made = []
-
-    def make(*arguments, **options):
-        made.append(WritePanel(client, *arguments, **{"live": False} | options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+def new_panel(widget):
+    return partial(widget, WritePanel)
 
 
 def all_parts(widget):

@@ -12,18 +12,12 @@ import pytest
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.devices.link import Answer, DeviceCommand, IntroducedResource, Observation, Observe, Registration
+from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe, Registration
 from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
 from mirror_server.devices.simulator.fleet import LastObserved
 from mirror_server.devices.simulator.simulator import Simulator
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
-
-
-def _done(result: Any = None) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(result)
-    return future
 
 
 class ServiceDiary:
@@ -35,32 +29,29 @@ class ServiceDiary:
         self.heard: dict[tuple[str, str], LastObserved] = {}
         self.on_contact: Callable[[str], None] = lambda device_id: None
 
-    def write(self, name: str, what: Any) -> None:
+    def write(self, name: str, what: Any, result: Any = None) -> Future[Any]:
         self.entries.append((name, self._clock.now(), what))
+        future: Future[Any] = Future()
+        future.set_result(result)
+        return future
 
     def registered(self, registration: Registration) -> Future[str]:
-        self.write("registered", registration)
-        return _done(registration.device_id)
+        return self.write("registered", registration, registration.device_id)
 
-    def registration_updated(
-        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
-    ) -> Future[None]:
-        self.write("updated", (device_id, resources))
-        return _done()
+    def registration_updated(self, device_id: str, resources: Any = None) -> Future[None]:
+        return self.write("updated", (device_id, resources))
 
     def deregistered(self, device_id: str) -> Future[None]:
-        self.write("deregistered", device_id)
-        return _done()
+        return self.write("deregistered", device_id)
 
     def contact(self, device_id: str) -> None:
         self.write("contact", device_id)
         self.on_contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
-        self.write("observed", list(observations))
         for each in observations:
             self.note_heard(each.device_id, each.path, each.content.payload.decode())
-        return _done()
+        return self.write("observed", list(observations))
 
     def note_heard(self, device_id: str, path: str, text: str) -> None:
         self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())

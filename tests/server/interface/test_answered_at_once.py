@@ -113,7 +113,7 @@ async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(ser
 
 
 @pytest.mark.parametrize("why", ["paused", "last", "plain"])
-async def test_where_something_is_waited_for_or_looked_at_the_task_answers(server, key, bridge, why):
+async def test_task_of_a_poll_responds_where_it_has_to_wait_or_to_close(server, key, bridge, why):
     before = answered_polls(server, key)
 
     query = PLAIN_POLL if why == "plain" else CURSOR_POLL
@@ -173,7 +173,7 @@ async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, k
         assert (channel.status_code, channel.json["queue_size"]) == (201, 1)
 
 
-async def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_nothing(server, key, bridge, monkeypatch):
+async def test_failing_response_is_500_and_the_others_are_sent(server, key, bridge, monkeypatch):
 
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
     answer, asked = server.app.answer, []
@@ -191,7 +191,7 @@ async def test_an_answer_that_goes_wrong_is_told_so_and_keeps_the_others_from_no
     assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
 
 
-async def test_the_answer_is_prepared_while_the_entry_is_put_on_disk(server, key, bridge, monkeypatch):
+async def test_response_is_prepared_before_the_commit_and_sent_after_it(server, key, bridge, monkeypatch):
     prepared = asyncio.Event()
     commit = server.services.database._backend.commit
 

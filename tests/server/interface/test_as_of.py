@@ -158,7 +158,7 @@ def test_at_every_instant_it_is_the_snapshot_that_was_taken_then(server, key, pa
         assert kept(as_of(server, key, at + 59_999)) == kept(devices), instant(at)
 
 
-def test_a_device_of_which_nothing_but_its_registration_is_known_is_there(server, key, device):
+def test_device_without_values_is_there_from_its_registration_on(server, key, device):
     server.advance(key, 60)
     before = server.now
     server.advance(key, 60)
@@ -195,7 +195,7 @@ def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
         assert {each[name] for one in some for each in one["resources"]} == {TEMPERATURE}
 
 
-def test_only_the_issuer_is_told_why_a_write_failed(server, key, other, device):
+def test_only_the_issuer_sees_why_a_write_failed(server, key, other, device):
     server.patch(key, device, answer="reject")
     server.place(key, device, "mine", "PUT", LEVEL["path"], value="30")
     reader = server.key(Scope.READ)
@@ -238,7 +238,7 @@ def test_instant_in_the_future_is_400_yet_to_come(server, key, device, refused):
     assert isinstance(of_older_service(BadRequest(400, renamed)), NoHistory)
 
 
-def test_before_what_is_kept_the_oldest_instant_is_named(server, key, device):
+def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, device):
     answer = ask(server, key, "as_of=2020-01-01T00:00:00Z")
     body = BeforeHistory.model_validate(answer.json, extra="forbid")
     assert (answer.status_code, body.reason, body.fields[0].name) == (400, "BEFORE_HISTORY", "as_of")

@@ -55,7 +55,7 @@ def test_day_begins_with_the_response_however_short_notifications_are_kept(serve
     assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
 
 
-def test_a_write_that_took_an_id_again_is_the_newest_desired_value(server, key):
+def test_write_that_reuses_an_id_is_the_newest_desired_value(server, key):
     """The first one is forgotten with its id, and what it wrote stays."""
     path = "/3311/0/5851"
     device = server.add_device(key, "light-1", {"path": path, "value": "0", "writable": True})

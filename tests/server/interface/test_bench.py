@@ -1,13 +1,11 @@
 """Every route of the bench, and that it plays the device's side alone. Source: wire.md 8."""
 
-import json
 import re
 import threading
 
 import pytest
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
-from mirror_server.store import settings
 
 BENCH = "/sim/v1/devices"
 CLOCK = "/sim/v1/clock"
@@ -106,24 +104,6 @@ def test_no_resource_becomes_one_to_execute_and_to_observe(server, key, device, 
             field = flag if path == "/3/0/4" else "executable"
             refused(server.call(key, "PUT", f"{BENCH}/{device}/resources{path}", json=body), 400, field)
     assert states() == before
-
-
-def test_resource_that_an_earlier_version_stored_as_both_stays_so_until_it_is_set(server, key, device, states, refused):
-    def make_both(session):
-        stored = json.loads(settings.simulated_devices(session)[device])
-        stored["resources"][SWITCH]["executable"] = True
-        settings.put_simulated_devices(session, {device: json.dumps(stored)})
-
-    server.services.database.write(make_both)
-    server.restart()
-    server.registration(key, device, "PUT")
-    refused(server.call(key, "PUT", f"/v2/subscriptions/{device}{SWITCH}"), 400, "path")
-    url = f"{BENCH}/{device}/resources{SWITCH}"
-    refused(server.call(key, "PUT", url, json={"observable": True}), 400, "observable")
-    (both,) = states()["light-1"]["resources"]
-    assert (both["observable"], both["executable"]) == (True, True)
-    assert server.call(key, "PUT", url, json={"executable": False}).status_code == 204
-    assert states()["light-1"]["resources"] == [both | {"executable": False}]
 
 
 def test_invalid_resource_path_is_400_with_an_example(server, key, device, refused):

@@ -156,7 +156,7 @@ def test_unknown_member_is_named_with_its_place(server, key, refused, unchanged)
         refused(send(server, key, route, json=body), 400, field)
 
 
-def test_a_member_that_is_there_twice_is_refused(server, key, refused, unchanged):
+def test_duplicate_member_is_400(server, key, refused, unchanged):
     for route, body in BODIES.items():
         name, value = next(iter(body.items()))
         text = json.dumps(body)[:-1] + f", {json.dumps(name)}: {json.dumps(value)}}}"

@@ -39,7 +39,7 @@ def test_one_poll_too_many_is_429_while_short_requests_are_answered(small, held,
     assert not any(poll.done() for poll in held)
 
 
-def test_an_ended_stream_gives_its_place_back(small):
+def test_closed_stream_makes_room_for_another(small):
     key = small.key()
     for _ in range(3 * MOST):
         stream = small.call(key, "GET", "/v2/notification/events")

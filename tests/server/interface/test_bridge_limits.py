@@ -254,7 +254,7 @@ async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(se
 async def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_turn(
     server, key, monkeypatch, body, seconds
 ):
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=itertools.count(0, seconds).__next__))
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=itertools.count(0, seconds).__next__))
     bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for name, by in sent.items():
@@ -266,7 +266,7 @@ async def test_large_bodies_and_long_requests_of_one_key_let_others_have_their_t
 
 async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):
     seconds = iter((0, 1000))
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(monotonic=lambda: next(seconds, 1000)))
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=lambda: next(seconds, 1000)))
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
     large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]

@@ -86,7 +86,7 @@ def test_snapshot_as_a_table_has_it_for_nobody(server, device, issuer):
         assert [desired["desired_status"] for desired in table.to_pylist()[0]["desired"]] == [2]
 
 
-def test_the_event_stream_and_the_log_tell_it_to_the_issuer_alone(server, device, issuer, other):
+def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):
     def streamed(key):
         return EventStream(server.services.log, key.split("_")[1], 0).begin()
 

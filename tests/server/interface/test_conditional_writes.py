@@ -67,7 +67,7 @@ def test_write_with_the_current_revision_is_202(server, key, light):
     assert write(server, key, light, "80", str(desired(server, key, light)["revision"])).status_code == 202
 
 
-def test_a_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, other, light):
+def test_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, other, light):
     server.place(key, light, "first", "PUT", LEVEL, value="40")
     seen = desired(server, key, light)["revision"]
     server.place(other, light, "second", "PUT", LEVEL, value="55")
@@ -107,7 +107,7 @@ def test_resource_that_was_never_written_is_written_by_the_first_alone(server, k
     assert value_of(overtaken(write(server, other, light, "55", "0"))["desired"]) == "40"
 
 
-def test_the_end_of_a_write_is_a_change_too(server, key, light):
+def test_end_of_a_write_changes_its_revision(server, key, light):
     server.patch(key, light, online=False)
     server.place(key, light, "first", "PUT", LEVEL, value="40")
     pending = desired(server, key, light)
@@ -127,7 +127,7 @@ def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, lig
     assert to_issuer == to_other
 
 
-def test_a_request_that_was_placed_is_answered_as_the_first_time(server, key, other, light):
+def test_repeated_request_has_the_same_response_whatever_its_condition(server, key, other, light):
     server.patch(key, light, online=False)
     first = write(server, key, light, "40", "0", **{"async-id": "w"})
     server.place(other, light, "second", "PUT", LEVEL, value="55")
@@ -140,7 +140,7 @@ def test_a_request_that_was_placed_is_answered_as_the_first_time(server, key, ot
     assert value_of(desired(server, key, light)) == "55"
 
 
-def test_of_two_who_saw_the_same_one_writes(server, key, other, light):
+def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, other, light):
     server.place(key, light, "first", "PUT", LEVEL, value="40")
     seen = str(desired(server, key, light)["revision"])
     url = f"/v2/device-requests/{light}"
@@ -159,7 +159,7 @@ def test_of_two_who_saw_the_same_one_writes(server, key, other, light):
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
 
 
-def test_a_value_of_an_earlier_version_has_no_revision_to_match(server, key, light):
+def test_value_of_an_earlier_version_has_no_revision_to_match(server, key, light):
     server.place(key, light, "first", "PUT", LEVEL, value="40")
     server.services.database.write(
         lambda session: session.run("UPDATE resources SET desired_revision = NULL WHERE path = :path", path=LEVEL)

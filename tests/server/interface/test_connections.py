@@ -85,14 +85,6 @@ async def listening(server, **limits):
             await asyncio.sleep(0)
 
 
-def run(server, check, **limits):
-    async def main():
-        async with listening(server, **limits) as served:
-            await check(served)
-
-    asyncio.run(main())
-
-
 def assert_refused(answer, status, case=""):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), (case, answer[:200])
@@ -169,7 +161,7 @@ async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(serve
         writer.close()
 
 
-async def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
+async def test_held_poll_is_not_idle_though_the_next_request_never_comes(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
@@ -177,7 +169,7 @@ async def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_n
         assert (await served.answer(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
 
 
-async def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
+async def test_rest_of_a_rejected_body_is_not_awaited(server):
     head = BODY + b"Authorization: Bearer %b\r\nContent-Length: 9000000\r\n\r\n" % server.key().encode()
 
     async with listening(server) as served:
@@ -218,7 +210,7 @@ async def test_too_many_connections_are_503_and_very_many_get_no_response(server
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
-def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raised():
+def test_limit_of_open_files_is_raised_for_as_many_connections():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
     try:
@@ -232,7 +224,7 @@ def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raise
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
+async def test_pipelined_requests_start_a_few_at_a_time_and_those_are_answered(server):
 
     async with listening(server) as served:
         answers = await served.exchange((HEALTH + b"\r\n") * 1000)
@@ -240,7 +232,7 @@ async def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_
         assert len(served.made[0].pipeline) == 0
 
 
-async def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
+async def test_held_poll_ends_with_its_client_though_another_request_follows(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=55 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
@@ -256,7 +248,7 @@ async def test_a_held_poll_ends_with_its_client_though_another_request_came_behi
                 await asyncio.sleep(0)
 
 
-async def test_a_client_that_takes_nothing_is_let_go(server):
+async def test_client_that_reads_nothing_is_disconnected(server):
     key = server.key()
     server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))
     ask = b"GET /v3/device-echo HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
@@ -403,7 +395,7 @@ async def test_expectation_of_100_continue_is_answered_by_the_key(server):
         writer.close()
 
 
-async def test_a_header_whose_name_has_an_underscore_is_none(server):
+async def test_header_with_an_underscore_in_its_name_is_ignored(server):
 
     async with listening(server) as served:
         other = LISTED.replace(b"Host: x", b"Host: x\r\nX_Request_ID: %b" % (b"a" * 32)) % server.key().encode()

@@ -18,7 +18,7 @@ def connection(server, key, device):
     return answer.json
 
 
-def test_a_simulated_device_is_said_to_be_one(server, key):
+def test_simulated_device_has_a_connection(server, key):
     device = server.add_device(key, "lamp")
     assert connection(server, key, device) == {
         "object": "device-connection",
@@ -48,7 +48,7 @@ def test_device_that_is_offline_or_left_is_not_reachable(server, key):
     assert connection(server, key, device) == found
 
 
-def test_a_device_that_no_connection_holds_is_told_of_by_the_directory_alone(server, key):
+def test_device_without_a_connection_has_what_the_directory_knows(server, key):
     device = server.add_device(key, "lamp")
     server.settings = replace(server.settings, simulate=None)
     server.restart()

@@ -113,7 +113,7 @@ def test_contacts_are_those_of_the_application_and_the_device_the_newest_last(se
     assert minutes(server, key, other) == [], "not kept any more"
 
 
-def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key, observed, monkeypatch):
+def test_contacts_of_a_silent_device_are_found_among_those_of_others(server, key, observed, monkeypatch):
     monkeypatch.setattr(devices, "_ROWS_FOR_CONTACTS", 4)
     report(server, key, observed, times=6)
     other = server.add_device(key, "other", *RESOURCES)
@@ -123,6 +123,6 @@ def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key,
     assert minutes(server, key, other) == [23, 24, 25, 26]
 
 
-def test_no_more_than_fifty_are_told(server, key, observed):
+def test_at_most_fifty_contacts_are_listed(server, key, observed):
     report(server, key, observed, times=55)
     assert minutes(server, key, observed) == list(range(6, 56))

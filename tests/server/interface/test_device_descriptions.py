@@ -71,7 +71,7 @@ def test_description_of_any_application_changes_the_etag_alone_and_lasts(server,
     assert lasting["etag"] > after["etag"]
 
 
-def test_a_whole_device_comes_back_as_programs_send_it(server, key, device, say):
+def test_whole_device_may_be_sent_back(server, key, device, say):
     say(device, **LAMP)
     whole = server.call(key, "GET", f"{DEVICES}/{device}").json
     in_microseconds = {name: whole[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
@@ -123,7 +123,7 @@ def test_invalid_custom_attribute_is_400_with_its_name(refused_as):
         assert told in field.message
 
 
-def test_devices_come_by_registering(server, key, device, refused):
+def test_devices_are_neither_posted_nor_deleted(server, key, device, refused):
     assert "come by registering" in refused(server.call(key, "POST", DEVICES, json=LAMP), 405).message
     assert "erases" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
 

@@ -134,7 +134,7 @@ def test_invalid_setting_is_a_usage_error():
         assert told in " ".join(refused.output.split())
 
 
-def test_of_too_many_the_newest_stay(server, device):
+def test_newest_events_stay_when_there_are_too_many(server, device):
     # Behind what the device did when it came.
     begin = 2**50
 
@@ -148,7 +148,7 @@ def test_of_too_many_the_newest_stay(server, device):
     assert [row.revision for row in server.services.database.write(fill)] == [*range(begin + 6, begin + 10)]
 
 
-def test_with_a_history_both_have_the_same_number(new_server):
+def test_event_and_history_row_have_the_same_number(new_server):
     server = new_server(keep_history_seconds=86400)
     key = server.key()
     device = server.add_device(key, "a")

@@ -43,7 +43,7 @@ def test_write_is_pending_with_the_time_of_issue_until_the_device_has_it(server,
     assert server.responses(key) == {"w": (200, None)}
 
 
-def test_a_newer_write_supersedes_a_pending_one_whose_outcome_touches_the_mirror_no_more(server, key, light):
+def test_newer_write_supersedes_a_pending_one_whose_outcome_changes_nothing(server, key, light):
     server.patch(key, light, latency_seconds=10)
     server.place(key, light, "old", "PUT", SWITCH, value="0")
     server.place(key, light, "new", "PUT", SWITCH, value="1")

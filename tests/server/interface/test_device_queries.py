@@ -91,7 +91,7 @@ def test_name_is_used_once_among_the_queries_of_all_applications(server, key, ot
     place = f"{QUERIES}/{locks['id']}"
     refused(server.call(key, "PUT", place, json={"name": "Lights"}), 400, "name")
     assert server.call(key, "PUT", place, json={"name": "Locks"}).status_code == 200
-    assert page()["data"] == [lights, locks]
+    assert {query["name"] for query in page()["data"]} == {"Lights", "Locks"}
     assert server.call(key, "DELETE", f"{QUERIES}/{lights['id']}").status_code == 204
     assert server.call(other, "GET", QUERIES).json["data"] == [locks]
 
@@ -134,7 +134,7 @@ def test_pages_and_filters(server, key, save, page, refused):
         refused(server.call(key, "GET", QUERIES, query_string={field: value}), 400, field)
 
 
-def test_there_are_so_many_at_most(server, key, save, refused):
+def test_number_of_queries_is_limited(server, key, save, refused):
     def fill(session):
         for number in range(MAX_QUERIES):
             device_queries.put(session, DeviceQueryRow(f"{number:032x}", f"q{number}", "", server.now, server.now))

@@ -27,7 +27,7 @@ def advance(server, key, seconds):
     return server.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds})
 
 
-def test_it_stops_with_a_400_that_says_so_and_stays_where_it_is(late):
+def test_clock_stops_with_a_400_and_stays_where_it_is(late):
     key = late.key()
     for _ in range(2):
         refused = advance(late, key, 11 * DAY_SECONDS)
@@ -62,7 +62,7 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
         assert late.call(key, "GET", "/v3/device-echo", headers={"Accept": accept}).get_data()
 
 
-def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):
+def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
     monkeypatch.setattr("mirror_server.service.pacing._TICK_SECONDS", 0)
     refusals = []
     run = late.services.bench.run

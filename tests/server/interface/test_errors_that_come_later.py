@@ -67,7 +67,7 @@ def told_headers(headers):
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_error_that_comes_later_is_told_like_one_at_once(failing, name, caplog):
+def test_late_error_has_the_response_of_an_immediate_one(failing, name, caplog):
     key = failing.key()
     _, status = ERRORS[name]
     told = [

@@ -31,7 +31,7 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
     assert text.endswith(": still here\n\n")
 
 
-def test_of_many_events_a_part_is_taken_at_once(server, key, monkeypatch):
+def test_many_events_are_sent_in_parts(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "_MOST_AT_ONCE", 2)
     for number in range(5):
         server.add_device(key, f"sensor-{number}")

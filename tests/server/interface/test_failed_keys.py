@@ -87,7 +87,7 @@ def test_valid_keys_are_not_shut_out_by_failures(strict):
         ("localhost", CLIENT, UNIX),
     ],
 )
-def test_only_what_named_proxies_say_is_believed(peer, forwarded, sender):
+def test_client_address_is_read_from_trusted_proxies_alone(peer, forwarded, sender):
     environ = {"REMOTE_ADDR": peer} | ({} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded})
     assert TrustedProxies(PROXIES).client_of(environ) == sender
 

@@ -140,11 +140,12 @@ EXPECTED = [
 ]
 
 
-def test_a_line_is_a_thing_that_happened_and_the_last_one_counts_them(server, key, device):
+def test_lines_are_rows_and_the_last_one_counts_them(server, key, device):
     rows, end = lines_of(server, key)
     assert told(rows) == EXPECTED
     assert {(row["device_id"], row["endpoint_name"]) for row in rows} == {(device, "a")}
-    assert (rows[-1]["status"], rows[-1]["origin"]) == (1, "write")
+    assert [row.get("origin") for row in rows] == [None, *["observation"] * 3, "read", "write"]
+    assert rows[-1]["status"] == 1
     assert rows[-1]["requested_at"] == rows[-1]["changed_at"]
     assert end.after is None
     assert end.revision >= max(row["revision"] for row in rows)
@@ -276,7 +277,7 @@ def test_cursor_of_another_request_is_400(server, key, device, refused):
     assert lines_of(server, key, f"limit=1&after={after}")[0] == rows
 
 
-def test_before_what_is_kept_the_oldest_instant_is_named(server, key, device):
+def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, device):
     _, end = lines_of(server, key)
     for field, query in {"from": "from=2020-01-01T00:00:00Z", "to": "to=2020-01-01T00:00:00Z"}.items():
         answer = ask(server, key, query)
@@ -395,7 +396,7 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
         assert max(parts) == largest
 
 
-def test_a_device_that_is_erased_is_told_no_more(server, key, device):
+def test_erased_device_has_no_rows(server, key, device):
     other = server.add_device(key, "b")
     _, end = lines_of(server, key, "limit=1")
     server.services.database.write(partial(stored.erase, device_ids=[device]))

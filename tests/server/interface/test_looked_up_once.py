@@ -207,7 +207,7 @@ async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_the
     await warm.call
     asked.clear()
     then.append(revoke_and_ask_again)
-    early = [Asked.queued(bridge, key, path) for key in (bystander, key, bystander)]
+    early = [Asked.queued(bridge, key, path) for key in (bystander, key, server.key())]
     await asyncio.gather(*(each.call for each in early))
     await late[0].call
     # They were asked before it was revoked, so either answer is right to the second.

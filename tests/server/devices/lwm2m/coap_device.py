@@ -129,7 +129,7 @@ async def speaking(handler: Registry | None = None, **options: Any) -> AsyncIter
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something to become true."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.001)
 

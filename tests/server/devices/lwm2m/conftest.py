@@ -73,17 +73,17 @@ def registry() -> Any:
 
 
 @pytest.fixture
-def host() -> str:
-    """The address that the endpoint listens at."""
-    return "127.0.0.1"
+def options() -> dict[str, Any]:
+    """Limits, tuning and host of the endpoint."""
+    return {}
 
 
 @pytest.fixture
-async def endpoint(registry: Any, host: str) -> AsyncIterator[Any]:
+async def endpoint(registry: Any, options: dict[str, Any]) -> AsyncIterator[Any]:
     """An endpoint on a port of its own."""
     from coap_device import listening  # noqa: PLC0415 - needs an extra
 
-    async with listening(registry, host) as endpoint:
+    async with listening(registry, **options) as endpoint:
         yield endpoint
 
 

@@ -14,7 +14,6 @@ from coap_device import (
     notification,
     registered,
     registration,
-    speaking,
     until,
 )
 
@@ -25,7 +24,7 @@ from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Request
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("options", [{"host": "127.0.0.1"}, {"host": "::1"}])
 async def test_a_registration_comes_whole_and_is_answered_with_its_acknowledgement(registry, endpoint, device):
     device.send(registration(message_id=300))
     answer = await device.receive()
@@ -231,33 +230,31 @@ async def test_a_device_that_starts_anew_with_the_same_message_id_says_something
     assert endpoint.counts.duplicates == 0
 
 
-async def test_silence_ends_and_the_next_request_goes_out_at_once():
-    tuning = Tuning(ack_timeout_seconds=0.1, retransmissions=2)
-    async with speaking(tuning=tuning) as (endpoint, device):
-        with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
-            await endpoint.request(device.peer, READ)
-        # What is sent next may have to be repeated too, where the machine is slow.
-        assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
-        sent = [await device.receive() for _ in range(3)]
-        assert sent[0] == sent[1] == sent[2]
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        await device.serve(("2.05", b"1", ()))
-        assert (await reading).is_success
-        assert endpoint.counts.unanswered == 1
+@pytest.mark.parametrize("options", [{"tuning": Tuning(ack_timeout_seconds=0.1, retransmissions=2)}])
+async def test_silence_ends_and_the_next_request_goes_out_at_once(endpoint, device):
+    with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
+        await endpoint.request(device.peer, READ)
+    # What is sent next may have to be repeated too, where the machine is slow.
+    assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
+    sent = [await device.receive() for _ in range(3)]
+    assert sent[0] == sent[1] == sent[2]
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    await device.serve(("2.05", b"1", ()))
+    assert (await reading).is_success
+    assert endpoint.counts.unanswered == 1
 
 
+# It is not sent again before it is taken, however slow the machine is.
+@pytest.mark.parametrize("options", [{"tuning": Tuning(ack_timeout_seconds=60, separate_response_seconds=0.5)}])
 @pytest.mark.parametrize("more", [(), ((Option.CONTENT_FORMAT, b""),)])
-async def test_an_answer_that_was_announced_and_never_comes_ends_too(more):
+async def test_an_answer_that_was_announced_and_never_comes_ends_too(endpoint, device, more):
     """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
-    # It is not sent again before it is taken, however slow the machine is.
-    tuning = Tuning(ack_timeout_seconds=60, separate_response_seconds=0.5)
-    async with speaking(tuning=tuning) as (endpoint, device):
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        asked = await device.receive()
-        device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))
-        with pytest.raises(NoAnswer, match="it took the request and did not answer"):
-            await reading
-        assert endpoint.counts.retransmissions == 0
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    asked = await device.receive()
+    device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))
+    with pytest.raises(NoAnswer, match="it took the request and did not answer"):
+        await reading
+    assert endpoint.counts.retransmissions == 0
 
 
 async def test_a_separate_answer_is_acknowledged_each_time_that_it_comes(registry, endpoint, device):
@@ -281,32 +278,34 @@ async def test_closing_ends_what_waits(endpoint, device):
         await reading
 
 
-async def test_what_is_not_acknowledged_is_sent_again_when_the_device_makes_contact():
+@pytest.mark.parametrize(
+    "options", [{"tuning": Tuning(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)}]
+)
+async def test_what_is_not_acknowledged_is_sent_again_when_the_device_makes_contact(endpoint, device):
     """Once for a burst of messages, and also after the last one that the timer sends."""
-    tuning = Tuning(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)
-    async with speaking(tuning=tuning) as (endpoint, device):
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        sent = [await device.receive(), await device.receive()]
-        for _ in range(50):
-            endpoint.retransmit(device.peer)
-        sent.append(await device.receive())
-        assert sent[0] == sent[1] == sent[2]
-        device.answer(sent[2], "2.05", b"1")
-        assert (await reading).is_success
-        assert endpoint.counts.retransmissions == 2
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    sent = [await device.receive(), await device.receive()]
+    for _ in range(50):
         endpoint.retransmit(device.peer)
-        assert await device.hears_nothing()
+    sent.append(await device.receive())
+    assert sent[0] == sent[1] == sent[2]
+    device.answer(sent[2], "2.05", b"1")
+    assert (await reading).is_success
+    assert endpoint.counts.retransmissions == 2
+    endpoint.retransmit(device.peer)
+    assert await device.hears_nothing()
 
 
-async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so_often_and_no_more():
-    tuning = Tuning(ack_timeout_seconds=0.05, ack_random_factor=1, retransmissions=1)
-    async with speaking(tuning=tuning) as (endpoint, device):
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        while not reading.done():
-            endpoint.retransmit(device.peer)
-            await asyncio.sleep(0)
-        with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
-            await reading
+@pytest.mark.parametrize(
+    "options", [{"tuning": Tuning(ack_timeout_seconds=0.05, ack_random_factor=1, retransmissions=1)}]
+)
+async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so_often_and_no_more(endpoint, device):
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    while not reading.done():
+        endpoint.retransmit(device.peer)
+        await asyncio.sleep(0)
+    with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
+        await reading
 
 
 async def test_acknowledged_request_is_not_sent_again_at_contact(endpoint, device):

@@ -41,49 +41,47 @@ def test_each_address_has_a_share_of_its_own_and_as_many_are_kept_as_may_be():
     assert len(shares) == 100
 
 
-async def test_flooding_device_is_stopped_and_another_one_loses_nothing(caplog):
-    registry = Registry()
+@pytest.mark.parametrize("options", [{"limits": SMALL}])
+async def test_flooding_device_is_stopped_and_another_one_loses_nothing(registry, endpoint, device, caplog):
     registry.known_tokens = {b"flood", b"calm"}
-    async with speaking(registry, limits=SMALL) as (endpoint, device):
-        calm = Device(device.server)
-        for number in range(500):
-            device.send(notification(number, b"flood", number, b"21.5"))
-            if number % 100 == 0:
-                calm.send(notification(number, b"calm", number, b"21.5"))
-        await until(lambda: len(registry.notifications) + endpoint.counts.dropped == 505)
-        taken = [told.token for told in registry.notifications]
-        assert taken.count(b"calm") == 5
-        assert 10 <= taken.count(b"flood") < 30
-        assert [told.token for told in registry.floods][:1] == [b"flood"]
-        assert (await device.receive()).type == Type.RESET
-        assert f"{device.peer.address} sends more than 1 messages a second" in caplog.text
-        assert await calm.hears_nothing()
-        calm.close()
+    calm = Device(device.server)
+    for number in range(500):
+        device.send(notification(number, b"flood", number, b"21.5"))
+        if number % 100 == 0:
+            calm.send(notification(number, b"calm", number, b"21.5"))
+    await until(lambda: len(registry.notifications) + endpoint.counts.dropped == 505)
+    taken = [told.token for told in registry.notifications]
+    assert taken.count(b"calm") == 5
+    assert 10 <= taken.count(b"flood") < 30
+    assert [told.token for told in registry.floods][:1] == [b"flood"]
+    assert (await device.receive()).type == Type.RESET
+    assert f"{device.peer.address} sends more than 1 messages a second" in caplog.text
+    assert await calm.hears_nothing()
+    calm.close()
 
 
-async def test_a_flooding_device_may_still_answer_requests():
-    async with speaking(limits=SMALL) as (endpoint, device):
-        for number in range(20):
-            device.send(notification(number, b"unknown", number, b"21.5"))
-        await until(lambda: endpoint.counts.dropped > 0)
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        while not (asked := await device.receive()).code:
-            pass
-        device.answer(asked, "2.05", b"1")
-        assert (await reading).payload == b"1"
+@pytest.mark.parametrize("options", [{"limits": SMALL}])
+async def test_a_flooding_device_may_still_answer_requests(endpoint, device):
+    for number in range(20):
+        device.send(notification(number, b"unknown", number, b"21.5"))
+    await until(lambda: endpoint.counts.dropped > 0)
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    while not (asked := await device.receive()).code:
+        pass
+    device.answer(asked, "2.05", b"1")
+    assert (await reading).payload == b"1"
 
 
-async def test_a_flood_of_other_messages_than_notifications_is_dropped_without_a_reply():
-    registry = Registry()
-    async with speaking(registry, limits=SMALL) as (endpoint, device):
-        for number in range(100):
-            device.send(registration(number))
-        for number in range(100):
-            device.send(bytes([0x51, number]))
-        await until(lambda: len(registry.requests) + endpoint.counts.dropped == 200)
-        assert len(registry.requests) < 30
-        assert registry.floods == []
-        assert endpoint.counts.resets_sent == 0
+@pytest.mark.parametrize("options", [{"limits": SMALL}])
+async def test_a_flood_of_other_messages_than_notifications_is_dropped_without_a_reply(registry, endpoint, device):
+    for number in range(100):
+        device.send(registration(number))
+    for number in range(100):
+        device.send(bytes([0x51, number]))
+    await until(lambda: len(registry.requests) + endpoint.counts.dropped == 200)
+    assert len(registry.requests) < 30
+    assert registry.floods == []
+    assert endpoint.counts.resets_sent == 0
 
 
 @pytest.mark.parametrize("kernel_has_ipv6", [True, False])

@@ -160,14 +160,14 @@ async def test_a_registration_in_blocks_comes_whole(registry, device):
     ]
 
 
-async def test_an_upload_without_end_is_refused_at_the_limit():
-    async with speaking(limits=Limits(payload_bytes=2_000)) as (_, device):
-        answers = []
-        for number in range(4):
-            block = Block(number, True, 1024)
-            device.send(registration(number, bytes(1024), options=[(Option.BLOCK1, block.encode())]))
-            answers.append(code_text((await device.receive()).code))
-        assert answers == ["2.31", "4.13", "4.08", "4.08"]
+@pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=2_000)}])
+async def test_an_upload_without_end_is_refused_at_the_limit(device):
+    answers = []
+    for number in range(4):
+        block = Block(number, True, 1024)
+        device.send(registration(number, bytes(1024), options=[(Option.BLOCK1, block.encode())]))
+        answers.append(code_text((await device.receive()).code))
+    assert answers == ["2.31", "4.13", "4.08", "4.08"]
 
 
 def upload(peer: int = 1) -> tuple[Peer, Message]:
@@ -202,14 +202,14 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
         uploads.add(*upload(2), Block(1, False, 16))
 
 
-async def test_an_answer_without_end_ends_at_the_limit():
-    async with speaking(limits=Limits(payload_bytes=3_000)) as (endpoint, device):
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        for number in range(3):
-            asked = await device.receive()
-            device.answer(asked, "2.05", bytes(1024), (Option.BLOCK2, Block(number, True, 1024).encode()))
-        with pytest.raises(NoAnswer, match="more than 3000 bytes"):
-            await reading
+@pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=3_000)}])
+async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    for number in range(3):
+        asked = await device.receive()
+        device.answer(asked, "2.05", bytes(1024), (Option.BLOCK2, Block(number, True, 1024).encode()))
+    with pytest.raises(NoAnswer, match="more than 3000 bytes"):
+        await reading
 
 
 async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end():
@@ -237,8 +237,8 @@ async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(end
         await reading
 
 
-async def test_too_many_requests_at_once_are_put_off():
-    registry = Registry()
+@pytest.mark.parametrize("options", [{"limits": Limits(requests_in_hand=3, requests_in_hand_of_peer=2)}])
+async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device):
     held = asyncio.Event()
 
     async def hold(_request: Request) -> Response:
@@ -246,42 +246,38 @@ async def test_too_many_requests_at_once_are_put_off():
         return Response("2.01")
 
     registry.respond = hold
-    async with speaking(registry, limits=Limits(requests_in_hand=3, requests_in_hand_of_peer=2)) as (endpoint, device):
-        other = Device(endpoint.coap_address)
-        for number in range(3):
-            device.send(registration(number, token=bytes([number])))
-        answer = await device.receive()
-        assert (answer.token, code_text(answer.code), answer.number(Option.MAX_AGE)) == (b"\x02", "5.03", 5)
-        other.send(registration(1))
-        other.send(registration(2))
-        assert code_text((await other.receive()).code) == "5.03"
-        held.set()
-        codes = [code_text((await who.receive()).code) for who in (device, device, other)]
-        assert codes[0] in ("0.00", "2.01")
-        device.send(registration(9, token=b"later"))
-        while (answer := await device.receive()).token != b"later":
-            pass
-        assert code_text(answer.code) == "2.01"
-        other.close()
+    other = Device(endpoint.coap_address)
+    for number in range(3):
+        device.send(registration(number, token=bytes([number])))
+    answer = await device.receive()
+    assert (answer.token, code_text(answer.code), answer.number(Option.MAX_AGE)) == (b"\x02", "5.03", 5)
+    other.send(registration(1))
+    other.send(registration(2))
+    assert code_text((await other.receive()).code) == "5.03"
+    held.set()
+    codes = [code_text((await who.receive()).code) for who in (device, device, other)]
+    assert codes[0] in ("0.00", "2.01")
+    device.send(registration(9, token=b"later"))
+    while (answer := await device.receive()).token != b"later":
+        pass
+    assert code_text(answer.code) == "2.01"
+    other.close()
 
 
-async def test_who_answers_and_fails_or_takes_for_ever_does_not_show_it(caplog):
-    registry = Registry()
-
+@pytest.mark.parametrize("options", [{"tuning": Tuning(empty_ack_seconds=5, answer_seconds=0.3)}])
+async def test_who_answers_and_fails_or_takes_for_ever_does_not_show_it(registry, device, caplog):
     async def fail(request: Request) -> Response:
         if request.payload == b"wait":
             await asyncio.Event().wait()
         raise ValueError("a secret")
 
     registry.respond = fail
-    tuning = Tuning(empty_ack_seconds=5, answer_seconds=0.3)
-    async with speaking(registry, tuning=tuning) as (_, device):
-        device.send(registration(1))
-        answer = await device.receive()
-        assert (code_text(answer.code), b"secret" in answer.payload) == ("5.00", False)
-        device.send(registration(2, b"wait"))
-        assert code_text((await device.receive()).code) == "5.03"
-        assert "a secret" in caplog.text
+    device.send(registration(1))
+    answer = await device.receive()
+    assert (code_text(answer.code), b"secret" in answer.payload) == ("5.00", False)
+    device.send(registration(2, b"wait"))
+    assert code_text((await device.receive()).code) == "5.03"
+    assert "a secret" in caplog.text
 
 
 @pytest.mark.parametrize("kernel_has_ipv6", [True, False])
