@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import gc
-import json
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -59,41 +58,32 @@ def busy(server):
         assert all(take(reads, read) for read in begun)
 
 
-def in_loop(test):
-    """Run a test in an event loop, until the server has no long read any more."""
+def until_idle(test):
+    """Wait at the end of a test until the server has no long read any more."""
 
     @functools.wraps(test)
-    def run(server, **fixtures):
-        def is_idle():
-            return not (server.services.long_reads._slots.in_use or server.services.snapshots.slots.in_use)
-
-        async def check():
-            await test(server, **fixtures)
-            await until(is_idle)
-
-        asyncio.run(check())
+    async def run(server, **fixtures):
+        await test(server, **fixtures)
+        services = server.services
+        await until(lambda: not (services.long_reads._slots.in_use or services.snapshots.slots.in_use))
 
     return run
 
 
-def body_of(asked):
-    return b"".join(message.get("body", b"") for message in asked.sent)
-
-
 @pytest.mark.parametrize(("path", "query"), [*zip((LIST, SNAPSHOT, SNAPSHOT_RANGES), LOOKED_UP, strict=True)])
-@in_loop
+@until_idle
 async def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, key, device, path, query):
     with busy(server):
         asked = await Request(bridge, key, path, query).begin()
         quick = await Request(bridge, key, LIST, b"endpoint_name=lamp").begin()
         assert (asked.status, quick.status) == (None, 200)
-    await until(asked.task.done)
+    await asked.end()
     # Without a loop it is answered the same.
     with server.call(key, "GET", f"{path}?{query.decode()}") as whole:
-        headers = {name.decode(): value.decode() for name, value in asked.sent[0]["headers"]}
-        assert (asked.status, body_of(asked)) == (200, whole.get_data())
-        assert {name.lower() for name, _ in whole.headers} <= {*headers, "content-length"}
-        assert headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
+        assert asked.status == 200
+        assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
+        assert {name.lower() for name, _ in whole.headers} <= {*asked.headers, "content-length"}
+        assert asked.headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
 
 
 @pytest.fixture
@@ -122,7 +112,7 @@ def long_log(server, key):
         (PULL, b"hold=55"),
     ],
 )
-@in_loop
+@until_idle
 async def test_the_loop_answers_others_while_a_long_response_is_made(
     server, bridge, key, device, long_log, path, query
 ):
@@ -132,15 +122,15 @@ async def test_the_loop_answers_others_while_a_long_response_is_made(
         asked = await Request(bridge, key, path.format(large), query).begin()
         small = await Request(bridge, key, (path if "{}" in path else LIST).format(device)).begin()
         assert (asked.status, small.status) == (None, 200)
-    await until(asked.task.done)
+    await asked.end()
     assert asked.status == 200
     if path == PULL:
-        assert len(json.loads(body_of(asked))["reg-updates"]) == long_log
+        assert len(asked.json["reg-updates"]) == long_log
 
 
 @pytest.mark.parametrize("path", [LIST, SNAPSHOT])
 @pytest.mark.parametrize("has_begun", [False, True])
-@in_loop
+@until_idle
 async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, path, has_begun):
     with busy(server):
         asked = await Request(bridge, key, path, LOOKED_UP[0]).begin()
@@ -152,35 +142,35 @@ async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, 
         await asked.task
 
 
-@in_loop
+@until_idle
 async def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, device):
     with busy(server):
         most = long_reads._MOST_WAITING // 2
         held = [await Request(bridge, key, LIST, LOOKED_UP[0]).begin() for _ in range(most)]
         refused = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
         assert refused.status == 429
-        told = json.loads(body_of(refused))
+        told = refused.json
         assert told["reason"] == "TOO_MANY_QUESTIONS"
         assert f"{most} questions that take long are being answered with this key" in told["message"]
         assert (await Request(bridge, key, LIST, b"state=registered").begin()).status == 200
         other = await Request(bridge, server.key(), LIST, LOOKED_UP[0]).begin()
         assert other.status is None
     for each in (*held, other):
-        await until(each.task.done)
+        await each.end()
         assert each.status == 200
 
 
-@in_loop
+@until_idle
 async def test_what_is_not_found_in_time_is_told_with_the_cure(server, bridge, key, device, monkeypatch):
     monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
     with busy(server):
         asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
-        await until(asked.task.done)
+        await asked.end()
         assert asked.status == 503
-        assert "fewer filters" in json.loads(body_of(asked))["message"]
+        assert "fewer filters" in asked.json["message"]
 
 
-@in_loop
+@until_idle
 async def test_a_key_that_ends_while_its_read_is_queued_gets_401(server, bridge, key, device):
     with busy(server):
         asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
@@ -188,7 +178,7 @@ async def test_a_key_that_ends_while_its_read_is_queued_gets_401(server, bridge,
         await asyncio.to_thread(
             server.services.database.write, lambda session: keys.revoke(session, key_id, server.now)
         )
-    await until(asked.task.done)
+    await asked.end()
     assert asked.status == 401
 
 
@@ -242,14 +232,14 @@ def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     assert take(reads, reads.begin("one", lambda: "read")) == "read"
 
 
-@in_loop
+@until_idle
 async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):
     with busy(server):
         asked = await Request(bridge, key, PULL, b"hold=0").begin()
         await asked.leave()
     again = await Request(bridge, key, PULL, b"hold=0").begin()
-    await until(again.task.done)
-    assert len(json.loads(body_of(again))["reg-updates"]) == long_log
+    await again.end()
+    assert len(again.json["reg-updates"]) == long_log
 
 
 def condition(column="endpoint_type", comparison="NOT IN", values=1):
@@ -280,7 +270,7 @@ def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge
             pass
         asked = [Request(bridge, key, *path) for path in ((LIST,), (LIST, LOOKED_UP[0]), (SNAPSHOT, LOOKED_UP[0]))]
         for each in asked:
-            await until(each.task.done)
+            await each.end()
         return [each.status for each in asked]
 
     gc.collect()

@@ -6,6 +6,7 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+from bridge_requests import scope_of
 from databases import ON_POSTGRESQL
 
 from mirror_server.core.commands import Command, CommandRequest
@@ -16,6 +17,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.waiting import Waiting
+from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
 
@@ -138,9 +140,7 @@ class Asked:
 
     def __init__(self, bridge, key, path, **state):
         self.status = 0
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "http_version": "1.1"}
-        scope |= {"scheme": "http", "headers": [(b"authorization", f"Bearer {key}".encode())], "state": state}
-        self.call = bridge(scope, self._receive, self._send)
+        self.call = bridge(scope_of(key, path) | {"state": state}, self._receive, self._send)
 
     @classmethod
     def queued(cls, bridge, key, path):
@@ -173,26 +173,24 @@ def asking(server, monkeypatch):
         return asked[-1]
 
     monkeypatch.setattr(database, "version", ask)
+    # No request takes so long that others get a turn of the loop after it.
+    monkeypatch.setattr(asgi_bridge, "_SHORT_SECONDS", 60)
     return asked, then
 
 
-def test_requests_that_arrived_together_look_once_for_all_of_them(server, bridge, asking):
+async def test_requests_that_arrived_together_look_once_for_all_of_them(server, bridge, asking):
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
     asked, _ = asking
     asked.clear()
-
-    async def check():
-        for times in (1, 2):
-            together = [Asked.queued(bridge, key, path) for _ in range(10)]
-            await asyncio.gather(*(each.call for each in together))
-            assert [each.status for each in together] == [200] * 10
-            assert len(asked) == times
-
-    asyncio.run(check())
+    for times in (1, 2):
+        together = [Asked.queued(bridge, key, path) for _ in range(10)]
+        await asyncio.gather(*(each.call for each in together))
+        assert [each.status for each in together] == [200] * 10
+        assert len(asked) == times
 
 
-def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_them(server, bridge, asking):
+async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_them(server, bridge, asking):
     """A key is revoked right after the look for the first of them, and used again when that was told."""
     key, bystander = server.key(), server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
@@ -205,32 +203,25 @@ def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_them(serv
             other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
         late.append(Asked.queued(bridge, key, path))
 
-    async def check():
-        warm = Asked.queued(bridge, key, path)
-        await warm.call
-        asked.clear()
-        then.append(revoke_and_ask_again)
-        early = [Asked.queued(bridge, key, path) for key in (bystander, key, server.key())]
-        await asyncio.gather(*(each.call for each in early))
-        await late[0].call
-        # They were asked before it was revoked, so either answer is right to the second.
-        assert [early[0].status, early[2].status] == [200, 200]
-        assert late[0].status == 401
-        assert len(asked) == 2
-
-    asyncio.run(check())
+    warm = Asked.queued(bridge, key, path)
+    await warm.call
+    asked.clear()
+    then.append(revoke_and_ask_again)
+    early = [Asked.queued(bridge, key, path) for key in (bystander, key, server.key())]
+    await asyncio.gather(*(each.call for each in early))
+    await late[0].call
+    # They were asked before it was revoked, so either answer is right to the second.
+    assert [early[0].status, early[2].status] == [200, 200]
+    assert late[0].status == 401
+    assert len(asked) == 2
 
 
-def test_a_call_that_did_not_wait_in_the_queue_looks_for_itself(server, bridge, asking):
+async def test_a_call_that_did_not_wait_in_the_queue_looks_for_itself(server, bridge, asking):
     """Whoever calls the app within the loop may change something and ask again before the loop has its turn."""
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
-
-    async def check():
-        before, after = Asked(bridge, key, path), Asked(bridge, key, path)
-        await before.call
-        server.services.database.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
-        await after.call
-        assert [before.status, after.status] == [200, 401]
-
-    asyncio.run(check())
+    before, after = Asked(bridge, key, path), Asked(bridge, key, path)
+    await before.call
+    server.services.database.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
+    await after.call
+    assert [before.status, after.status] == [200, 401]

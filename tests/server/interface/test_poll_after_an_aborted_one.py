@@ -16,50 +16,38 @@ def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=3)
 
 
-def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(server, bridge, key, monkeypatch):
+async def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
-
-    async def check():
-        aborted = await Request(bridge, key, PULL, b"hold=55").begin()
-        second = await Request(bridge, key, PULL, b"hold=55").begin()
-        await aborted.leave()
-        await until(lambda: server.services.log.open_polls == 1)
-        assert second.status is None
-        assert bridge._slots.in_use == 1
-        await asyncio.to_thread(server.add_device, key, "sensor-1")
-        await until(second.task.done)
-        assert second.status == 200
-        assert bridge._slots.in_use == 0
-
-    asyncio.run(check())
+    aborted = await Request(bridge, key, PULL, b"hold=55").begin()
+    second = await Request(bridge, key, PULL, b"hold=55").begin()
+    await aborted.leave()
+    await until(lambda: server.services.log.open_polls == 1)
+    assert second.status is None
+    assert bridge._slots.in_use == 1
+    await asyncio.to_thread(server.add_device, key, "sensor-1")
+    await until(second.task.done)
+    assert second.status == 200
+    assert bridge._slots.in_use == 0
 
 
-def test_poll_beside_one_that_stays_open_gets_409_and_leaves_it_open(server, bridge, key, monkeypatch):
+async def test_poll_beside_one_that_stays_open_gets_409_and_leaves_it_open(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 0.01)
-
-    async def check():
-        first = await Request(bridge, key, PULL, b"hold=55").begin()
-        second = await Request(bridge, key, PULL, b"hold=55").begin()
-        await until(second.task.done)
-        assert second.status == 409
-        assert first.status is None
-        await first.leave()
-        assert server.services.log.open_polls == bridge._slots.in_use == 0
-
-    asyncio.run(check())
+    first = await Request(bridge, key, PULL, b"hold=55").begin()
+    second = await Request(bridge, key, PULL, b"hold=55").begin()
+    await until(second.task.done)
+    assert second.status == 409
+    assert first.status is None
+    await first.leave()
+    assert server.services.log.open_polls == bridge._slots.in_use == 0
 
 
-def test_poll_whose_client_leaves_while_it_waits_opens_nothing(server, bridge, key, monkeypatch):
+async def test_poll_whose_client_leaves_while_it_waits_opens_nothing(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
-
-    async def check():
-        first = await Request(bridge, key, PULL, b"hold=55").begin()
-        second = await Request(bridge, key, PULL, b"hold=55").begin()
-        second.gone.set()
-        first.gone.set()
-        await first.task
-        await second.task
-        assert server.services.log.open_polls == bridge._slots.in_use == 0
-        assert not server.services.polls._open
-
-    asyncio.run(check())
+    first = await Request(bridge, key, PULL, b"hold=55").begin()
+    second = await Request(bridge, key, PULL, b"hold=55").begin()
+    second.gone.set()
+    first.gone.set()
+    await first.task
+    await second.task
+    assert server.services.log.open_polls == bridge._slots.in_use == 0
+    assert not server.services.polls._open

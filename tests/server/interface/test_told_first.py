@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from test_bridge_limits import Request
+from bridge_requests import Request
 
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
