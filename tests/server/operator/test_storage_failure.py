@@ -170,6 +170,8 @@ def test_the_log_beside_another_file_is_left_alone(server, key, tmp_path):
     """Another server may be writing it: what it had committed would be overwritten."""
     path = path_of(server.settings.database_url)
     log = path.with_name(f"{path.name}-wal")
+    # What waits to be stored would wait until the file is back.
+    assert server.services.database.settle(60)
     server.services.database.backup(tmp_path / "other.db")
     for file in (path, log):
         file.rename(tmp_path / file.name.replace(path.name, "elsewhere.db"))
