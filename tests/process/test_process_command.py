@@ -90,7 +90,7 @@ def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_
     listed = run_command("keys", "list", *database).stdout
     assert secret not in listed
     (line,) = [line for line in listed.splitlines() if key_id in line]
-    assert line.split("\t")[1:3] == ["plant", "read,write,subscribe"]
+    assert line.split("\t")[1:3] == ["plant", "read,subscribe,write"]
     assert line.endswith("in use")
 
     assert run_command("keys", "revoke", key_id, *database).returncode == 0

@@ -170,10 +170,13 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
     assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in told
 
 
-def test_devices_that_do_not_come_are_told() -> None:
+def test_devices_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    # A key that is set for another demo is not that of a program that starts one.
+    monkeypatch.setenv("MIRROR_DEMO_KEY", GIVEN_KEY)
     server = DemoServer(devices=1, coap=True)
     try:
+        assert server.environment["API_KEY"] != GIVEN_KEY
         assert re.fullmatch(r"coap://127\.0\.0\.1:\d+", server.coap_url)
         with (
             server.client() as client,

@@ -82,6 +82,21 @@ def test_body_past_the_limit_is_refused_before_its_end(
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_poll_with_a_body_past_the_limit_is_answered(shared_server: ServerProcess, application: Application) -> None:
+    body = b" " * (LIMIT_BYTES + 100_000)
+    poll = b"GET /v2/notification/pull?after=0&hold=1"
+    sent = request(poll, application.key, b"Content-Length: %d" % len(body), body=body)
+    with closing(connect(shared_server)) as connection:
+        connection.sendall(sent)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
+
+
+def test_a_key_that_is_not_ascii_is_unknown(shared_server: ServerProcess, application: Application) -> None:
+    odd = f"Bearer {application.key[:20]}{chr(0xB2) * 43}".encode("latin-1")
+    sent = request(b"GET /v3/devices", "").replace(b"Bearer ", odd)
+    assert exchange(shared_server, sent).split()[1] == b"401"
+
+
 def test_half_sent_requests_do_not_hold_up_the_stop(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server()
     application = server.application()

@@ -20,6 +20,9 @@ STEPS = {"vendor's SDK, Python": 70, "connector library, Python": 35}
 MANUAL = " ".join((mirror_server.views.__doc__ or "").split())
 
 
+STEP, END = {"call": "A.read", "passed": True, "outcome": "1", "wanted": "2"}, {"finished": True}
+
+
 @pytest.fixture(autouse=True)
 def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROGRAMS))
@@ -66,6 +69,19 @@ def test_the_manual_tells_each_reason_why_calls_are_out() -> None:
     told = MANUAL.partition("Calls that are out")[2]
     reasons = set(importlib.import_module("outside").REASONS.values())
     assert [why for why in reasons if why.partition(":")[0] not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ([{"calls": ["A.read"]}, STEP | {"passed": False}, END], "A.read: gave 1, where 2 was wanted"),
+        ([{"calls": ["A.read", "A.new"]}, STEP, END], "A.new: neither run nor named as one that is out"),
+        ([{"calls": ["A.read"]}, STEP], "it ended early: it fell over"),
+    ],
+)
+def test_a_call_that_fails_or_is_left_out_is_a_complaint(told: list[dict[str, Any]], complaint: str) -> None:
+    verdict = importlib.import_module("verdict").judge(map(json.dumps, told), "it fell over")
+    assert verdict.complaints == [complaint]
 
 
 def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.CompletedProcess[str]:
