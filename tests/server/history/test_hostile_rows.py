@@ -10,6 +10,7 @@ from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 from mirror_server.clock import ManualClock
 from mirror_server.history.columns import SCHEMA, of_rows
 from mirror_server.history.merging import Source, merged
+from mirror_server.history.parquet import ParquetRows, encoded
 from mirror_server.history.selection import HistorySelection
 from mirror_server.store.devices import Condition
 from mirror_server.store.history import HistoryRow
@@ -85,6 +86,14 @@ def test_a_clock_that_is_set_back_loses_nothing(new_history: Callable[..., Kept]
     assert found(kept.service) == expected(kept.told.rows)
     assert found_at(kept.service, kept.now) == kept.state(kept.now)
     assert kept.violations() == []
+
+
+def test_large_values_are_cut_into_parts_that_can_be_held() -> None:
+    """Reading holds a few groups of each place, whatever the values weigh."""
+    rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(500)]
+    with ParquetRows(pa.BufferReader(encoded(of_rows(rows)))) as file:
+        assert len(file.groups) > 5
+        assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
 
 
 def test_little_is_held_of_many_places() -> None:

@@ -23,7 +23,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection
 from mirror_server.services import Services
-from mirror_server.store import callbacks, schema, statistics
+from mirror_server.store import callbacks, logs, schema, statistics
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
 from mirror_server.store.device_events import DeviceEventRow
@@ -356,9 +356,15 @@ def happen(services: Services, times: int) -> None:
 
 def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
     with served(url) as services:
-        app_id = keys.create(services.database, "test", tuple(Scope), services.clock.now()).split("_")[1]
-        services.log.keep_for(app_id)
+        app_id, idle = (
+            keys.create(services.database, name, tuple(Scope), services.clock.now()).split("_")[1] for name in "ab"
+        )
+        for each in (app_id, idle):
+            services.log.keep_for(each)
         happen(services, 3)
+        end = services.log.last_seq(idle)
+        services.database.write(lambda session: logs.set_position(session, idle, end))
+        services.log.note_read(idle, end)
         read_up_to = services.log.last_seq(app_id) + 2
         revision = services.snapshots.open(app_id, Selection())
         revision.close()
@@ -372,6 +378,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
     assert mirror_server("went-back", "--database", url).exit_code == 0
     with closing(Services(Settings(database_url=url, manual_clock=True))) as running:
         assert (running.webhooks.backlog(app_id), measure(running.database)) == before
+        assert (running.webhooks.backlog(idle), running.polls.count_waiting(idle)) == (0, 0)
         assert running.snapshots.open(app_id, Selection()).revision > revision.revision + 1_000_000
         assert mirror_server("check", "--database", url).output == "all is well\n"
     with served(url) as services:
