@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
-from coap_device import QUICK, READ, Registry, in_loop, notification, registration, until
+from coap_device import QUICK, READ, Registry, notification, registration, until
 from dtls_device import DtlsDevice
 from DTLSSocket import dtls
 from udp_relay import UdpRelay, drop
@@ -23,6 +23,8 @@ from mirror_server.devices.lwm2m.coap.messages import Message, Type, code_number
 from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport
 from mirror_server.devices.lwm2m.coap.sockets import Receiver
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
+
+pytestmark = pytest.mark.anyio
 
 KEY = bytes(range(16))
 OTHER_KEY = bytes(range(16, 32))
@@ -55,7 +57,6 @@ async def serving(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-@in_loop
 async def test_a_device_registers_and_is_asked_with_its_identity(host: str) -> None:
     registry = Registry()
     async with serving(registry, host) as (endpoint, new_device):
@@ -72,7 +73,6 @@ async def test_a_device_registers_and_is_asked_with_its_identity(host: str) -> N
         assert (endpoint.counts.handshakes, endpoint.counts.sessions) == (1, 1)
 
 
-@in_loop
 async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     registry = Registry()
@@ -87,7 +87,6 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog:
         assert KEY.hex() not in repr(vars(endpoint))
 
 
-@in_loop
 async def test_a_wrong_key_stays_out_and_is_counted() -> None:
     async with serving(limits=Limits(handshake_seconds=0.5)) as (endpoint, new_device):
         assert not await new_device("boiler", OTHER_KEY).connect()
@@ -98,14 +97,12 @@ async def test_a_wrong_key_stays_out_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize("key", [bytes(17), bytes(64), bytes(100_000), b""])
-@in_loop
 async def test_a_key_that_the_library_cannot_hold_keeps_its_device_out(key: bytes) -> None:
     async with serving(keys=lambda _identity: key) as (endpoint, new_device):
         assert not await new_device("boiler", KEY).connect()
         assert endpoint.counts.handshake_failures == 1
 
 
-@in_loop
 async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() -> None:
     failures = [OSError("the disk is full")]
 
@@ -120,7 +117,6 @@ async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() 
         assert endpoint.counts.handshakes == 1
 
 
-@in_loop
 async def test_an_identity_that_is_no_text_stays_out() -> None:
     async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
         device = new_device()
@@ -131,7 +127,6 @@ async def test_an_identity_that_is_no_text_stays_out() -> None:
         assert endpoint.counts.handshake_failures == 1
 
 
-@in_loop
 async def test_a_device_that_was_started_anew_gets_in_from_the_same_port() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -154,7 +149,6 @@ async def test_a_device_that_was_started_anew_gets_in_from_the_same_port() -> No
         assert endpoint.counts.sessions == 1
 
 
-@in_loop
 async def test_another_device_on_the_same_port_is_somebody_else() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -173,7 +167,6 @@ async def test_another_device_on_the_same_port_is_somebody_else() -> None:
             await endpoint.request(boiler, READ)
 
 
-@in_loop
 async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_end() -> None:
     registry = Registry()
     async with serving(registry, limits=Limits(sessions_of_identity=2)) as (endpoint, new_device):
@@ -184,7 +177,6 @@ async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_e
         assert endpoint.counts.sessions == 2
 
 
-@in_loop
 async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one() -> None:
     async with serving(limits=Limits(sessions=2), keys=lambda _identity: KEY) as (endpoint, new_device):
         first, second, third = new_device("1"), new_device("2"), new_device("3")
@@ -199,7 +191,6 @@ async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one() 
         assert endpoint.counts.sessions == 2
 
 
-@in_loop
 async def test_a_revoked_key_ends_its_sessions() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -217,7 +208,6 @@ async def test_a_revoked_key_ends_its_sessions() -> None:
         assert (await pump.receive()).code == code_number("2.01")
 
 
-@in_loop
 async def test_a_device_that_says_goodbye_is_unreachable() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -228,7 +218,6 @@ async def test_a_device_that_says_goodbye_is_unreachable() -> None:
         assert endpoint.counts.sessions == 0
 
 
-@in_loop
 async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
     """The library's table of several peers was seen to break by them, and the process with it."""
     async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
@@ -246,7 +235,6 @@ async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
         assert endpoint.counts.handshakes == 70
 
 
-@in_loop
 async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -261,7 +249,6 @@ async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing() -> Non
         assert (await device.receive()).code == code_number("2.01")
 
 
-@in_loop
 async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing() -> None:
     """Each step of a handshake, as bytes that nobody should send."""
     chance = random.Random(20261123)
@@ -369,7 +356,6 @@ def as_it_is(datagram: bytes) -> list[bytes]:
     return [datagram]
 
 
-@in_loop
 async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_device_out() -> None:
     async with carried_by_hand() as (endpoint, transport, device):
         (hello,) = device.step(as_it_is)
@@ -384,7 +370,6 @@ async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_devic
         assert endpoint.counts.handshakes == 1
 
 
-@in_loop
 async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -400,7 +385,6 @@ async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_late
         assert endpoint.counts.handshakes == 2
 
 
-@in_loop
 async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake() -> None:
     """As one does whose first retransmission comes sooner than the answer, over a slow network."""
 
@@ -421,7 +405,6 @@ async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake()
 PROTECTED = b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32)
 
 
-@in_loop
 async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_shorter() -> None:
     async with carried_by_hand() as (endpoint, transport, _):
         stranger = Peer("127.0.1.9:5684")
@@ -435,7 +418,6 @@ async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_sh
         assert endpoint.counts.dropped == 5
 
 
-@in_loop
 async def test_alerts_to_forged_addresses_are_bounded() -> None:
     limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
     async with carried_by_hand(limits) as (_, transport, _device):
@@ -444,7 +426,6 @@ async def test_alerts_to_forged_addresses_are_bounded() -> None:
         assert 10 <= len(transport.socket.sent) < 20
 
 
-@in_loop
 async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
     hear = sessions._Session.hear
@@ -468,7 +449,6 @@ async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch: 
         assert (await other.receive()).code == code_number("2.01")
 
 
-@in_loop
 async def test_bytes_beside_a_session_do_not_end_it() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -490,7 +470,6 @@ async def test_bytes_beside_a_session_do_not_end_it() -> None:
         assert (registry.ended, endpoint.counts.sessions, len(registry.requests)) == ([], 1, 1)
 
 
-@in_loop
 async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit() -> None:
     async with serving(limits=Limits(handshakes=5)) as (endpoint, new_device):
         strangers = [new_device("stranger") for _ in range(20)]
@@ -502,7 +481,6 @@ async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit(
 
 
 @pytest.mark.parametrize("lost", [2, 4, 5])
-@in_loop
 async def test_a_handshake_gets_through_losses(lost: int) -> None:
     async with serving() as (endpoint, new_device):
         assert endpoint.coaps_address is not None
@@ -513,7 +491,6 @@ async def test_a_handshake_gets_through_losses(lost: int) -> None:
             assert endpoint.counts.sessions == 1
 
 
-@in_loop
 async def test_what_version_a_record_is_of_means_nothing_before_one_is_agreed_on() -> None:
     """As a client was seen to begin: mbedTLS 2.28 that may speak everything from SSL 3 on."""
 
@@ -529,7 +506,6 @@ async def test_what_version_a_record_is_of_means_nothing_before_one_is_agreed_on
             assert await device.connect()
 
 
-@in_loop
 async def test_notifications_come_with_the_identity_and_unknown_ones_are_reset() -> None:
     registry = Registry()
     async with serving(registry) as (_, new_device):
@@ -541,14 +517,12 @@ async def test_notifications_come_with_the_identity_and_unknown_ones_are_reset()
         assert registry.notifications[0].peer.identity == "boiler"
 
 
-@in_loop
 async def test_without_dtlssocket_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "DTLSSocket", None)
     with pytest.raises(CannotListen, match="lwm2m-dtls"):
         await listen(Registry(), coap=("127.0.0.1", 0), coaps=("127.0.0.1", 0))
 
 
-@in_loop
 async def test_openssl_comes_in_with_the_key_and_not_without() -> None:
     registry = Registry()
     async with serving(registry, "0.0.0.0") as (endpoint, _):

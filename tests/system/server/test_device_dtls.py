@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from coap_device import QUICK, Registry, in_loop, until
+from coap_device import QUICK, Registry, until
 from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
@@ -22,8 +22,9 @@ from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
 
+pytestmark = pytest.mark.anyio
+
 KEY = bytes(range(16))
-HASTY = Transmission(handshake_seconds=1)
 
 
 @asynccontextmanager
@@ -46,7 +47,6 @@ async def behind_dtls(
         await endpoint.close()
 
 
-@in_loop
 async def test_the_server_reads_and_observes_over_the_session_the_device_opened() -> None:
     registry = Registry()
     async with behind_dtls(registry) as (endpoint, device):
@@ -63,7 +63,6 @@ async def test_the_server_reads_and_observes_over_the_session_the_device_opened(
         assert registry.notifications[0].response.payload == b"22.5"
 
 
-@in_loop
 async def test_from_a_new_port_it_makes_another_handshake() -> None:
     registry = Registry()
     async with behind_dtls(registry) as (endpoint, device):
@@ -76,7 +75,6 @@ async def test_from_a_new_port_it_makes_another_handshake() -> None:
         assert (await endpoint.request(second, Request("GET", "/3303/0/5700", accept=0))).payload == b"21.5"
 
 
-@in_loop
 async def test_a_wrong_key_stays_out_and_is_told() -> None:
     registry = Registry()
     async with behind_dtls(registry, bytes(16), Transmission(handshake_seconds=0.3)) as (_, device):
@@ -86,7 +84,6 @@ async def test_a_wrong_key_stays_out_and_is_told() -> None:
         assert not device.is_registered
 
 
-@in_loop
 async def test_when_the_server_ends_the_session_the_next_update_begins_another() -> None:
     registry = Registry()
     async with behind_dtls(registry) as (endpoint, device):
@@ -104,53 +101,16 @@ async def test_when_the_server_ends_the_session_the_next_update_begins_another()
             await again.close()
 
 
-@in_loop
-async def test_a_server_that_knows_the_session_no_more_is_noticed_and_gets_another() -> None:
-    registry, clock, lines = Registry(), ManualClock(0), []
-    endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
-    async with UdpRelay(endpoint.coaps_address) as relay:
-        model = ModelledDevice("light", "boiler", 0, clock.now, lambda path, argument: None)
-        device = LwM2MDevice(
-            f"coaps://127.0.0.1:{relay.address[1]}",
-            "boiler",
-            model.resources,
-            key=PreSharedKey(b"boiler", KEY),
-            transmission=Transmission(ack_timeout_seconds=0.05),
-            clock=clock,
-        )
-        runner = DeviceRunner(device, model, clock, lines.append)
-        await runner.start()
-        running = asyncio.create_task(runner.run())
-        await asyncio.sleep(0)
-        # It asks after 30 s, and is answered.
-        clock.advance(30_000)
-        await until(lambda: device.heard_at == 30_000)
-        assert endpoint.counts.handshakes == 1
-        relay.fate = drop_all()
-        while "hears nothing from the server; connects anew" not in lines:
-            clock.advance(1_000)
-            await asyncio.sleep(0.001)
-        relay.fate = faithful
-        await until(lambda: len(registry.requests) == 2)
-        (first, registration), (second, update) = registry.requests
-        assert (registration.path, update.path) == ("/rd", "/rd/1")
-        assert first.address != second.address
-        assert endpoint.counts.handshakes == 2
-        running.cancel()
-        await runner.stop()
-        await endpoint.close()
-
-
 @asynccontextmanager
 async def running_behind_relay(
-    registry: Registry, clock: ManualClock, lines: list[str]
+    registry: Registry, clock: ManualClock, lines: list[str], transmission: Transmission | None = None
 ) -> AsyncIterator[tuple[CoapEndpoint, UdpRelay]]:
     """A device that goes on by itself, and the relay between it and its server."""
     endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
     async with UdpRelay(endpoint.coaps_address) as relay:
         model = ModelledDevice("light", "boiler", 0, clock.now, lambda path, argument: None)
         url, key = f"coaps://127.0.0.1:{relay.address[1]}", PreSharedKey(b"boiler", KEY)
-        device = LwM2MDevice(url, "boiler", model.resources, key=key, clock=clock)
+        device = LwM2MDevice(url, "boiler", model.resources, key=key, transmission=transmission, clock=clock)
         runner = DeviceRunner(device, model, clock, lines.append)
         await runner.start()
         running = asyncio.create_task(runner.run())
@@ -163,7 +123,22 @@ async def running_behind_relay(
             await endpoint.close()
 
 
-@in_loop
+async def test_a_server_that_knows_the_session_no_more_is_noticed_and_gets_another() -> None:
+    registry, clock, lines = Registry(), ManualClock(0), []
+    quick = Transmission(ack_timeout_seconds=0.05)
+    async with running_behind_relay(registry, clock, lines, quick) as (endpoint, relay):
+        relay.fate = drop_all()
+        while "hears nothing from the server; connects anew" not in lines:
+            clock.advance(1_000)
+            await asyncio.sleep(0.001)
+        relay.fate = faithful
+        await until(lambda: len(registry.requests) == 2)
+        (first, registration), (second, update) = registry.requests
+        assert (registration.path, update.path) == ("/rd", "/rd/1")
+        assert first.address != second.address
+        assert endpoint.counts.handshakes == 2
+
+
 async def test_a_device_whose_session_ends_makes_another_handshake_at_once() -> None:
     registry, clock, lines = Registry(), ManualClock(0), []
     async with running_behind_relay(registry, clock, lines) as (endpoint, _):
@@ -174,7 +149,6 @@ async def test_a_device_whose_session_ends_makes_another_handshake_at_once() -> 
         assert lines[-1] == "the DTLS session ended; connects anew"
 
 
-@in_loop
 async def test_a_restarted_server_has_a_device_make_another_handshake_with_its_next_message() -> None:
     registry, clock, lines = Registry(), ManualClock(0), []
     async with running_behind_relay(registry, clock, lines) as (_, relay):

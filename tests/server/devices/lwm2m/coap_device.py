@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,16 +14,6 @@ from mirror_server.devices.lwm2m.exchange import Notification, Peer, Request, Re
 
 QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, answer_seconds=60)
 READ = Request("GET", "/3303/0/5700", accept=0)
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own, for two minutes at most."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 120))
-
-    return run
 
 
 class Registry:
