@@ -70,18 +70,6 @@ def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
-def run_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in a process of its own: one that sets up signals or logs of the whole process."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=child_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-
-
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 

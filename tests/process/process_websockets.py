@@ -121,8 +121,8 @@ class Silent:
             size = int.from_bytes(self._take(2 if size == 126 else 8))
         return first & 15, self._take(size)
 
-    def send(self, opcode: Opcode, content: bytes, *, fin: bool = True) -> None:
-        self.socket.sendall(Frame(opcode, content, fin).serialize(mask=True))
+    def send(self, opcode: Opcode, content: bytes) -> None:
+        self.socket.sendall(Frame(opcode, content).serialize(mask=True))
 
     def rest(self) -> bytes:
         """What is left until the server ends the connection, which is waited for."""
