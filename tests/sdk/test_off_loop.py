@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partialmethod
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, UnknownDevice
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_sender import MOST_BYTES_ON_LOOP
@@ -341,6 +341,20 @@ def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
         await watch.stop()
 
     run(scene())
+
+
+def test_events_of_one_message_have_its_time_and_the_unreadable_ones_are_told_once_where_that_is_an_error():
+    moments = iter([datetime(2026, 1, 5, hour, tzinfo=UTC) for hour in (8, 9)])
+    message = {"blips": [1, 2], "registrations": [{"ep": "a"}]}
+
+    async def scene() -> list[tuple[str, datetime]]:
+        events = AsyncEvents(Full(message), timeout_seconds=0, now=lambda: next(moments))
+        with pytest.raises(CompatibilityWarning, match="blips"):
+            await anext(events)
+        return [(event.kind, event.received_at) async for event in events]
+
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert run(scene()) == [("unknown", at), ("unknown", at), ("registration", at)]
 
 
 def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):

@@ -172,6 +172,7 @@ def test_a_recorder_that_could_not_begin_leaves_the_folder_free_for_the_next_one
     for options, error, message in (
         ({"devices": ["0" * 32]}, NotFound, "DEVICE_NOT_FOUND"),
         ({"paths": ["*/5700"]}, ValueRefused, "only at the end"),
+        ({"paths": "/3303/*"}, TypeError, r"\['/3303/\*'\]"),
         ({"rotate_bytes": 0}, ValueRefused, "rotate_bytes"),
         ({"rotate_seconds": float("nan")}, ValueRefused, "rotate_seconds"),
     ):
