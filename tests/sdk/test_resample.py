@@ -338,6 +338,8 @@ def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
     ("zone", "begin", "span", "hours"),
     [
         ("Europe/Berlin", "2026-03-28T23:00Z", 1.5, [1.5, 0.5, 1.5]),
+        # Put back by a whole bin: its hour comes twice.
+        ("Europe/Berlin", "2026-10-24T22:00Z", 1, [1] * 6),
         ("Asia/Kathmandu", "2026-03-28T18:15Z", 24, [24]),
         # Midnight comes twice, or not at all.
         ("Atlantic/Azores", "2026-10-25T00:00Z", 24, [25]),
