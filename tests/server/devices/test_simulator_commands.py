@@ -62,6 +62,7 @@ def test_a_device_takes_only_values_that_are_right_for_the_resource(world, light
         ("light-01", SWITCH, "true", Outcome.BAD_VALUE),
         ("light-01", DIMMER, "100", Outcome.DONE),
         ("light-01", DIMMER, "101", Outcome.BAD_VALUE),
+        ("light-01", DIMMER, "50.5", Outcome.BAD_VALUE),
         ("smart-plug-01", "/3312/0/5850", "0", Outcome.DONE),
         ("smart-plug-01", "/3305/0/5800", "0", Outcome.METHOD_NOT_ALLOWED),
         ("thermostat-01", SET_POINT, "21.5", Outcome.DONE),

@@ -26,6 +26,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
+from mirror_server.devices.lwm2m import fleet
 from mirror_server.devices.lwm2m.exchange import (
     NoAnswer,
     Notification,
@@ -423,6 +424,14 @@ async def test_the_format_a_device_has_is_remembered(world):
     await world.until(lambda: again)
     assert [answer.content for answer in answers + again] == [Content(b"21.5")] * 2
     assert len(world.endpoint.asked) == 3
+    for accepts in ([0, 11542], [11542]):
+        written = world.send(Write("/3311/0/5850", Content(b"1")))
+        for number in accepts:
+            asked = await world.next("/3311/0/5850")
+            assert asked.request.content_format == number
+            asked.answer("2.04" if number else "4.15")
+            await world.until(lambda asked=asked: asked not in world.endpoint.waiting)
+        await world.until(lambda written=written: written == [Answer(Outcome.DONE)])
 
 
 @pytest.mark.parametrize(
@@ -442,6 +451,13 @@ async def test_commands_as_coap_has_them(empty, command, request_):
     asked = (await empty.next()).request
     assert dataclasses.replace(asked, path=asked.path.removeprefix("/lwm2m")) == request_
     assert asked.path.startswith("/lwm2m/"), "the objects of this device are below a prefix"
+
+
+async def test_a_value_that_an_application_wants_in_one_format_is_requested_and_returned_in_it(world):
+    tlv = bytes.fromhex("e81644084035800000000000")
+    answer = await world.exchange(Read(TEMPERATURE, "application/vnd.oma.lwm2m+tlv"), "2.05", tlv, 11542)
+    assert answer == Answer(Outcome.DONE, Content(tlv, "application/vnd.oma.lwm2m+tlv"))
+    assert world.endpoint.asked[0].request.accept == 11542
 
 
 async def test_refusals_end_commands_and_are_in_the_log(world, caplog):
@@ -528,6 +544,31 @@ async def test_execute_to_a_device_that_registers_meanwhile_is_not_sent_again(wo
     await world.register(peer=peer)
     await world.until(lambda: answers == [Answer(Outcome.NO_ANSWER)])
     assert not world.endpoint.waiting
+
+
+async def test_device_that_registers_again_from_its_port_is_still_asked_one_thing_at_a_time(world):
+    first = world.send(Read(TEMPERATURE))
+    asked = await world.next()
+    await world.register()
+    second = world.send(Read("/3311/0/5850"))
+    await world.pause()
+    assert world.endpoint.waiting == [asked]
+    asked.answer("2.05", b"21.5")
+    await world.until(lambda: first)
+    (await world.next("/3311/0/5850")).answer("2.05", b"0")
+    await world.until(lambda: second)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_read_of_a_device_that_leaves_or_registers_from_another_port_is_given_up_at_once(world, leaves):
+    """Otherwise the commands after it wait until its retransmissions end."""
+    answers = world.send(Read(TEMPERATURE))
+    await world.next()
+    if leaves:
+        assert (await world.post(world.location, method="DELETE")).code == "2.02"
+    else:
+        await world.register(peer=OTHER_PORT)
+    await world.until(lambda: answers == [Answer(Outcome.NOT_SENT)])
 
 
 async def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(world, token):
@@ -724,6 +765,15 @@ async def test_what_the_identity_of_another_device_sends_is_not_of_the_former_on
     assert "no resource of these" in await send()
 
 
+async def test_sent_values_that_cannot_be_read_are_refused_with_the_reason(world):
+    for payload, content_format, code, reason in (
+        (b"21.5", 0, "4.15", b"send SenML"),
+        (b"nonsense", 110, "4.00", b"not JSON"),
+    ):
+        response = await world.fleet.answer(HERE, Request("POST", "/dp", (), payload, content_format))
+        assert (response.code, reason in response.payload) == (code, True)
+
+
 async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_key):
     senml = Request("POST", "/dp", (), b'[{"n": "/3303/0/5700", "v": 1}]', 110)
     assert (await world.post(world.location, payload=b"")).code == "2.04"
@@ -754,6 +804,13 @@ async def test_unasked_tokens_are_those_of_a_peer(empty):
     await empty.until(lambda: answers)
     assert answers == [Answer(Outcome.DONE)]
     assert empty.endpoint.asked == []
+
+
+async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):
+    await empty.register(payload=b'</3303/0/5700>;aobs="727"')
+    assert await empty.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == Answer(Outcome.DONE, Content(b"21.5"))
+    answers = empty.send(Observe(TEMPERATURE))
+    await empty.until(lambda: answers == [Answer(Outcome.DONE)])
 
 
 async def test_what_an_application_asks_comes_between_the_discoveries(empty):
@@ -813,6 +870,23 @@ async def test_an_update_changes_lifetime_and_binding(world):
     assert [each.path for each in other] == [TEMPERATURE]
     world.clock.advance(60_000)
     assert (await world.post(world.location, payload=b"")).code == "4.04"
+
+
+async def test_a_device_whose_registration_ends_makes_room_for_others(world, monkeypatch):
+    monkeypatch.setattr(fleet, "_SWEEP_SECONDS", 0.001)
+    world.fleet.begin(world.endpoint)
+    assert len(world.fleet.registry) == 1
+    world.clock.advance(86_400_000)
+    await world.until(lambda: len(world.fleet.registry) == 0)
+
+
+async def test_an_update_with_links_changes_the_prefix_and_the_formats_of_requests(world):
+    links = b'</lwm2m>;rt="oma.lwm2m";ct=110,</lwm2m/3303/0/5700>'
+    assert (await world.post(world.location, payload=links)).code == "2.04"
+    await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    world.send(Read("/3303/0"))
+    (await world.next("/lwm2m/3303/0", accept=11542)).answer("4.06")
+    await world.next("/lwm2m/3303/0", accept=110)
 
 
 async def test_a_notification_of_an_error_ends_the_observation_and_a_refused_request_does_not(world, token):

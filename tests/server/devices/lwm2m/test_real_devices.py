@@ -16,6 +16,7 @@ from bare_coap import PUT, BareDevice, Devices, Message, send_until
 from devices_on_loopback import connection, listed, reported, until
 
 from mirror_sdk.values import PythonValue
+from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
@@ -193,6 +194,21 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
     assert not [request for request in device.requests if request.path == TEMPERATURE]
     device_side.run(device.register())
     assert until(lambda: real.responses(key).get("late")) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "limit", "reason"),
+    [
+        ("max_coap_devices", 0, r"5\.03 .*as many devices are registered as may be"),
+        ("max_coap_links", 3, r"4\.13 .*3 are the most"),
+        ("max_coap_payload_bytes", 50, r"4\.13 .*more than 50 bytes"),
+        ("coap_registrations_per_minute", 0, r"4\.29 .*too many registrations"),
+    ],
+)
+def test_settings_limit_what_a_device_may_register(new_server, device_side, setting, limit, reason):
+    new_server(coap=ListenAddress("127.0.0.1", device_side.port), **{setting: limit})
+    with pytest.raises(RegistrationRefused, match=reason):
+        device_side.run(device_side.device().register())
 
 
 def restart_later(server: Any, seconds: float) -> None:
@@ -409,6 +425,7 @@ def test_a_restart_of_the_service_or_the_device_loses_nothing(real, key, device_
     device, mine = register("sensor-1", *resources, version="1.1", queue_mode=False)
     location = device.registration_id
     until(lambda: real.observed(key) == [(mine, "21.5")])
+    device_side.run(device.update(binding="UT"))
     real.restart()
     # At once, at the address it had; the value is the one of before, so nobody is told.
     until(lambda: sum(request.path == TEMPERATURE for request in device.requests) == 2)
@@ -418,7 +435,8 @@ def test_a_restart_of_the_service_or_the_device_loses_nothing(real, key, device_
     until(lambda: reported(real, key, mine, "/3304/0/5700") == "51.0")
     device_side.run(device.update())
     assert device.registration_id == location
-    assert connection(real, key)["lwm2m_version"] == "1.1"
+    found = connection(real, key)
+    assert (found["lwm2m_version"], found["binding"]) == ("1.1", "UT")
     assert ask(mine, "GET", TEMPERATURE) == (200, None)
     # A device that registers anew is the same, and is observed again.
     device_side.run(device.restart())
@@ -428,4 +446,4 @@ def test_a_restart_of_the_service_or_the_device_loses_nothing(real, key, device_
     device_side.call(device.set_value, TEMPERATURE, 23.5)
     until(lambda: real.observed(key)[-1] == (mine, "23.5"))
     kinds = [kind for kind in real.kinds(key) if kind not in {"notifications", "async-responses"}]
-    assert kinds == ["registrations", "reg-updates", "registrations"]
+    assert kinds == ["registrations", "reg-updates", "reg-updates", "registrations"]
