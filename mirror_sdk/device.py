@@ -223,7 +223,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         resources = self.resources.values()
         empty = all(resource.reported is None and resource.desired is None for resource in resources)
         return (
-            f"<div {CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
+            f"<div {CARD}><strong>{escape(visible(_cut(self.endpoint_name or self.device_id)))}</strong> "
             f"<code>{escape(visible(self.device_id))}</code>"
             f"<div {DIM}>last registration event {_instant(self.updated_at)} · "
             f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
@@ -333,11 +333,13 @@ def _instant(at: datetime | None, missing: str = "never") -> str:
     return missing if at is None else time_text(at)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+
+
 def _shown(value: Value, unit: str) -> str:
-    text = str(value)
-    if len(text) > _MAX_SHOWN:
-        text = f"{text[: _MAX_SHOWN - 1]}…"
-    return escape(f"{text} {visible(unit)}" if unit and value.kind is ValueKind.NUMBER else text)
+    text = _cut(str(value))
+    return escape(f"{text} {visible(_cut(unit))}" if unit and value.kind is ValueKind.NUMBER else text)
 
 
 def _resource_cells(resource: Resource) -> tuple[str, ...]:
@@ -356,4 +358,4 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
     about = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(escape(visible(text)) for text in (*about, _instant(device.updated_at)))
+    return tuple(escape(visible(_cut(text))) for text in (*about, _instant(device.updated_at)))

@@ -20,6 +20,7 @@ from mirror_sdk.frames.requests import REQUESTS_SCHEMA
 from mirror_sdk.frames.stale import STALE_SCHEMA
 from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
 from mirror_sdk.tables.columns import basis_of_table, with_basis
+from mirror_sdk.tables.device_events import DEVICE_EVENTS_SCHEMA
 from mirror_sdk.tables.events import EVENTS_SCHEMA
 from mirror_sdk.tables.history import HISTORY_SCHEMA
 from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_SCHEMA
@@ -27,13 +28,15 @@ from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_SCHEMA
 if TYPE_CHECKING:
     import polars as pl
 
-_CATEGORIES = {
-    field.name: category_dtype(field)
-    for schema in (STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
-    for field in schema
-    if pa.types.is_dictionary(field.type)
-}
-_OF_HISTORY = {field.name: category_dtype(field) for field in HISTORY_SCHEMA if pa.types.is_dictionary(field.type)}
+
+def _categories_of(*schemas: pa.Schema) -> dict[str, pd.CategoricalDtype]:
+    fields = (field for schema in schemas for field in schema if pa.types.is_dictionary(field.type))
+    return {field.name: category_dtype(field) for field in fields}
+
+
+_CATEGORIES = _categories_of(STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
+_OF_TABLES_WITH = {"what": _categories_of(HISTORY_SCHEMA), "event_id": _categories_of(DEVICE_EVENTS_SCHEMA)}
+"""The categories of tables that have a column of this name, and others under a name that other tables have too."""
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
@@ -64,7 +67,8 @@ def from_arrow(table: ArrowStream) -> pd.DataFrame:
     whole = pa.table(table)
     is_of_pandas = b"pandas" in (whole.schema.metadata or {})
     frame: pd.DataFrame = whole.to_pandas() if is_of_pandas else to_frame(whole, basis_of_table(whole))
-    for name, dtype in (_OF_HISTORY if "what" in frame else _CATEGORIES).items():
+    categories = next((own for name, own in _OF_TABLES_WITH.items() if name in frame), _CATEGORIES)
+    for name, dtype in categories.items():
         # Arrow forgets the categories of a column without any value.
         if name in frame and (frame[name].dtype == object or has_no_categories(frame[name].dtype)):
             frame[name] = frame[name].astype(dtype)

@@ -14,7 +14,7 @@ import httpx
 import pandas as pd
 import pytest
 from blocking import pause_in_no_time
-from changed_answers import Between
+from changed_answers import Arriving, Between
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk import (
@@ -341,9 +341,10 @@ def test_it_is_as_private_as_other_new_files(client, lights, file):
 @pytest.mark.both_clients
 def test_a_key_that_a_service_says_back_is_not_in_it(client_of, file):
     key = "ak_0123456789abcdef_a-secret-of-forty-three-characters-in-all"
-    body = b"x" * 70_000 + key.encode() + b"y" * 70_000
+    # Also where it comes in two pieces.
+    body = b"x" * 69_990 + key.encode() + b"y" * 70_000
     headers = {"X-Request-ID": key, "Set-Cookie": f"key={key}", "ETag": f'"{key}"'}
-    echo = httpx.MockTransport(lambda _: httpx.Response(400, headers=headers, content=body))
+    echo = httpx.MockTransport(lambda _: httpx.Response(400, headers=headers, stream=Arriving(body, 1000)))
     client = client_of(URL, key, transport=echo)
     with client.cassette(file), pytest.raises(BadRequest):
         client.list_devices(endpoint_name=key)
@@ -353,13 +354,19 @@ def test_a_key_that_a_service_says_back_is_not_in_it(client_of, file):
     assert b"*" * len(key) in told
 
 
-def test_a_client_of_a_cassette_records_it_when_it_is_closed(mirror, lights, file):
+def test_a_client_of_a_cassette_records_it_where_it_was_opened_when_it_is_closed(mirror, lights, file, monkeypatch):
     options = {"base_url": URL, "api_key": mirror.new_key(), "transport": mirror.transport}
-    with MirrorClient.from_cassette(file, **options) as recording:
+    monkeypatch.chdir(file.parent)
+    with MirrorClient.from_cassette(file.name, **options) as recording:
+        monkeypatch.chdir("/")
         frame = recording.snapshot()
         assert not file.exists()
     with closing(MirrorClient.from_cassette(file, transport=NOWHERE)) as played:
         pd.testing.assert_frame_equal(played.snapshot(), frame)
+    before = file.read_bytes()
+    with pytest.raises(ZeroDivisionError), MirrorClient.from_cassette(file, mode="record", **options) as recording:
+        1 / (len(recording.list_devices()) - 3)
+    assert file.read_bytes() == before
 
 
 def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):

@@ -6,6 +6,7 @@ import json
 
 import httpx
 import pytest
+from patience import until
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -124,6 +125,19 @@ def test_a_watch_takes_devices_by_either_name(client, device_id):
     with client.watch(print, devices=["sensor-1"]) as watch, client.watch(print, device_ids=["sensor-1"]) as older:
         assert watch.is_running
         assert older.is_running
+
+
+@pytest.mark.both_clients
+def test_a_watch_is_told_of_a_loss(client_over, bench, device_id):
+    def lose(_, answer):
+        return httpx.Response(
+            answer.status_code, headers={**answer.headers, "Mirror-Gap": "1-2"}, content=answer.content
+        )
+
+    seen = []
+    with client_over(lose).watch(lambda event: seen.append((event.kind, event.first_seq, event.seq))):
+        bench.update_registration(device_id)
+        until(lambda: (EventKind.GAP, 1, 2) in seen)
 
 
 # What a service tells that is not so

@@ -79,6 +79,24 @@ def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench,
         assert sum(polls) <= 2
 
 
+def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, bench, device_id):
+    other, polls = bench.add_device("other", RESOURCES), []
+
+    def grow(request, answer):
+        if request.url.path.endswith("/pull") and len(polls) < 100:
+            polls.append(request)
+            bench.update_registration(other)
+        return answer
+
+    client = client_over(grow)
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, TEMPERATURE)
+    seconds = itertools.count()
+    client._pump._clock = lambda: next(seconds)
+    assert not request.done()
+    assert len(polls) < 60
+
+
 def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(client_over, bench, ids):
     answers = []
 
