@@ -806,6 +806,14 @@ async def test_unasked_tokens_are_those_of_a_peer(empty):
     assert empty.endpoint.asked == []
 
 
+async def test_a_value_in_a_registration_is_reported_as_one_of_the_registration(empty):
+    """The history tells it from a notification."""
+    await empty.register(payload=b'</3303/0/5700>;v="21.5"')
+    values = {"is_unasked": True, "is_published": True}
+    reported = Observation("id-of-sensor", TEMPERATURE, Content(b"21.5"), BEGIN_AT, **values)
+    assert empty.diary.of("observed") == [[reported]]
+
+
 async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):
     await empty.register(payload=b'</3303/0/5700>;aobs="727"')
     assert await empty.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == Answer(Outcome.DONE, Content(b"21.5"))
