@@ -326,6 +326,15 @@ def test_in_queue_mode_commands_wait_until_the_device_wakes(real, key, device_si
     until(lambda: len(device.observations) == 1)
 
 
+def test_a_setting_says_how_long_a_device_in_queue_mode_is_reached_after_its_last_message(new_server, device_side):
+    server = new_server(coap=ListenAddress("127.0.0.1", device_side.port), coap_awake_seconds=10)
+    key = server.key()
+    device_side.run(device_side.device(queue_mode=True).register())
+    until(lambda: connection(server, key)["reachable"])
+    server.advance(key, 10)
+    assert not connection(server, key)["reachable"]
+
+
 class _IgnoresWrites(BareDevice):
     """A device that responds to everything but writes."""
 
