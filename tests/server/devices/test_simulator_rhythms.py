@@ -207,5 +207,5 @@ def test_hours_of_twelve_observed_devices_take_little_time(world):
     # The time of this thread: what else runs on the machine says nothing of the simulator.
     begin = time.thread_time()
     world.advance(3 * 3600)
-    assert time.thread_time() - begin < 1
+    assert time.thread_time() - begin < 3, "half a second is usual"
     assert len(world.diary.observations()) > 1000

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,7 @@ from mirror_server.devices.lwm2m.registry import Observed as ObservedResource
 from mirror_server.store import device_keys
 from mirror_server.store.database import Database
 from mirror_server.store.device_keys import DeviceKey
+from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -634,6 +636,16 @@ async def test_registering_a_name_at_once_makes_one_device(empty):
     # The device is left alone until it has its response.
     assert not empty.fleet.is_reachable("id-of-sensor")
     await empty.until(lambda: empty.fleet.is_reachable("id-of-sensor"))
+
+
+@pytest.mark.parametrize("error", [StorageFailed, NotLeader])
+async def test_registration_that_cannot_be_stored_is_answered_with_when_to_try_again(empty, monkeypatch, error):
+    monkeypatch.setattr(empty.diary, "registered", Mock(side_effect=error))
+    response = await empty.post("/rd", "ep=sensor")
+    assert (response.code, response.max_age_seconds) == ("5.03", 60)
+    assert b"try again later" in response.payload
+    monkeypatch.undo()
+    await empty.register()
 
 
 async def test_paths_and_methods_that_are_not_there(empty):
