@@ -116,6 +116,7 @@ def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps
 def test_a_set_point_that_no_room_could_have_or_that_is_given_up_leaves_the_room_to_its_curve(world, room, text):
     untouched = SimulatedDevice.from_json(world.shelf.documents[room])
     if text is None:
+        write(world, room, "30")
         world.simulator.remove_resource(room, SET_POINT)
     else:
         world.simulator.set_value(room, SET_POINT, value=text)
