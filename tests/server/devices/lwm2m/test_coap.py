@@ -68,12 +68,14 @@ async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for(
     reading = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
     asked = await device.receive()
     assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", Block(1, False, 16))
-    device.send(notification(8, b"mine", 3, b"newer"))
+    newer = notification(8, b"mine", 3, b"newer")
+    newer.options.append((Option.BLOCK2, Block(0, False, 16).encode()))
+    device.send(newer)
     options = [uint_option(Option.OBSERVE, 2), (Option.BLOCK2, Block(1, False, 16).encode())]
     device.send(confirmable("2.05", asked.message_id, b"mine", options=options, payload=b"b"))
     assert (await reading).payload == b"a" * 16 + b"b"
     assert (await device.receive()).type == Type.ACKNOWLEDGEMENT
-    assert [each.response.payload for each in registry.notifications[1:]] == [b"newer"]
+    assert [(each.response.payload, each.is_whole) for each in registry.notifications[1:]] == [(b"newer", True)]
     again = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
     asked = await device.receive()
     assert asked.block(Option.BLOCK2) is None
