@@ -10,6 +10,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from coap_device import (
     READ,
+    Device,
     confirmable,
     notification,
     registered,
@@ -350,6 +351,18 @@ async def test_request_to_a_port_that_is_closed_may_have_arrived_if_it_was_open_
     with pytest.raises(Unreachable, match="refused") as caught:
         await executing
     assert caught.value.may_have_arrived is is_heard
+
+
+async def test_closed_port_of_a_device_ends_no_request_to_another_one(endpoint, device):
+    gone = Device(endpoint.coap_address)
+    peer = gone.peer
+    gone.close()
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    asked = await device.receive()
+    with pytest.raises(Unreachable):
+        await endpoint.request(peer, READ)
+    device.answer(asked, "2.05", b"1")
+    assert (await reading).payload == b"1"
 
 
 async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks(endpoint, device):
