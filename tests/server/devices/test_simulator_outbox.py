@@ -44,6 +44,21 @@ def test_calls_are_made_in_order_although_another_thread_added_them():
     assert said == ["first", "second"]
 
 
+def test_a_call_that_drains_the_outbox_does_not_wait_for_itself(caplog):
+    outbox, said = Outbox(), []
+
+    def nested() -> None:
+        number = outbox.add([lambda: said.append("inner")])
+        outbox.drain()
+        outbox.wait_until_called(number)
+        said.append("outer")
+
+    outbox.add([nested])
+    outbox.drain()
+    assert said == ["outer", "inner"]
+    assert caplog.records == [], "a wait that takes too long is logged"
+
+
 def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
     outbox, said = Outbox(), []
     number = outbox.add([lambda: 1 / 0, lambda: said.append("next")])

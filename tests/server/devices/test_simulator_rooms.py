@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.devices.link import Content, Outcome, Write
+from mirror_server.devices.link import Content, Observe, Outcome, Write
 from mirror_server.devices.simulator import models
 from mirror_server.devices.simulator.device import SimulatedDevice, seeded_device
 
@@ -41,6 +41,7 @@ def celsius(world, room) -> float:
 
 def test_a_room_warms_up_and_cools_down_again_when_it_is_undone(world, room):
     before, undone = celsius(world, room), world.value(room, SET_POINT)
+    world.send(room, Observe(TEMPERATURE))
     write(world, room, "28.0")
     assert celsius(world, room) == before, "nothing is measured between two measurements"
     world.advance(30 * 60)
@@ -48,6 +49,9 @@ def test_a_room_warms_up_and_cools_down_again_when_it_is_undone(world, room):
     assert before + 2 < half_way < 27
     world.advance(3 * 3600)
     assert abs(celsius(world, room) - 28) <= NOISE
+    sent = [float(value) for value in world.diary.values(TEMPERATURE)]
+    assert len(sent) > 30
+    assert abs(sent[-1] - 28) <= NOISE
     write(world, room, undone)
     world.advance(3 * 3600)
     assert abs(celsius(world, room) - float(undone)) <= NOISE
@@ -112,6 +116,7 @@ def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps
 def test_a_set_point_that_no_room_could_have_or_that_is_given_up_leaves_the_room_to_its_curve(world, room, text):
     untouched = SimulatedDevice.from_json(world.shelf.documents[room])
     if text is None:
+        write(world, room, "30")
         world.simulator.remove_resource(room, SET_POINT)
     else:
         world.simulator.set_value(room, SET_POINT, value=text)

@@ -10,6 +10,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from coap_device import (
     READ,
+    Device,
     confirmable,
     notification,
     registered,
@@ -68,12 +69,14 @@ async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for(
     reading = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
     asked = await device.receive()
     assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", Block(1, False, 16))
-    device.send(notification(8, b"mine", 3, b"newer"))
+    newer = notification(8, b"mine", 3, b"newer")
+    newer.options.append((Option.BLOCK2, Block(0, False, 16).encode()))
+    device.send(newer)
     options = [uint_option(Option.OBSERVE, 2), (Option.BLOCK2, Block(1, False, 16).encode())]
     device.send(confirmable("2.05", asked.message_id, b"mine", options=options, payload=b"b"))
     assert (await reading).payload == b"a" * 16 + b"b"
     assert (await device.receive()).type == Type.ACKNOWLEDGEMENT
-    assert [each.response.payload for each in registry.notifications[1:]] == [b"newer"]
+    assert [(each.response.payload, each.is_whole) for each in registry.notifications[1:]] == [(b"newer", True)]
     again = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
     asked = await device.receive()
     assert asked.block(Option.BLOCK2) is None
@@ -348,6 +351,18 @@ async def test_request_to_a_port_that_is_closed_may_have_arrived_if_it_was_open_
     with pytest.raises(Unreachable, match="refused") as caught:
         await executing
     assert caught.value.may_have_arrived is is_heard
+
+
+async def test_closed_port_of_a_device_ends_no_request_to_another_one(endpoint, device):
+    gone = Device(endpoint.coap_address)
+    peer = gone.peer
+    gone.close()
+    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+    asked = await device.receive()
+    with pytest.raises(Unreachable):
+        await endpoint.request(peer, READ)
+    device.answer(asked, "2.05", b"1")
+    assert (await reading).payload == b"1"
 
 
 async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks(endpoint, device):

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,7 @@ from mirror_server.devices.lwm2m.registry import Observed as ObservedResource
 from mirror_server.store import device_keys
 from mirror_server.store.database import Database
 from mirror_server.store.device_keys import DeviceKey
+from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -636,6 +638,16 @@ async def test_registering_a_name_at_once_makes_one_device(empty):
     await empty.until(lambda: empty.fleet.is_reachable("id-of-sensor"))
 
 
+@pytest.mark.parametrize("error", [StorageFailed, NotLeader])
+async def test_registration_that_cannot_be_stored_is_answered_with_when_to_try_again(empty, monkeypatch, error):
+    monkeypatch.setattr(empty.diary, "registered", Mock(side_effect=error))
+    response = await empty.post("/rd", "ep=sensor")
+    assert (response.code, response.max_age_seconds) == ("5.03", 60)
+    assert b"try again later" in response.payload
+    monkeypatch.undo()
+    await empty.register()
+
+
 async def test_paths_and_methods_that_are_not_there(empty):
     unknown = "POST /rd/abc, DELETE /rd/abc, POST /rd/abc/def, POST /rd/, POST /, POST /dp, GET /.well-known/core"
     wrong_method = "GET /rd, PUT /rd, DELETE /rd, GET /rd/abc, GET /bs, GET /dp"
@@ -804,6 +816,14 @@ async def test_unasked_tokens_are_those_of_a_peer(empty):
     await empty.until(lambda: answers)
     assert answers == [Answer(Outcome.DONE)]
     assert empty.endpoint.asked == []
+
+
+async def test_a_value_in_a_registration_is_reported_as_one_of_the_registration(empty):
+    """The history tells it from a notification."""
+    await empty.register(payload=b'</3303/0/5700>;v="21.5"')
+    values = {"is_unasked": True, "is_published": True}
+    reported = Observation("id-of-sensor", TEMPERATURE, Content(b"21.5"), BEGIN_AT, **values)
+    assert empty.diary.of("observed") == [[reported]]
 
 
 async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):

@@ -279,6 +279,24 @@ def test_registration_outlives_an_outage_of_the_database(real, key, device_side,
         device_side.run(device.update())
 
 
+def test_a_restart_of_the_service_takes_up_what_a_device_registered(real, key):
+    what = "location, peer, version, binding, queue_mode, lifetime_seconds, expires_at, heard_at, prefix, structured"
+
+    def registered() -> dict[str, Any]:
+        device = until(lambda: real.services.real_devices._fleet).registry.by_id(listed(real, key, "bare")["id"])
+        return {name: getattr(device, name) for name in (*what.split(", "), "links_hash", "to_discover", "tokens")}
+
+    links = '</lwm2m>;rt="oma.lwm2m";ct=112,</lwm2m/3303/0/5700>;aobs=727,</lwm2m/3/0>'
+    with Devices() as devices:
+        device = devices.add(BareDevice(real.settings.coap.port, "bare", {}, links=links))
+        device.silent = True
+        send_until(device, device.registration(b="UQ", lt="300"), lambda: device.location)
+        before = registered()
+        real.restart()
+        assert registered() == before
+        assert (before["prefix"], before["structured"], before["to_discover"]) == ("/lwm2m", (11542, 112), ("/3/0",))
+
+
 def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(real, key, device_side, register):
     device, mine = register()
     real.services.close()
@@ -306,6 +324,15 @@ def test_in_queue_mode_commands_wait_until_the_device_wakes(real, key, device_si
     assert until(lambda: real.responses(key).get("waits")) == (200, None)
     assert device.value(LEVEL) == 70
     until(lambda: len(device.observations) == 1)
+
+
+def test_a_setting_says_how_long_a_device_in_queue_mode_is_reached_after_its_last_message(new_server, device_side):
+    server = new_server(coap=ListenAddress("127.0.0.1", device_side.port), coap_awake_seconds=10)
+    key = server.key()
+    device_side.run(device_side.device(queue_mode=True).register())
+    until(lambda: connection(server, key)["reachable"])
+    server.advance(key, 10)
+    assert not connection(server, key)["reachable"]
 
 
 class _IgnoresWrites(BareDevice):
