@@ -50,7 +50,6 @@ def environment(monkeypatch):
         ("https://example.com", "https://example.com", True),
         ("http://example.com", "https://example.com", False),
         ("all://example.com", "https://example.com", True),
-        ("[::1]", "http://[::1]:8080", True),
         ("[::1]:8080", "http://[::1]:8080", True),
         ("[::1]:8081", "http://[::1]:8080", False),
         ("fd00::/8", "http://[fd12::1]", True),
