@@ -13,7 +13,7 @@ from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 
 pytestmark = pytest.mark.both_clients
 
@@ -249,6 +249,14 @@ def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, fa
     client.write_value(device_id, SWITCH, True)
     assert len(lost) == (1 if failure in (502, 504) else 6)
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
+
+
+def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
+    client, _ = over(after=lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
+    pause_in_no_time(client)
+    with pytest.raises(ServerError) as told:
+        client.begin_write(device_id, SWITCH, True)
+    assert told.value.attempts == 3
 
 
 def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):

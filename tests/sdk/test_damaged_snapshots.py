@@ -95,6 +95,8 @@ def desired(**members):
 
 DAMAGED = {
     "a device twice in a batch": ([[device(1), device(1)]], "twice or out of order"),
+    "a device twice in two batches": ([[device(1)], [device(1)]], "twice or out of order"),
+    "a device twice at the end of a batch": ([[device(1), device(2), device(2)]], "twice or out of order"),
     "devices out of order": ([[device(2), device(1)]], "twice or out of order"),
     "devices out of order between batches": ([[device(1), device(3)], [device(2), device(4)]], "twice or out of order"),
     "a device without an id": ([[changed(device_id=None)]], "1 of device_id"),
@@ -109,9 +111,12 @@ DAMAGED = {
     "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
     "an unchanged device": ([[changed(resources=None, desired=[])]], "nobody asked for"),
     "a desired value of the next device": ([[desired(resource=5), device(11)]], "not there"),
+    "a desired value of no resource": ([[desired(resource=-1)]], "not there"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
     "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
     "a time before the calendar": ([[resources(0, reported_at=-1970 * YEAR_MS)]], "reported_at"),
+    "an end before the calendar": ([[resources(0, reported_expires_at=-1970 * YEAR_MS)]], "reported_expires_at"),
+    "a write beyond it": ([[desired(desired_at=(10_000 - 1970) * YEAR_MS)]], "desired_at"),
     "a time beyond it": ([[desired(requested_at=(10_000 - 1970) * YEAR_MS)]], "requested_at"),
     "a revision that is none": ([[resources(0, reported_revision=-1)]], "reported_revision"),
     "a revision of a write that is none": ([[desired(desired_revision=-1)]], "desired_revision"),

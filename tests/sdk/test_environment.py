@@ -49,6 +49,7 @@ def environment(monkeypatch):
         ("example.com:443", "https://example.com", True),
         ("https://example.com", "https://example.com", True),
         ("http://example.com", "https://example.com", False),
+        ("all://example.com", "https://example.com", True),
         ("[::1]:8080", "http://[::1]:8080", True),
         ("[::1]:8081", "http://[::1]:8080", False),
         ("fd00::/8", "http://[fd12::1]", True),

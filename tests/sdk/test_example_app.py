@@ -98,7 +98,8 @@ def test_what_a_killed_run_left_behind_is_removed_with_the_next_one(polling, own
     own.put_presubscriptions([{"endpoint_name": "*", "resource_path": ["/3303/*"]}], apply_now=True)
 
     def fail():
-        with listening(polling):
+        # An empty variable counts as missing.
+        with listening(polling | {"DEVICE_ID": "", "RESOURCE": ""}):
             assert len(own.get_presubscriptions()) == 1
             raise KeyboardInterrupt
 
@@ -155,6 +156,7 @@ def test_where_it_is_called_and_where_it_listens(variables, place):
         ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
         ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
         ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
+        ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
         ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
         ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
         ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),

@@ -87,6 +87,9 @@ def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_time
     frame["reported_at"] = frame["reported_at"].dt.tz_localize(None)
     with pytest.raises(ValueRefused, match="no times with their zone"):
         frame.mirror.stale("1h")
+    written = state().assign(desired_status="success", desired_at=NOW, requested_at=NOW)
+    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times"):
+        read_from_csv(written).mirror.drift()
 
 
 def as_arrow(frame):
@@ -136,7 +139,8 @@ def test_stale_devices_are_rows_the_longest_silent_first():
     assert found["newest_at"].tolist() == [at(-120), at(-30), pd.NaT]
     assert found["last_contact"].isna().all()
     assert found.attrs == state().attrs
-    assert state().mirror.stale("1h", by="device")["endpoint_name"].tolist() == ["Roof", "Hall"]
+    there = state(tz="Europe/Berlin").mirror.stale("1h", by="device")
+    assert (there["endpoint_name"].tolist(), str(there["oldest_at"].dt.tz)) == (["Roof", "Hall"], "Europe/Berlin")
 
 
 @pytest.mark.parametrize("as_table", [False, True])

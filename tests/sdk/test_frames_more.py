@@ -237,6 +237,7 @@ def test_what_allows_more_of_the_distance_and_the_part_of_the_desired_number_cou
 def test_a_tolerance_that_is_no_distance_is_refused(distance):
     state = state_of((SET_POINT, b"40", 1, at(-30), b"41", at(-5)))
     for given in (
+        {"tolerance": distance},
         {"tolerance": {TEMPERATURE: 1, SET_POINT: distance}},
         {"relative": distance},
     ):
@@ -271,9 +272,13 @@ def test_a_part_of_a_table_has_the_drift_of_its_rows():
 
 
 def test_what_cannot_be_read_as_its_type_is_a_mismatch_with_the_number_that_was_asked_for():
-    drift = drift_frame(state_of((SET_POINT, b"19", 1, at(-30), b"19,0", at(-5))), tolerance=1)
+    state = state_of((SET_POINT, b"19", 1, at(-30), b"19,0", at(-5)))
+    drift = drift_frame(state, tolerance=1)
     assert drift["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
     assert drift["since"].iloc[0] == pd.Timestamp(at(-5))
+    # So is a text that can be read.
+    text = state.assign(value_kind="text", reported_text="warm")
+    assert drift_frame(text)["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
 
 
 def test_a_moment_must_be_known_and_may_be_given():
