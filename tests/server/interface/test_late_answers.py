@@ -95,6 +95,15 @@ def test_a_device_that_is_gone_for_good_is_not_made_again_by_its_late_answer(ser
     assert server.services.database.violations() == []
 
 
+def test_an_initial_event_carries_the_devices_time_of_the_value(server, key, device):
+    begin_at = server.now
+    server.advance(key, 60)
+    server.subscribe(key, device)
+    ((_, event),) = [entry for entry in server.log(key) if entry[0] == "notifications"]
+    assert event["timestamp"] == begin_at
+    assert server.resource(key, device)["reported"]["reported_at"] == "2026-01-05T08:01:00.000Z"
+
+
 def test_what_came_because_of_a_subscription_that_has_ended_is_no_auto_observation(server, key, device):
     server.subscribe(key, device)
     server.patch(key, device, latency_seconds=30)

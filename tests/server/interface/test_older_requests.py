@@ -4,6 +4,8 @@ import base64
 
 import pytest
 
+from mirror_server.store import commands
+
 TEMPERATURE, SWITCH, REBOOT, LABEL = "/3303/0/5700", "/3311/0/5850", "/3/0/4", "/3341/0/5527"
 
 
@@ -73,6 +75,16 @@ def test_another_body_declared_as_json_keeps_that_type_only_where_it_is_json(ser
         assert written(server, key, light, sent, "application/json") == (sent, "application/json", 415)
     for sent in (b"100:200:100", b'"\\ud800"', b"\xff", b"1 2", b"NaN", b"[" * 5000):
         assert written(server, key, light, sent, "application/json")[:2] == (sent, "text/plain")
+
+
+def test_an_execution_takes_its_body_as_the_argument(server, key, light):
+    server.patch(key, light, online=False)
+    arguments = [(None, None), (b"0='1'", "text/plain")]
+    for payload, _ in arguments:
+        accepted(ask(server, key, "POST", light, REBOOT, data=payload, headers={"Content-Type": "text/plain"}))
+    with server.services.database.read() as session:
+        waiting = [each.request for each in commands.waiting(session, light)]
+    assert [(each.payload, each.content_type) for each in waiting] == arguments
 
 
 def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, key, light):

@@ -203,12 +203,12 @@ def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(serve
     assert server.kinds(key) == ["registrations", "async-responses", *kinds]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, count):
+@pytest.mark.parametrize(("value", "count"), [(b"22", 1), (b"22", 3), (b"x" * 65_536, 70)])
+def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, value, count):
     server.subscribe(key, device)
     after = server.services.log.last_seq(key.split("_")[1])
     answer = held_poll(key, f"after={after}&hold=25")
-    observation = Observation(device, TEMPERATURE, Content(b"22"), server.services.clock.now())
+    observation = Observation(device, TEMPERATURE, Content(value), server.services.clock.now())
     server.services.devices.observed([observation] * count).result(60)
     told, read = answer.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
     assert told.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]

@@ -147,6 +147,25 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
         assert len(commands.waiting(session, device_id)) == 20
 
 
+def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
+    """Place a read for each device as another process does; return its messages."""
+    request = CommandRequest("GET", "/3303/0/5700")
+    placed = [_Asked(Placement(key.split("_")[1], one, request), one, is_untold=True) for one in ids]
+    server.services.database.write(lambda session: server.services.commands._place(session, placed))
+    return [f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)]
+
+
+def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):
+    ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
+    messages, read = place_elsewhere(server, key, ids), []
+    of_devices = waiting.of_devices
+    monkeypatch.setattr(waiting, "of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
+    server.services.receive(*messages)
+    assert server.services.database.settle(60)
+    assert read[0] == ids
+    assert server.responses(key) == dict.fromkeys(ids, (200, None))
+
+
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
     "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
     "it cannot be looked for": (lambda dispatcher: dispatcher._link, "is_reachable", lambda one, id_: id_ == one),
@@ -157,7 +176,7 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
 
 @pytest.mark.parametrize("failing", FAILURES)
 def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
-    app_id, dispatcher = key.split("_")[1], server.services._dispatcher
+    dispatcher = server.services._dispatcher
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     of, name, is_of = FAILURES[failing]
     call = getattr(of(dispatcher), name)
@@ -167,12 +186,9 @@ def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, mon
             raise ValueError(failing)
         return call(*arguments)
 
-    # As another process does, whose messages come here.
-    request = CommandRequest("GET", "/3303/0/5700")
-    requests = [_Asked(Placement(app_id, device_id, request), device_id, is_untold=True) for device_id in ids]
-    server.services.database.write(lambda session: server.services.commands._place(session, requests))
+    messages = place_elsewhere(server, key, ids)
     monkeypatch.setattr(of(dispatcher), name, fail)
-    server.services.receive(*[f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)])
+    server.services.receive(*messages)
     for _ in range(4):
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}

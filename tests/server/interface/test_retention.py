@@ -123,6 +123,12 @@ def test_a_registration_that_is_not_updated_expires_and_every_application_is_tol
     assert server.kinds(other).count("registrations-expired") == 1
 
 
+def test_a_device_that_left_does_not_expire_too(server, key, device):
+    server.registration(key, device, "DELETE")
+    server.advance(key, LIFETIME)
+    assert server.kinds(key) == ["registrations", "async-responses", "de-registrations"]
+
+
 def test_a_device_that_comes_back_after_its_lifetime_registers_again_and_gets_what_waits(server, key, device):
     server.patch(key, device, online=False)
     server.place(key, device, "w", "GET", TEMPERATURE, expiry_seconds=2 * LIFETIME)

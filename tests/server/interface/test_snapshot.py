@@ -250,6 +250,8 @@ def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids)
 def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
     _, end = lines_of(server, key)
     arrow_of(server, key)
+    lines, _ = lines_of(server, key, f"changed_after={end.revision}")
+    assert {line["object"] for line in lines} == {"device-echo-unchanged"}
     server.place(key, ids[0], "again", "GET", TEMPERATURE)
     server.services.database.write(lambda session: devices.delete(session, ids[1]))
     lines, _ = lines_of(server, key, f"changed_after={end.revision}")

@@ -88,6 +88,15 @@ def test_what_was_refused_is_asked_again_after_a_restart_once_the_device_has_it(
     assert server.observed(key) == [(device, "19")]
 
 
+def test_the_rules_of_one_application_ask_nothing_again_for_another(server, key, other, device):
+    server.patch(key, device, answer="reject")
+    server.subscribe(key, device)
+    server.patch(key, device, answer="normal")
+    server.put_rules(other, {"resource-path": [HUMIDITY]}, query="?apply=now")
+    assert told(server, key, device) == ("refused", False)
+    assert told(server, other, device, HUMIDITY) == ("active", True)
+
+
 def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(server, key, other, device):
     server.patch(key, device, answer="reject")
     server.put_rules(key, RULE, query="?apply=now")
@@ -164,6 +173,14 @@ def test_what_has_ended_can_be_had_again(server, key, device, ask):
     assert ("ended-subscriptions" in registrations(server, key)[-1]) is (ask is ask_alone)
 
 
+def test_a_single_subscription_that_a_rule_continues_has_not_ended(server, key, device):
+    server.subscribe(key, device)
+    server.put_rules(key, RULE)
+    server.registration(key, device, "POST")
+    assert told(server, key, device) == ("active", True)
+    assert "ended-subscriptions" not in registrations(server, key)[-1]
+
+
 def test_what_has_ended_is_forgotten_with_a_delete_and_keeps_nothing_up(server, key, other, device):
     for path in (TEMPERATURE, ""):
         server.subscribe(key, device)
@@ -173,6 +190,7 @@ def test_what_has_ended_is_forgotten_with_a_delete_and_keeps_nothing_up(server, 
     server.subscribe(key, device)
     server.registration(key, device, "POST")
     before = server.observed(key)
+    server.set_value(key, device, "20")
     server.subscribe(other, device)
     server.set_value(key, device, "22")
     assert server.observed(key) == before

@@ -3,7 +3,7 @@
 import pytest
 
 from mirror_server.core.errors import Refusal
-from mirror_server.core.messages import REG_UPDATES
+from mirror_server.core.messages import ASYNC_RESPONSES, REG_UPDATES
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
 
@@ -115,6 +115,26 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
     assert readers.read(waiting[1]) == ["a", "b"]
     readers.seconds = MOMENT
     assert readers.read(waiting[2]) == ["b"]
+
+
+def test_a_reader_that_asks_for_few_entries_gets_few(readers):
+    waiting = readers.waiting(2)
+    readers.add("a", "b", "c")
+    few = readers.log.read_more(APP, 0, waiting[0], 2)
+    assert (readers.names(few), few.is_last) == (["a", "b"], False)
+    rest = readers.log.read_more(APP, few.cursor, waiting[0], 2)
+    assert (readers.names(rest), rest.is_last) == (["c"], True)
+    assert readers.read(waiting[1]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_entries_of_one_work_are_given_without_reading_only_where_they_make_one_message(readers, most):
+    waiting = readers.waiting(2)
+    errors = [(APP, "d", {"ep": "d", "id": async_id, "status": 504}) for async_id in "ab"]
+    readers.database.write(lambda session: readers.log.append_all(session, ASYNC_RESPONSES, errors[:most]))
+    assert readers.database.settle(60)
+    assert [entry.body["id"] for entry in readers.log.read_more(APP, 0, waiting[0]).entries] == ["a"]
+    assert readers.reads == most - 1
 
 
 def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):

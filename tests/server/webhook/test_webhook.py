@@ -16,6 +16,7 @@ from mirror_server.notifications.outbound import LOOPBACK, AddressPolicy
 from mirror_server.store import callbacks
 
 CALLBACK = "/v2/notification/callback"
+PULL = "/v2/notification/pull"
 CLOSED = "http://127.0.0.1:1/callback"
 OF_THE_CONNECTION = ["Host", "CONNECTION", "Upgrade", "transfer-encoding", "Content-Length", "Transfer_Encoding"]
 OF_THE_CONNECTION += [
@@ -141,6 +142,13 @@ def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoi
     assert last["de-registrations"][0]["ep"] == device_id
 
 
+def test_without_options_a_notification_has_no_further_members(server, key, endpoint):
+    register(server, key, endpoint)
+    device_id = subscribe(server, key, endpoint)
+    server.set_value(key, device_id, "22")
+    assert set(endpoint.next()[1]["notifications"][0]) == {"ep", "path", "ct", "payload", "max-age"}
+
+
 def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_after_a_restart(server, key, endpoint):
     register(server, key, endpoint)
     # Time without anything to send is no time without success.
@@ -210,6 +218,25 @@ def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
     finally:
         endpoint.release.set()
         fast.close()
+
+
+def test_a_key_has_one_type_of_channel(server, key, endpoint):
+    def use(path):
+        if path == PULL:
+            return server.call(key, "GET", f"{PULL}?hold=0")
+        return server.call(key, "PUT", path, json={"url": endpoint.url} if path == CALLBACK else {})
+
+    channels = (PULL, CALLBACK, "/v2/notification/websocket")
+    for path in channels:
+        assert use(path).status_code in {201, 204}
+        assert server.services.database.settle(60)
+        for other in set(channels) - {path}:
+            refused = use(other)
+            assert (refused.status_code, refused.json["reason"]) == (400, "OTHER_CHANNEL"), (path, other)
+            assert f"DELETE {path}" in refused.json["message"]
+        # A reader with a position of its own has no channel.
+        assert server.call(key, "GET", f"{PULL}?after=latest&hold=0").status_code == 204
+        assert server.call(key, "DELETE", path).status_code == 204
 
 
 def test_a_registration_that_is_wrong_is_refused_by_field(server, key):

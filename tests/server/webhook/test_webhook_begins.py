@@ -82,6 +82,14 @@ def test_a_held_poll_and_an_event_stream_are_readers_too(server, key, endpoint, 
     assert arrived(endpoint, "new") == ["new"]
 
 
+def test_reading_alone_stores_nothing(server, key, happen):
+    happen("old")
+    version = server.services.database.version()
+    read(server, key, 0)
+    assert server.services.database.settle(60)
+    assert server.services.database.version() == version
+
+
 def test_a_webhook_in_the_place_of_another_goes_on_where_that_one_was(server, key, endpoint, happen):
     register(server, key, endpoint)
     endpoint.statuses = [500]
