@@ -70,6 +70,18 @@ def test_read_stores_the_value_with_its_time(server, key, light):
     }
 
 
+def test_newest_times_are_those_of_all_resources(server, key, light):
+    server.place(key, light, "r", "GET", SWITCH)
+    server.advance(key, 60)
+    server.place(key, light, "r2", "GET", TEMPERATURE)
+    server.advance(key, 60)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
+    assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
+    assert body["updated_at"] == "2026-01-05T08:00:00.000Z"
+
+
 def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(server, key, light):
     url = f"/v3/devices/{light}/echo"
     first = server.call(key, "GET", url)

@@ -119,6 +119,16 @@ def test_retries_are_further_attempts(server, key, light):
     assert server.responses(key)["again"] == (200, None)
 
 
+def test_write_that_expires_after_a_failed_attempt_may_have_been_done(server, key, light):
+    """A client that undoes what was done must not be told that the device never got it."""
+    server.patch(key, light, answer="silent")
+    post(server, key, light, WRITE | {"expiry_seconds": 200}, "?retry=1&async-id=w")
+    server.advance(key, 119)
+    server.patch(key, light, online=False)
+    server.advance(key, 81)
+    assert server.responses(key) == {"w": (504, "TIMEOUT")}
+
+
 def test_a_sleeping_device_gets_its_commands_at_its_next_contact(server, key):
     sleeper = server.add_device(key, "s", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
     server.advance(key, 60)

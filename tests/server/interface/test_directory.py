@@ -103,6 +103,7 @@ def test_invalid_value_is_400_with_the_cure(server, key, refused):
         ("state__in=registered,gone", "state__in", "'gone'"),
         ("created_at=today", "created_at", "2026-11-20T12:37:55.576Z"),
         ("created_at__gte=2026-01-05T08:00:00", "created_at__gte", "2026-11-20T12:37:55.576Z"),
+        ("created_at__gte=1767600000", "created_at__gte", "2026-11-20T12:37:55.576Z"),
         ("created_at__in=2026-01-05T08:00:00Z,x", "created_at__in", "'x'"),
         ("updated_at__lte=", "updated_at__lte", "time"),
         ("filter=created_at%3Dtoday", "created_at", "time"),
