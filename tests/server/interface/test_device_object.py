@@ -6,6 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from mirror_server.devices.link import IntroducedResource
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import erase_device
 
@@ -105,3 +106,16 @@ def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(se
     erase(server.services.database, one)
     with closing(Database(server.settings.database_url)) as database:
         erase(database, other)
+
+
+def test_list_of_resources_is_what_the_device_announced(server, key, light):
+    announced = (
+        IntroducedResource(TEMPERATURE, "temperature", "text/plain"),
+        IntroducedResource("/3/0/4", "", "", False),
+    )
+    server.services.devices.registration_updated(light, announced).result(60)
+    listed = {entry["uri"]: entry for entry in server.call(key, "GET", f"/v2/endpoints/{light}").json}
+    assert listed == {
+        TEMPERATURE: {"uri": TEMPERATURE, "obs": True, "rt": "temperature", "type": "text/plain"},
+        "/3/0/4": {"uri": "/3/0/4", "obs": False, "rt": "", "type": ""},
+    }

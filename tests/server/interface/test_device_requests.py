@@ -2,6 +2,8 @@
 
 import pytest
 
+from mirror_server.store import commands
+
 SWITCH = "/3311/0/5850"
 READ = {"method": "GET", "uri": SWITCH}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -157,6 +159,16 @@ def test_executions_and_notification_rules_are_no_desired_values(server, key, li
     assert server.responses(key) == {"execute": (200, None), "rules": (200, None), **failed}
     for path in ("/3/0/4", SWITCH):
         assert server.resource(key, light, path)["desired"] == {}
+
+
+def test_request_goes_to_the_device_as_it_was_made(server, key, light):
+    server.patch(key, light, online=False)
+    body = {"uri": SWITCH, "content-type": "text/plain", "accept": "application/cbor"}
+    post(server, key, light, {**body, "method": "GET"})
+    post(server, key, light, {**body, "method": "PUT", "payload-b64": "MQ=="})
+    with server.services.database.read() as session:
+        read, write = (command.request for command in commands.waiting(session, light))
+    assert (read.accept, write.payload, write.content_type) == ("application/cbor", b"1", "text/plain")
 
 
 def test_value_has_its_origin_and_a_write_its_content_type(server, key):
