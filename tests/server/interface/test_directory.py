@@ -59,6 +59,7 @@ def test_every_operator_in_both_spellings(names, ids):
         ("endpoint_type", "", ""),
         ("state", "registered", "ac"),
         ("state__neq", "registered", "b"),
+        ("state", "bootstrapped", ""),
         ("created_at", SECOND, "b"),
         ("created_at__gte", SECOND, "bc"),
         ("created_at__lte", "2026-01-05T08:00:59.999+0000", "a"),
