@@ -13,9 +13,9 @@ from mirror_sdk.wire.bench import (
     BenchResourceBody,
 )
 from mirror_sdk.wire.channel import CallbackRegistration, Channel, Serialization, SerializationConfig
-from mirror_sdk.wire.device_object import Desired, Reported
+from mirror_sdk.wire.device_object import Desired, DeviceObject, Reported, ResourceState
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody
-from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.directory import Device, DevicePage
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, NotificationMessage
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
@@ -31,6 +31,7 @@ REFUSED: dict[str, Case] = {
     "a request without a method": (DeviceRequestBody, {"uri": "/3303/0/5700"}, ("method",)),
     "a request without a path": (DeviceRequestBody, {"method": "GET"}, ("uri",)),
     "deleting a resource": (DeviceRequestBody, {**READ, "method": "DELETE"}, ("method",)),
+    "a method in small letters": (DeviceRequestBody, {**READ, "method": "get"}, ("method",)),
     "a query alone": (DeviceRequestBody, {**READ, "uri": "?pmin=5"}, ("uri",)),
     "no expiry at all": (DeviceRequestBody, {**READ, "expiry_seconds": 0}, ("expiry_seconds",)),
     "an expiry past 30 days": (DeviceRequestBody, {**READ, "expiry_seconds": 2592001}, ("expiry_seconds",)),
@@ -65,6 +66,21 @@ REFUSED: dict[str, Case] = {
     "a time without a zone": (Reported, {"reported_at": "2026-11-20T12:37:55.576"}, ("reported_at",)),
     "a time that is a word": (Desired, {"desired_at": "now"}, ("desired_at",)),
     "a status nobody knows": (Desired, {"status": 3}, ("status",)),
+    "a resource without its desired half": (
+        ResourceState,
+        {"resource_path": "/3303/0/5700", "subscribed": False, "reported": {}},
+        ("desired",),
+    ),
+    "another object than the device's": (
+        DeviceObject,
+        {"object": "device", "device_id": "015f", "created_at": "2026-11-20T12:37:55.576Z", "resources": []},
+        ("object",),
+    ),
+    "a page in another order": (
+        DevicePage,
+        {"data": [], "has_more": False, "limit": 50, "order": "RANDOM"},
+        ("order",),
+    ),
     "an async response without its id": (AsyncResponse, {"status": 200, "payload": ""}, ("id",)),
     "an async status that is a word": (AsyncResponse, {"id": "a", "status": "OK"}, ("status",)),
     "an observation without its path": (Notification, {"ep": "015f", "payload": ""}, ("path",)),

@@ -138,6 +138,10 @@ def test_scopes_open_their_routes_alone_and_403_says_how_to_make_a_key_for_the_o
             assert not scopes.isdisjoint(made), route
 
 
+def test_key_has_every_scope_but_admin_by_default():
+    assert set(access_keys.DEFAULT_SCOPES) == set(Scope) - {Scope.ADMIN}
+
+
 def test_key_sees_its_scopes_and_never_its_secret(server):
     for scope, key in server.keys.items():
         answer = server.call(key, "GET", "/v3/api-keys/me")

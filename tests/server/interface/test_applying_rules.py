@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from mirror_server.service import rule_applier
+from mirror_server.service.rule_applier import RuleApplier
+from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
@@ -69,6 +72,21 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 60)
     server.put_rules(server.key(), query=NOW)
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
+
+
+def test_rules_that_are_put_while_the_thread_ends_are_applied_before_the_response(
+    server: Any, monkeypatch: Any
+) -> None:
+    applier = RuleApplier(server.services.database, RuleMatcher(), lambda _session, _device_id: None)
+    # The thread has found no rules, and takes the lock before ``start`` does.
+    monkeypatch.setattr(applier, "start", lambda: None)
+    stored = Future[None]()
+    applied = applier.applied(stored)
+    stored.set_result(None)
+    assert not applier._is_over(found_none=True), "it looks once more"
+    assert not applied.done()
+    assert applier._is_over(found_none=True)
+    assert applied.done()
 
 
 def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fleet: list[str]) -> None:

@@ -59,3 +59,6 @@ def test_one_application_has_a_share_of_the_places(new_server, held_poll, refuse
     for key in (greedy, other):
         small.services.log.wake(key.split("_")[1])
     assert [poll.result(30).status_code for poll in held] == [204] * 3
+    again = held_poll(greedy, QUERY, small)
+    small.services.log.wake(greedy.split("_")[1])
+    assert again.result(30).status_code == 204, "their places are free again"

@@ -44,6 +44,7 @@ def test_registrations_responses_and_values_are_contacts(server, key):
         lambda: server.registration(key, device, "POST"),
         lambda: server.place(key, device, "write", "PUT", LEVEL, value="2"),
         lambda: server.place(key, device, "failed", "PUT", TEMPERATURE, value="2"),
+        lambda: server.place(key, device, "not-executed", "POST", TEMPERATURE),
         lambda: server.set_value(key, device, "22", TEMPERATURE),
         lambda: server.registration(key, device, "DELETE"),
     ]

@@ -50,6 +50,7 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
     ]
     assert [event["id"] for event in found] == sorted(event["id"] for event in found)
     expected = {"device_id": device, "description": "Device deregistered", "data": {"endpoint_name": "sensor-1"}}
+    expected |= {"event_type_description": "INFO", "changes": {}}
     times = dict.fromkeys(("date_time", "created_at", "etag"), "2026-01-05T08:00:01.000Z")
     assert found[3].items() >= (expected | times).items()
     for place in (EVENTS, "/v3/devicelog"):
@@ -78,6 +79,7 @@ def test_filters(server, key, events):
         ("device_id", a): [first, third],
         ("device_id__neq", a): [second, fourth],
         ("event_type", "reg_update"): [third],
+        ("event_type", "update.device.device-created"): [],
         ("event_type__nin", "reg_update,expired"): [first, second, fourth],
         ("description", "Device deregistered"): [fourth],
         ("state_change", "True"): [first, second, fourth],

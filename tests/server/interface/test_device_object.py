@@ -6,6 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from mirror_server.devices.link import IntroducedResource
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import erase_device
 
@@ -70,6 +71,18 @@ def test_read_stores_the_value_with_its_time(server, key, light):
     }
 
 
+def test_newest_times_are_those_of_all_resources(server, key, light):
+    server.place(key, light, "r", "GET", SWITCH)
+    server.advance(key, 60)
+    server.place(key, light, "r2", "GET", TEMPERATURE)
+    server.advance(key, 60)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
+    assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
+    assert body["updated_at"] == "2026-01-05T08:00:00.000Z"
+
+
 def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(server, key, light):
     url = f"/v3/devices/{light}/echo"
     first = server.call(key, "GET", url)
@@ -93,3 +106,16 @@ def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(se
     erase(server.services.database, one)
     with closing(Database(server.settings.database_url)) as database:
         erase(database, other)
+
+
+def test_list_of_resources_is_what_the_device_announced(server, key, light):
+    announced = (
+        IntroducedResource(TEMPERATURE, "temperature", "text/plain"),
+        IntroducedResource("/3/0/4", "", "", False),
+    )
+    server.services.devices.registration_updated(light, announced).result(60)
+    listed = {entry["uri"]: entry for entry in server.call(key, "GET", f"/v2/endpoints/{light}").json}
+    assert listed == {
+        TEMPERATURE: {"uri": TEMPERATURE, "obs": True, "rt": "temperature", "type": "text/plain"},
+        "/3/0/4": {"uri": "/3/0/4", "obs": False, "rt": "", "type": ""},
+    }

@@ -2,6 +2,8 @@
 
 import pytest
 
+from mirror_server.store import commands
+
 SWITCH = "/3311/0/5850"
 READ = {"method": "GET", "uri": SWITCH}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -119,6 +121,16 @@ def test_retries_are_further_attempts(server, key, light):
     assert server.responses(key)["again"] == (200, None)
 
 
+def test_write_that_expires_after_a_failed_attempt_may_have_been_done(server, key, light):
+    """A client that undoes what was done must not be told that the device never got it."""
+    server.patch(key, light, answer="silent")
+    post(server, key, light, WRITE | {"expiry_seconds": 200}, "?retry=1&async-id=w")
+    server.advance(key, 119)
+    server.patch(key, light, online=False)
+    server.advance(key, 81)
+    assert server.responses(key) == {"w": (504, "TIMEOUT")}
+
+
 def test_a_sleeping_device_gets_its_commands_at_its_next_contact(server, key):
     sleeper = server.add_device(key, "s", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
     server.advance(key, 60)
@@ -147,6 +159,16 @@ def test_executions_and_notification_rules_are_no_desired_values(server, key, li
     assert server.responses(key) == {"execute": (200, None), "rules": (200, None), **failed}
     for path in ("/3/0/4", SWITCH):
         assert server.resource(key, light, path)["desired"] == {}
+
+
+def test_request_goes_to_the_device_as_it_was_made(server, key, light):
+    server.patch(key, light, online=False)
+    body = {"uri": SWITCH, "content-type": "text/plain", "accept": "application/cbor"}
+    post(server, key, light, {**body, "method": "GET"})
+    post(server, key, light, {**body, "method": "PUT", "payload-b64": "MQ=="})
+    with server.services.database.read() as session:
+        read, write = (command.request for command in commands.waiting(session, light))
+    assert (read.accept, write.payload, write.content_type) == ("application/cbor", b"1", "text/plain")
 
 
 def test_value_has_its_origin_and_a_write_its_content_type(server, key):

@@ -84,6 +84,7 @@ def test_every_response_has_a_request_id_and_is_neither_cached_nor_sniffed(serve
             is_page = answer.status_code == 200 and path in {"/", "/reference"}
             assert answer.headers.getlist("Cache-Control") == ["no-cache" if is_page else "no-store"], (method, path)
             assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"], (method, path)
+            assert answer.status_code != 204 or "Content-Type" not in answer.headers, (method, path)
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirror_server.devices.link import Answer, Outcome
 from mirror_server.store import commands
 
 REBOOT, SWITCH = "/3/0/4", "/3311/0/5850"
@@ -85,3 +86,17 @@ def test_execute_is_stored_as_sent_before_it_is_sent(server, key, device, monkey
     server.place(key, device, "x", "POST", REBOOT)
     assert server.responses(key) == {"x": (200, None)}
     assert attempts_stored == [1]
+
+
+def test_command_that_could_not_be_sent_has_no_attempt(server, key, device):
+    server.patch(key, device, online=False)
+    server.place(key, device, "x", "POST", REBOOT, expiry_seconds=60)
+
+    def fail_to_send(session):
+        (command,) = commands.waiting(session, device)
+        assert server.services.commands.begin_attempt(session, command)
+        server.services.commands.finish(session, [(command, Answer(Outcome.NOT_SENT))])
+
+    server.services.database.write(fail_to_send)
+    server.advance(key, 60)
+    assert server.responses(key) == {"x": (429, "REQUEST_EXPIRED")}

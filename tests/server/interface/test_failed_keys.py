@@ -78,6 +78,7 @@ def test_valid_keys_are_not_shut_out_by_failures(strict):
         (PROXY, f"nobody, {CLIENT}", CLIENT),
         (PROXY, f"{CLIENT}:4711", CLIENT),
         (PROXY, "2001:db8:1:2::9", SITE),
+        (PROXY, "[2001:db8:1:2::9]", SITE),
         (PROXY, "[2001:db8:1:2::9]:4711", SITE),
         (PROXY, f"::ffff:{CLIENT}", CLIENT),
         (f"::ffff:{PROXY}", CLIENT, CLIENT),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
@@ -135,6 +136,12 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
     with services.database.read() as session:
         waiting = [commands.waiting(session, device_id) for device_id in (one, two)]
     assert [[command.async_id for command in some] for some in waiting] == [["1"], ["4"]]
+
+
+def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
+    asked = [Placement("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)]
+    with pytest.raises(Refusal, match="'1' stands for another request"):
+        at_once(server, place_all(server.services), asked)
 
 
 def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
