@@ -318,7 +318,7 @@ def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
         # Going on with a file that is damaged would damage it more, and spoil the next backup.
         if complaints := _complaints(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
-        if _is_newest(connection, path) or as_it_is:
+        if _is_newest(connection, path) or (as_it_is and _versions(connection)):
             return
         connection.execute("BEGIN IMMEDIATE")
         is_newest = _is_newest(connection, path)

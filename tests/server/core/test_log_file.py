@@ -86,6 +86,20 @@ def test_the_file_is_longer_than_its_content_until_it_is_as_long_as_it_becomes(p
     assert size_of(path) == LARGEST
 
 
+def test_a_small_log_is_left_alone_and_one_that_was_emptied_becomes_longer_again(path, writing, ahead):
+    keep(writing, 1000)
+    size = size_of(path)
+    ahead.look()
+    assert size_of(path) == size
+    for _ in range(2):
+        keep(writing, SMALL)
+        ahead.look()
+        assert size_of(path) > 16 * SMALL
+        writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        ahead.look()
+        assert size_of(path) == 0
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_all_that_was_committed_is_there_after_a_kill(path, writing, ahead, tmp_path, seed):
     """Whoever wrote it, also others that know nothing of the longer file."""

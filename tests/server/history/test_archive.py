@@ -402,6 +402,38 @@ def test_a_leader_of_before_brings_back_nothing_that_was_erased(
     assert kept.violations() == []
 
 
+@pytest.mark.sqlite
+@pytest.mark.parametrize("location", ["", None], ids=["file", "block"])
+def test_of_two_who_erase_none_says_so_before_all_is_gone(
+    new_history: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, location: str | None
+) -> None:
+    """The other one knows of one device alone, and replaces what this one has read to erase two."""
+    kept = new_history(location=location)
+    # The gap is no device's, so that something is left.
+    kept.tell(TEXT, BYTES, GAP)
+    kept.pass_time(DAY)
+    kept.round()
+    eraser = Erasing(kept.told.database, kept.archive())
+    kept.erase("a", "b")
+    with kept.told.database.read() as session:
+        of_a = {"a": segments.erasures(session)["a"]}
+    encode = erasing.encoded
+
+    def encoded(rows: Any, *more: Any) -> bytes:
+        monkeypatch.setattr(erasing, "encoded", encode)
+        content = encode(rows, *more)
+        with monkeypatch.context() as patched:
+            patched.setattr(segments, "erasures", lambda _: of_a)
+            assert eraser.erase()
+        return content
+
+    monkeypatch.setattr(erasing, "encoded", encoded)
+    assert eraser.erase()
+    assert erasing.encoded is encode
+    assert kept.archived_devices() == set()
+    assert found(kept.service) == expected(kept.told.rows)
+
+
 def contents(session: Session) -> list[tuple[int, int]]:
     return session.rows("SELECT segment_id, block FROM history_blocks")
 

@@ -8,9 +8,9 @@ import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 
 from mirror_server.clock import ManualClock
-from mirror_server.history.columns import SCHEMA, of_rows
+from mirror_server.history.columns import SCHEMA, of_rows, value_sizes
 from mirror_server.history.merging import Source, merged
-from mirror_server.history.parquet import ParquetRows, encoded
+from mirror_server.history.parquet import ParquetRows, encoded, parts
 from mirror_server.history.selection import HistorySelection
 from mirror_server.store.devices import Condition
 from mirror_server.store.history import HistoryRow
@@ -91,7 +91,9 @@ def test_a_clock_that_is_set_back_loses_nothing(new_history: Callable[..., Kept]
 def test_large_values_are_cut_into_parts_that_can_be_held() -> None:
     """Reading holds a few groups of each place, whatever the values weigh."""
     rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(500)]
-    with ParquetRows(pa.BufferReader(encoded(of_rows(rows)))) as file:
+    batch = of_rows(rows)
+    assert max(value_sizes(part).sum() for part in parts([batch], len(rows), 5_000_000)) < 10_000_000
+    with ParquetRows(pa.BufferReader(encoded(batch))) as file:
         assert len(file.groups) > 5
         assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
 

@@ -149,14 +149,15 @@ def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(ur
 
 
 @pytest.mark.sqlite
+@pytest.mark.parametrize("as_it_is", [False, True])
 @pytest.mark.parametrize("table", ["places (name TEXT)", "devices (name TEXT)", "alembic_version (version_num TEXT)"])
-def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table):
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table, as_it_is):
     path = tmp_path / "places.db"
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"CREATE TABLE {table}")
     before = path.read_bytes()
     with pytest.raises(DatabaseError, match=r"places\.db: its tables are not a mirror's.*name another file"):
-        Database(f"sqlite:///{path}")
+        Database(f"sqlite:///{path}", as_it_is=as_it_is)
     assert path.read_bytes() == before
 
 

@@ -4,6 +4,7 @@ import base64
 import ipaddress
 import socket
 import sqlite3
+import ssl
 import threading
 import time
 from typing import Any
@@ -54,6 +55,18 @@ def values(message: Any) -> list[str]:
 def wait_for_failures(server: Any, key: str, count: int) -> Any:
     wait_until(lambda: server.channel(key)["failures"] >= count, f"{count} failures")
     return server.channel(key)
+
+
+def test_certificates_of_the_system_are_read_with_the_first_call_alone(new_server, endpoint, monkeypatch):
+    """To read them takes longer than to start most of a server."""
+    read, load = [], ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda: read.append(load()) or read[-1])
+    server = new_server()
+    key = server.key()
+    assert read == []
+    for _ in range(2):
+        register(server, key, endpoint)
+    assert len(read) == 1
 
 
 def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, key, endpoint):
