@@ -91,20 +91,23 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog:
         assert KEY.hex() not in repr(vars(endpoint))
 
 
-async def test_a_wrong_key_stays_out_and_is_counted() -> None:
-    async with serving(limits=Limits(handshake_seconds=0.5)) as (endpoint, new_device):
-        assert not await new_device("boiler", OTHER_KEY).connect()
-        await until(lambda: endpoint.counts.handshake_failures == 1)
+@pytest.mark.parametrize(
+    ("identity", "key"),
+    [(b"boiler", OTHER_KEY), (b"boiler", bytes(17)), (b"boiler", bytes(100_000)), (b"boiler", b""), (b"\xff\xfe", KEY)],
+    ids=["another key", "a long key", "a very long key", "no key", "an identity that is no text"],
+)
+async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity: bytes, key: bytes) -> None:
+    def keys(name: str) -> bytes:
+        return OTHER_KEY if name == "pump" else key
+
+    async with serving(limits=Limits(handshake_seconds=0.5), keys=keys) as (endpoint, new_device):
         device = new_device()
-        assert await device.connect()
+        device._identity, device._keys = identity, {identity: KEY}
+        device.restart()
+        assert not await device.connect()
+        await until(lambda: endpoint.counts.handshake_failures == 1)
+        assert await new_device("pump", OTHER_KEY).connect()
         assert endpoint.counts.sessions == 1
-
-
-@pytest.mark.parametrize("key", [bytes(17), bytes(100_000), b""])
-async def test_a_key_that_the_library_cannot_hold_keeps_its_device_out(key: bytes) -> None:
-    async with serving(keys=lambda _identity: key) as (endpoint, new_device):
-        assert not await new_device("boiler", KEY).connect()
-        assert endpoint.counts.handshake_failures == 1
 
 
 async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() -> None:
@@ -119,16 +122,6 @@ async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() 
         assert not await new_device().connect()
         assert await new_device().connect()
         assert endpoint.counts.handshakes == 1
-
-
-async def test_an_identity_that_is_no_text_stays_out() -> None:
-    async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
-        device = new_device()
-        device._identity = b"\xff\xfe"
-        device._keys = {b"\xff\xfe": KEY}
-        device.restart()
-        assert not await device.connect()
-        assert endpoint.counts.handshake_failures == 1
 
 
 async def test_who_connects_anew_from_the_same_port_gets_in_and_is_who_its_key_says() -> None:

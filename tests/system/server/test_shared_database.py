@@ -2,7 +2,7 @@
 
 import base64
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -28,15 +28,8 @@ from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
-from mirror_server.web.app import create_app
-from mirror_server.web.forwarded_requests import answer_forwarded
 
 PATH = "/3311/0/5850"
-
-
-@pytest.fixture
-def url() -> str:
-    return databases.new_postgresql_url()
 
 
 @pytest.fixture
@@ -44,23 +37,6 @@ def database(url: str) -> Iterator[Database]:
     opened = Database(url)
     yield opened
     opened.close()
-
-
-@pytest.fixture
-def open_services(url: str) -> Iterator[Callable[[], Services]]:
-    opened: list[Services] = []
-
-    def start() -> Services:
-        services = Services(Settings(database_url=url, simulate=0))
-        answer_forwarded(services, create_app(services))
-        opened.append(services)
-        services.start()
-        return services
-
-    yield start
-    for services in opened:
-        if not services._leadership._is_closing.is_set():
-            services.close()
 
 
 def count_up(session: Any) -> int:

@@ -19,7 +19,6 @@ from devices_on_loopback import until as wait_for
 
 from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
-from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.history.selection import HistorySelection
@@ -42,11 +41,6 @@ from mirror_server.store.session import Session
 
 PATH = "/3311/0/5850"
 DEVICES = [f"d{number}" for number in range(6)]
-
-
-@pytest.fixture
-def url() -> str:
-    return databases.new_postgresql_url()
 
 
 @pytest.fixture
@@ -372,13 +366,8 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
 
 
 @pytest.fixture
-def services(url: str) -> Iterator[list[Services]]:
-    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
-    for each in opened:
-        each.start()
-    yield opened
-    for each in opened:
-        each.close()
+def services(open_services: Callable[..., Services]) -> list[Services]:
+    return [open_services(), open_services()]
 
 
 @pytest.fixture
