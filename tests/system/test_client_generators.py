@@ -67,25 +67,9 @@ def test_openapi_python_client(description: Path, tmp_path: Path) -> None:
 
 
 def test_datamodel_code_generator(description: Path, tmp_path: Path) -> None:
-    options = [
-        "--input-file-type",
-        "openapi",
-        "--output-model-type",
-        "pydantic_v2.BaseModel",
-        "--formatters",
-        "builtin",
-    ]
-    run(
-        sys.executable,
-        "-m",
-        "datamodel_code_generator",
-        "--input",
-        description,
-        "--output",
-        tmp_path / "models.py",
-        *options,
-        cwd=tmp_path,
-    )
+    options = ["--input-file-type=openapi", "--output-model-type=pydantic_v2.BaseModel", "--formatters=builtin"]
+    command = [sys.executable, "-m", "datamodel_code_generator", *options]
+    run(*command, "--input", description, "--output", tmp_path / "models.py", cwd=tmp_path)
     models: dict[str, object] = {}
     exec((tmp_path / "models.py").read_text(), models)
     assert set(json.loads(description.read_text())["components"]["schemas"]) <= set(models)

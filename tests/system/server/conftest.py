@@ -1,4 +1,39 @@
-"""A server inside the test, and one with a CoAP port."""
+"""A server inside the test, one with a CoAP port, and several on one PostgreSQL database."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import databases
+import pytest
+
+from mirror_server.config import Settings
+from mirror_server.services import Services
+from mirror_server.web.app import create_app
+from mirror_server.web.forwarded_requests import answer_forwarded
 from tests.server.conftest import *  # noqa: F403 - fixtures
 from tests.server.devices.lwm2m.conftest import *  # noqa: F403 - fixtures
+
+
+@pytest.fixture
+def url() -> str:
+    return databases.new_postgresql_url()
+
+
+@pytest.fixture
+def open_services(url: str) -> Iterator[Callable[..., Services]]:
+    """Starts servers on that database, of which the first one leads; those that are still open are closed."""
+    opened: list[Services] = []
+
+    def start(**settings: Any) -> Services:
+        services = Services(Settings(database_url=url, simulate=0, **settings))
+        answer_forwarded(services, create_app(services))
+        opened.append(services)
+        services.start()
+        return services
+
+    yield start
+    for services in reversed(opened):
+        if not services._leadership._is_closing.is_set():
+            services.close()

@@ -15,90 +15,14 @@ from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m.coap import CoapEndpoint, listen
-from mirror_server.devices.lwm2m.exchange import NoAnswer, Request, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
-from mirror_server.devices.lwm2m_client.resources import DeviceResource
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
 
 pytestmark = pytest.mark.anyio
 
 KEY = bytes(range(16))
-
-
-@asynccontextmanager
-async def behind_dtls(
-    registry: Registry, secret: bytes = KEY, transmission: Transmission | None = None
-) -> AsyncIterator[tuple[CoapEndpoint, LwM2MDevice]]:
-    endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
-    device = LwM2MDevice(
-        f"coaps://127.0.0.1:{endpoint.coaps_address[1]}",
-        "boiler",
-        [DeviceResource("/3303/0/5700", 21.5), DeviceResource("/3/0/0", "x" * 3000)],
-        key=PreSharedKey(b"boiler", secret),
-        transmission=transmission,
-        clock=ManualClock(0),
-    )
-    try:
-        yield endpoint, device
-    finally:
-        await device.close()
-        await endpoint.close()
-
-
-async def test_the_server_reads_and_observes_over_the_session_the_device_opened() -> None:
-    registry = Registry()
-    async with behind_dtls(registry) as (endpoint, device):
-        await device.register()
-        peer, request = registry.requests[0]
-        assert (peer.identity, peer.is_secure, request.query[0]) == ("boiler", True, "ep=boiler")
-        assert (await endpoint.request(peer, Request("GET", "/3303/0/5700", accept=0))).payload == b"21.5"
-        assert len((await endpoint.request(peer, Request("GET", "/3/0/0", accept=0))).payload) == 3000
-        registry.known_tokens.add(b"\x07")
-        observed = await endpoint.observe(peer, Request("GET", "/3303/0/5700", accept=0), b"\x07")
-        assert observed.sequence is not None
-        device.set_value("/3303/0/5700", 22.5)
-        await until(lambda: bool(registry.notifications))
-        assert registry.notifications[0].response.payload == b"22.5"
-
-
-async def test_from_a_new_port_it_makes_another_handshake() -> None:
-    registry = Registry()
-    async with behind_dtls(registry) as (endpoint, device):
-        await device.register()
-        device.sleep()
-        await device.wake(from_new_port=True, registers=True)
-        first, second = (peer for peer, _ in registry.requests)
-        assert first.address != second.address
-        assert endpoint.counts.handshakes == 2
-        assert (await endpoint.request(second, Request("GET", "/3303/0/5700", accept=0))).payload == b"21.5"
-
-
-async def test_a_wrong_key_stays_out_and_is_told() -> None:
-    registry = Registry()
-    async with behind_dtls(registry, bytes(16), Transmission(handshake_seconds=0.3)) as (_, device):
-        with pytest.raises((NoAnswer, Unreachable), match="key"):
-            await device.register()
-        assert registry.requests == []
-        assert not device.is_registered
-
-
-async def test_when_the_server_ends_the_session_the_next_update_begins_another() -> None:
-    registry = Registry()
-    async with behind_dtls(registry) as (endpoint, device):
-        await device.register()
-        port = endpoint.coaps_address[1]
-        await endpoint.close()
-        await until(lambda: not device.is_connected)
-        device.set_value("/3303/0/5700", 22.5)
-        again = await listen(registry, coaps=("127.0.0.1", port), keys={"boiler": KEY}.get, tuning=QUICK)
-        try:
-            await device.update()
-            assert registry.requests[-1][1].path == "/rd/1"
-            assert again.counts.handshakes == 1
-        finally:
-            await again.close()
 
 
 @asynccontextmanager

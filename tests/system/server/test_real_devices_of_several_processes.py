@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
-import databases
 from bare_coap import POST, BareDevice, Devices, send_until
 from devices_on_loopback import DeviceSide, until
 
-from mirror_server.config import ListenAddress, Settings
+from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
@@ -24,19 +22,11 @@ TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture
-def open_services(device_side: DeviceSide, tmp_path: Path) -> Iterator[Callable[[], Services]]:
-    settings = Settings(database_url=databases.new_postgresql_url(), coap=ListenAddress("127.0.0.1", device_side.port))
-    opened: list[Services] = []
-
-    def start() -> Services:
-        opened.append(Services(settings))
-        opened[-1].start()
-        return opened[-1]
-
-    yield start
-    for services in opened:
-        if not services._leadership._is_closing.is_set():  # type: ignore[union-attr]
-            services.close()
+def pair(open_services: Callable[..., Services], device_side: DeviceSide) -> list[Services]:
+    """Two servers, of which the first one leads and holds the port."""
+    opened = [open_services(coap=ListenAddress("127.0.0.1", device_side.port)) for _ in range(2)]
+    until(lambda: opened[0].real_devices.endpoint)
+    return opened
 
 
 def device_id(services: Services) -> str:
@@ -60,12 +50,8 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
     return value
 
 
-def test_the_next_leader_takes_the_port_and_reaches_the_devices(
-    open_services: Callable[[], Services], device_side: DeviceSide
-) -> None:
-    first = open_services()
-    second = open_services()
-    until(lambda: first.real_devices.endpoint)
+def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair: list[Services], device_side: DeviceSide) -> None:
+    first, second = pair
     assert second.real_devices.endpoint is None
     device = device_side.device()
     device_side.run(device.register())
@@ -81,11 +67,9 @@ def test_the_next_leader_takes_the_port_and_reaches_the_devices(
 
 
 def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(
-    open_services: Callable[[], Services], device_side: DeviceSide
+    pair: list[Services], device_side: DeviceSide
 ) -> None:
-    first = open_services()
-    second = open_services()
-    until(lambda: first.real_devices.endpoint)
+    first, second = pair
     with Devices() as devices:
         device = devices.add(BareDevice(device_side.port, "sensor-1", {TEMPERATURE: "21.5", "/3/0/4": ""}))
         send_until(device, device.registration(), lambda: device.location)

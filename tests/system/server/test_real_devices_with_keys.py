@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from devices_on_loopback import DeviceSide, until
+from devices_on_loopback import DeviceSide, listed, until
 
 from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
@@ -19,15 +19,9 @@ def secured(new_server: Any, device_side: DeviceSide) -> Any:
     return new_server(coaps=ListenAddress("127.0.0.1", device_side.port))
 
 
-def new_key(server: Any, name: str = "sensor-1") -> PreSharedKey:
-    key = device_keys.add(server.services.database, name, None, server.now)
+def new_key(server: Any) -> PreSharedKey:
+    key = device_keys.add(server.services.database, "sensor-1", None, server.now)
     return PreSharedKey(key.identity.encode(), key.secret)
-
-
-def device_id(server: Any, key: str, name: str = "sensor-1") -> str:
-    listed = server.call(key, "GET", "/v3/devices").json["data"]
-    found: str = next(each["id"] for each in listed if each["endpoint_name"] == name)
-    return found
 
 
 def answered(server: Any, key: str, device: str, async_id: str, method: str, path: str, **body: Any) -> Any:
@@ -39,7 +33,7 @@ def test_a_device_with_its_key_is_as_any_other(secured: Any, device_side: Device
     key = secured.key()
     device = device_side.device(key=new_key(secured))
     device_side.run(device.register())
-    mine = device_id(secured, key)
+    mine = listed(secured, key)["id"]
     assert answered(secured, key, mine, "read", "GET", TEMPERATURE) == (200, None)
     assert answered(secured, key, mine, "write", "PUT", "/3311/0/5851", value="55") == (200, None)
     secured.subscribe(key, mine)
@@ -55,29 +49,18 @@ def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(
     key = secured.key()
     device = device_side.device(key=new_key(secured))
     device_side.run(device.register())
-    mine = device_id(secured, key)
+    mine = listed(secured, key)["id"]
+    connection = f"/v3/devices/{mine}/connection"
     secured.subscribe(key, mine)
     until(lambda: secured.observed(key) == [(mine, "21.5")])
+    assert secured.call(key, "GET", connection).json["reachable"]
     secured.restart()
     # Its session went with the process.
     secured.place(key, mine, "read", "GET", TEMPERATURE)
-    assert secured.call(key, "GET", f"/v3/devices/{mine}/connection").json["reachable"] is False
+    assert not secured.call(key, "GET", connection).json["reachable"]
     device_side.run(device.wake(from_new_port=True))
+    until(lambda: secured.call(key, "GET", connection).json["reachable"])
     assert until(lambda: secured.responses(key).get("read")) == (200, None)
     device_side.call(device.set_value, TEMPERATURE, 23.5)
     until(lambda: secured.observed(key)[-1] == (mine, "23.5"))
     assert secured.observed(key) == [(mine, "21.5"), (mine, "23.5")]
-
-
-def test_after_a_restart_nothing_would_reach_a_device_that_nobody_has_asked_yet(
-    secured: Any, device_side: DeviceSide
-) -> None:
-    key = secured.key()
-    device = device_side.device(key=new_key(secured))
-    device_side.run(device.register())
-    path = f"/v3/devices/{device_id(secured, key)}/connection"
-    until(lambda: secured.call(key, "GET", path).json["reachable"])
-    secured.restart()
-    assert not secured.call(key, "GET", path).json["reachable"]
-    device_side.run(device.wake(from_new_port=True))
-    until(lambda: secured.call(key, "GET", path).json["reachable"])

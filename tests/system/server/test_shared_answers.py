@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import databases
 import pytest
+from devices_on_loopback import until
 from flask.testing import FlaskClient
 
 from mirror_server.clock import wall_time
-from mirror_server.config import Settings
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
-from mirror_server.web.forwarded_requests import answer_forwarded
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Services, FlaskClient, FlaskClient]]:
+def pair(open_services: Callable[..., Services]) -> tuple[Services, FlaskClient, FlaskClient]:
     """The first one's services, and a client of each; the first one leads."""
-    url = databases.new_postgresql_url()
-    opened: list[Services] = []
-    clients = []
-    for _ in range(2):
-        services = Services(Settings(database_url=url))
-        opened.append(services)
-        app = create_app(services)
-        answer_forwarded(services, app)
-        services.start()
-        clients.append(app.test_client())
-    yield opened[0], clients[0], clients[1]
-    for services in reversed(opened):
-        services.close()
+    opened = [open_services(), open_services()]
+    first, second = (create_app(services).test_client() for services in opened)
+    return opened[0], first, second
 
 
 def get(client: FlaskClient, key: str, path: str) -> Any:
@@ -73,10 +59,7 @@ def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_get
     app_id = keys.parts_of(old)[0]
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(get, follower, old, "/v2/notification/pull?hold=55")
-        end_at = time.monotonic() + 60
-        while not leader.log.open_polls:
-            assert time.monotonic() < end_at
-            threading.Event().wait(0.01)
+        until(lambda: leader.log.open_polls)
         new = keys.renew(leader.database, "app", 0, wall_time())
         leader.database.write(lambda session: leader.log.append(session, app_id, "reg-updates", "d", {"ep": "d"}))
         assert poll.result(60).status_code == 401

@@ -2,28 +2,12 @@
 
 import threading
 
-import databases
-import pytest
 from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, one_transaction, register
 from waits import PATIENCE_SECONDS
 
-from mirror_server.config import Settings
-from mirror_server.services import Services
 
-
-@pytest.fixture
-def pair():
-    url = databases.new_postgresql_url()
-    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
-    for services in opened:
-        services.start()
-    yield opened
-    for services in opened:
-        services.close()
-
-
-def test_one_that_is_replaced_from_another_process_while_it_begins_ends(pair):
-    first, second = pair
+def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_services):
+    first, second = open_services(), open_services()
     register(first)
     is_stored, may_begin = threading.Event(), threading.Event()
 
@@ -43,6 +27,6 @@ def test_one_that_is_replaced_from_another_process_while_it_begins_ends(pair):
     finally:
         may_begin.set()
     begun.result(PATIENCE_SECONDS)
-    for services in pair:
+    for services in (first, second):
         assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in (old, new)] == [REPLACED, None]

@@ -5,7 +5,6 @@
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,12 +15,11 @@ import databases
 import psycopg
 import pyarrow as pa
 import pytest
+from devices_on_loopback import until as wait_for
 
 from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
-from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
-from mirror_server.core.errors import Refusal
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.history.selection import HistorySelection
 from mirror_server.history.service import HistoryService
@@ -43,11 +41,6 @@ from mirror_server.store.session import Session
 
 PATH = "/3311/0/5850"
 DEVICES = [f"d{number}" for number in range(6)]
-
-
-@pytest.fixture
-def url() -> str:
-    return databases.new_postgresql_url()
 
 
 @pytest.fixture
@@ -113,14 +106,6 @@ def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
 def waits_for_lock(url: str) -> bool:
     ((count,),) = databases.query(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
     return bool(count)
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    end_at = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < end_at
-        threading.Event().wait(0.01)
-    return value
 
 
 def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_does(url, processes):
@@ -244,20 +229,6 @@ def test_who_counts_looks_once_at_how_far_was_counted(url, processes):
     assert sum("Scan on public.revision_numbers" in line for (line,) in plan) == 1
 
 
-def test_a_number_that_was_told_is_never_more_than_the_next_one_told(processes):
-    """What begins between two looks begins behind the first."""
-    first, second, reading = processes
-    told = [seen(reading)[0]]
-    for _ in range(5):
-        with held(first, partial(report, device_id="d0"), ("d0",)):
-            told.append(seen(reading)[0])
-            second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
-            told.append(seen(reading)[0])
-        told.append(seen(reading)[0])
-    assert told == sorted(told)
-    assert told[-1] == seen(reading)[0] == told[0] + 10
-
-
 def test_who_asks_which_changes_it_sees_waits_for_nobody_who_writes(url, processes):
     """It is the thread of the web server that asks, and a commit may hang on a disk, or on a replica."""
     first, second, reading = processes
@@ -331,21 +302,6 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
     assert told == paths
 
 
-def test_those_that_touch_the_same_in_another_order_do_not_wait_for_each_other(processes):
-    first, second, _ = processes
-
-    def both(session: Session, order: list[str]) -> list[int]:
-        return [report(session, device_id) for device_id in order]
-
-    futures = [
-        database.submit(partial(both, order=order), touched=order)
-        for _ in range(40)
-        for database, order in ((first, DEVICES), (second, DEVICES[::-1]))
-    ]
-    numbers = [number for future in futures for number in future.result(60)]
-    assert len(set(numbers)) == len(futures) * len(DEVICES)
-
-
 def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alone():
     assert _locks_of(DEVICES) == _locks_of(DEVICES[::-1])
     assert _locks_of(set()) == "'{}'"
@@ -410,13 +366,8 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
 
 
 @pytest.fixture
-def services(url: str) -> Iterator[list[Services]]:
-    opened = [Services(Settings(database_url=url, simulate=0)) for _ in range(2)]
-    for each in opened:
-        each.start()
-    yield opened
-    for each in opened:
-        each.close()
+def services(open_services: Callable[..., Services]) -> list[Services]:
+    return [open_services(), open_services()]
 
 
 @pytest.fixture
@@ -442,79 +393,57 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
     chance = random.Random(3)
     last_write: dict[str, bytes] = {}
     placed: dict[str, Future[Any]] = {}
-    read: list[str] = []
-    after, told, revision, copy = 0, [], 0, {}
+    entries: list[Any] = []
     for number in range(120):
-        device_id = ids[chance.randrange(len(ids))]
-        async_id = f"{number}"
-        request = CommandRequest("PUT", PATH, payload=b"%d" % number, content_type="text/plain")
-        if chance.random() < 0.3:
-            request = CommandRequest("GET", PATH)
+        device_id = chance.choice(ids)
+        request = CommandRequest("GET", PATH)
+        if chance.random() > 0.3:
+            last_write[device_id] = b"%d" % number
+            request = CommandRequest("PUT", PATH, payload=last_write[device_id], content_type="text/plain")
         # Those for one device in turns: which of two that are under way is accepted first, nobody says.
         process = services[ids.index(device_id) % 2]
-        placed[async_id] = process.commands.place(Placement(app_id, device_id, request, async_id))
-        if request.method == "PUT":
-            last_write[device_id] = b"%d" % number
+        placed[f"{number}"] = process.commands.place(Placement(app_id, device_id, request, f"{number}"))
         if number % 10 == 9:
             # As many wait for a device as may.
             [future.result(60) for future in placed.values()]
-            page = other.log.read(app_id, after)
-            assert page.gap is None
-            told += [entry.seq for entry in page.entries]
-            read += [entry.body["id"] for entry in page.entries if entry.kind == "async-responses"]
-            after = page.cursor
-            snapshot = other.snapshots.open(app_id, Selection())
-            for part in snapshot.pages():
-                for device in snapshot.devices(part):
-                    if device.revision > revision:
-                        copy[device.device_id] = device.revision
-            assert snapshot.revision >= revision
-            revision = snapshot.revision
-            snapshot.close()
+            entries += other.log.read(app_id, len(entries)).entries
     assert [future.result(60).async_id for future in placed.values()] == list(placed)
     wait_for(lambda: not leader.commands.waiting(app_id, device_id=None, after=None, limit=1))
-    page = leader.log.read(app_id, after)
-    told += [entry.seq for entry in page.entries]
-    read += [entry.body["id"] for entry in page.entries if entry.kind == "async-responses"]
-    assert told == list(range(1, len(told) + 1))
-    assert sorted(read) == sorted(placed)
-    with other.database.read(with_revision=True) as session:
+    entries += leader.log.read(app_id, len(entries)).entries
+    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+    assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
+    with other.database.read() as session:
         assert list(violations(session)) == []
         for device_id, value in last_write.items():
             (row,) = stored_resources.of_device(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)
-        newest = dict(session.rows("SELECT device_id, revision FROM devices"))
-        copy |= dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=revision))
-        assert copy == newest
-        assert revisions.last(session) == max(newest.values())
 
 
-def test_of_two_requests_with_one_id_that_come_at_once_one_is_taken(services, app_id):
-    ids = add_devices(services[0], 2)
+def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services, app_id):
+    """A request's id, a write of what both saw, a name of a query, rules that both saw."""
+    first, second = services
+    lamp, other = add_devices(first, 2)
     for turn in range(10):
-        futures = [
-            process.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), f"{turn}"))
-            for process, device_id in zip(services, ids, strict=True)
+        with first.database.read() as session:
+            (row,) = stored_resources.of_device(session, lamp)
+        _, tag = first.subscriptions.rules(app_id)
+        write = CommandRequest("PUT", PATH, payload=b"%d" % turn)
+        conflicts = [
+            first.commands.place(Placement(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
+            second.commands.place(Placement(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
         ]
-        refused = [future.exception(60) for future in futures]
-        assert refused.count(None) == 1
-        (refusal,) = [error for error in refused if error is not None]
-        assert isinstance(refusal, Refusal)
-        assert refusal.code == 409
-
-
-def test_of_two_writers_that_saw_the_same_value_one_writes(services, app_id):
-    (device_id,) = add_devices(services[0], 1)
-    for turn in range(10):
-        with services[0].database.read() as session:
-            (row,) = stored_resources.of_device(session, device_id)
-        request = CommandRequest("PUT", PATH, payload=b"%d" % turn)
-        futures = [
-            process.commands.place(
-                Placement(app_id, device_id, request, f"{turn}-{at}", if_match=row.desired_revision or 0)
+        writes = [
+            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", if_match=row.desired_revision or 0))
+            for at, each in enumerate(services)
+        ]
+        queries = [each.directory.save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
+        rules = [
+            each.subscriptions.put_rules(
+                app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', apply_now=False, was_seen=tag.__eq__
             )
-            for at, process in enumerate(services)
+            for at, each in enumerate(services)
         ]
-        statuses = [getattr(future.exception(60), "code", None) for future in futures]
-        assert sorted(statuses, key=str) == [412, None]
-        wait_for(lambda: not services[0].commands.waiting(app_id, device_id=None, after=None, limit=1))
+        for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):
+            refused = [getattr(future.exception(60), "code", None) for future in futures]
+            assert sorted(refused, key=str) == [code, None], (code, refused)
+        wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
