@@ -1,76 +1,25 @@
-"""Whether texts and signs of a widget can be read, by the colours that the browser computed (WCAG 2, level AA)."""
+"""Whether texts and signs can be read, by the colours that the browser computed (WCAG 2, level AA)."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from playwright.sync_api import Locator
 from process_server import wait_for
 
-# Alpha and opacity are blended with what lies behind. What is disabled or cannot be seen is exempt.
-_TOO_LITTLE = """widget => {
-  const parse = text => {
-    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
-    return text.startsWith("color(srgb") ? [r * 255, g * 255, b * 255, a] : [r, g, b, a];
-  };
-  const over = (top, under) => top.slice(0, 3).map((one, i) => one * top[3] + under[i] * (1 - top[3])).concat(1);
-  const chain = element => {
-    const found = [];
-    for (let one = element; one; one = one.parentElement || one.getRootNode().host) found.unshift(one);
-    return found;
-  };
-  const behind = element => chain(element).reduce(
-    (under, one) => over(parse(getComputedStyle(one).backgroundColor), under), [255, 255, 255, 1]);
-  const light = colour => {
-    const [r, g, b] = colour.slice(0, 3).map(one => one / 255)
-      .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ratio = (one, other) => {
-    const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b);
-    return (bright + 0.05) / (dark + 0.05);
-  };
-  const wrong = [], seen = new Set();
-  const check = (element, name, colour, under, least) => {
-    const opacity = chain(element).reduce((all, one) => all * getComputedStyle(one).opacity, 1);
-    const shown = over([...colour.slice(0, 3), colour[3] * opacity], under);
-    const found = ratio(shown, under);
-    seen.add(name);
-    const colours = `${shown.map(Math.round)} on ${under.map(Math.round)}`;
-    if (found < least) wrong.push(`${name}: ${found.toFixed(2)} < ${least}, ${colours}`);
-  };
-  const visible = element => element.checkVisibility({opacityProperty: true, visibilityProperty: true})
-    && element.getBoundingClientRect().width > 1 && !element.closest(":disabled, [aria-disabled=true], .ag-hidden");
-  const walker = document.createTreeWalker(widget, NodeFilter.SHOW_TEXT);
-  for (let node; node = walker.nextNode();) {
-    const element = node.parentElement, text = node.textContent.trim();
-    if (!text || ["STYLE", "SCRIPT", "OPTION"].includes(element.tagName) || !visible(element)) continue;
-    const style = getComputedStyle(element), size = parseFloat(style.fontSize);
-    const isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-    const colour = element instanceof SVGElement && style.fill !== "none" ? style.fill : style.color;
-    check(element, text.slice(0, 40), parse(colour), behind(element), isLarge ? 3 : 4.5);
-  }
-  for (const field of widget.querySelectorAll("input, select, textarea")) {
-    if (!visible(field) || ["checkbox", "radio", "range", "file"].includes(field.type)) continue;
-    check(field, `field ${field.ariaLabel || field.title || field.placeholder}`,
-      parse(getComputedStyle(field).color), behind(field), 4.5);
-  }
-  for (const sign of widget.querySelectorAll(".progress-bar"))
-    if (visible(sign)) check(sign, sign.className, parse(getComputedStyle(sign).backgroundColor),
-      behind(sign.parentElement), 3);
-  return {wrong, seen: seen.size};
-}"""
+_TOO_LITTLE = Path(__file__).with_name("too_little_contrast.js").read_text()
 
 
 def expect_enough_contrast(*shown: Locator) -> None:
-    """All of these widgets can be read, once the page has all its colours: a theme comes in several steps."""
+    """All of these can be read, once the page has all its colours: a theme comes in several steps.
+
+    Texts need 4.5 : 1, large ones and shapes 3 : 1.
+    """
     wait_for([], lambda: [text for one in shown for text in _too_little_contrast(one)])
 
 
-def _too_little_contrast(widget: Locator) -> list[str]:
-    """The texts, fields and coloured shapes of a widget that have too little contrast as they are shown now.
-
-    Texts need 4.5 : 1, large ones and shapes 3 : 1. Each entry tells what, the ratio, and both colours.
-    """
-    found = widget.evaluate(_TOO_LITTLE)
+def _too_little_contrast(part: Locator) -> list[str]:
+    found = part.evaluate(_TOO_LITTLE)
     assert found["seen"], "nothing was looked at"
     wrong: list[str] = found["wrong"]
     return wrong

@@ -6,10 +6,11 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from itertools import cycle
 from typing import Any
 
 import databases
+import httpx
 import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
 from process_receiver import Receiver, numbers_of, register
@@ -24,6 +25,8 @@ from process_server import (
     wait_until,
 )
 
+from mirror_sdk.wire.history import HistoryEnd
+from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import NDJSON
 
 pytestmark = pytest.mark.process
@@ -36,24 +39,32 @@ BEFORE_A_HEARTBEAT_SECONDS = 10
 StartServers = Callable[..., list[ServerProcess]]
 
 
-@pytest.fixture
-def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServers]:
-    """Starts several processes on one database; the first one leads."""
-    servers: list[ServerProcess] = []
+class Servers:
+    """Several processes on one database; the first one leads."""
 
-    def start(count: int, database_url: str, *options: str) -> list[ServerProcess]:
-        for number in range(count):
-            folder = tmp_path_factory.mktemp(f"server-{number}")
-            servers.append(
-                ServerProcess(folder, *(options or ("--simulate", "0")), *CALLS_THIS_MACHINE, database_url=database_url)
-            )
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._factory = factory
+        self._made: list[ServerProcess] = []
+
+    def start(self, count: int, database_url: str, *options: str) -> list[ServerProcess]:
+        options = (*(options or ("--simulate", "0")), *CALLS_THIS_MACHINE)
+        folders = [self._factory.mktemp(f"server-{number}") for number in range(count)]
+        servers = [ServerProcess(folder, *options, database_url=database_url) for folder in folders]
+        self._made += servers
         servers[0].start()
         start_all(servers[1:])
         return servers
 
-    yield start
-    for server in servers:
-        server.close()
+    def close(self) -> None:
+        for server in self._made:
+            server.close()
+
+
+@pytest.fixture
+def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServers]:
+    servers = Servers(tmp_path_factory)
+    yield servers.start
+    servers.close()
 
 
 def start_all(servers: list[ServerProcess]) -> None:
@@ -62,16 +73,23 @@ def start_all(servers: list[ServerProcess]) -> None:
         list(pool.map(lambda server: server.start(), servers))
 
 
-@pytest.fixture
-def pair(start_servers: StartServers) -> list[ServerProcess]:
-    return start_servers(2, databases.new_postgresql_url())
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
+    """Two processes for all tests that kill none."""
+    servers = Servers(tmp_path_factory)
+    yield servers.start(2, databases.new_postgresql_url(), "--simulate", "0", "--keep-history", "7d")
+    servers.close()
+
+
+def clients(pair: list[ServerProcess]) -> tuple[Application, Application]:
+    """One new application at the leader, and the same one at the other process."""
+    key = pair[0].key()
+    return pair[0].client(key), pair[1].client(key)
 
 
 @pytest.fixture
 def applications(pair: list[ServerProcess]) -> tuple[Application, Application]:
-    """One application at the leader, and the same one at the other process."""
-    key = pair[0].key()
-    return pair[0].client(key), pair[1].client(key)
+    return clients(pair)
 
 
 @pytest.fixture
@@ -81,9 +99,9 @@ def receiver() -> Iterator[Receiver]:
     made.close()
 
 
-def device(application: Application, name: str) -> str:
+def device(application: Application, name: str = "d") -> str:
     return application.add_device(
-        name,
+        f"{name}-of-{application.key.split('_')[1]}",
         {"path": SWITCH, "value": "0", "writable": True, "observable": True},
         {"path": TEMPERATURE, "value": "21", "observable": True},
     )
@@ -96,7 +114,7 @@ def held_poll(application: Application) -> Any:
 
 def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it(applications) -> None:
     first, second = applications
-    device_id = device(second, "d")
+    device_id = device(second)
     assert second.simulated_values(device_id) == first.simulated_values(device_id)
     assert second.write(device_id, SWITCH, "1", "w").status_code == 202
     assert second.response("w")["status"] == first.response("w")["status"] == 200
@@ -107,22 +125,15 @@ def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it
     second.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": "22"})
     assert decoded(first.resource(device_id, TEMPERATURE)["reported"]["value"]) == "22"
     assert second.http.patch("/sim/v1/devices/none", json={"online": True}).status_code == 404
-    assert second.http.post("/sim/v1/devices", json={"endpoint_name": 1}).status_code == 400
-
-
-def test_either_process_tells_how_a_device_is_connected(applications) -> None:
-    first, second = applications
-    device_id = device(first, "d")
-    for online in (False, True):
-        first.patch_device(device_id, online=online)
-        told = [each.json("GET", f"/v3/devices/{device_id}/connection") for each in (first, second)]
-        assert told[0] == told[1]
-        assert (told[0]["protocol"], told[0]["reachable"]) == ("simulated", online)
+    first.patch_device(device_id, online=False)
+    told = [each.json("GET", f"/v3/devices/{device_id}/connection") for each in (first, second)]
+    assert told[0] == told[1]
+    assert (told[0]["protocol"], told[0]["reachable"]) == ("simulated", False)
 
 
 def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(applications) -> None:
     first, second = applications
-    device_id = device(second, "d")
+    device_id = device(second)
     second.patch_device(device_id, online=False)
     second.write(device_id, SWITCH, "1", "late", expiry_seconds=60)
     second.write(device_id, SWITCH, "2", "never", expiry_seconds=1)
@@ -141,7 +152,7 @@ def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(appli
 
 def test_who_waits_at_one_process_is_woken_by_another(applications) -> None:
     first, second = applications
-    device_id = device(first, "d")
+    device_id = device(first)
     with ThreadPoolExecutor(4) as pool:
         for asked, other in ((first, second), (second, first)):
             after = int(asked.poll(after="latest", hold=0).headers["Mirror-Cursor"])
@@ -154,7 +165,7 @@ def test_who_waits_at_one_process_is_woken_by_another(applications) -> None:
 
 def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -> None:
     first, second = applications
-    device_id = device(first, "d")
+    device_id = device(first)
     while second.poll(hold=0).status_code == 200:
         pass
     got: list[str] = []
@@ -181,7 +192,7 @@ def test_snapshots_of_either_process_miss_no_change_while_both_write(pair, appli
     loads = [Load(pair[n % 2], applications[0].key, device_id, n) for n, device_id in enumerate(device_ids)]
     seen: dict[str, Any] = {}
     revision = 0
-    for number in range(120):
+    for number in range(60):
         asked = applications[number % 2]
         changed, end = snapshot(asked, changed_after=revision)
         assert end["revision"] >= revision, "a process showed less than the other one before"
@@ -213,6 +224,35 @@ def snapshot(application: Application, **query: Any) -> tuple[dict[str, Any], An
     return {line["device_id"]: {**line, "created_at": None} for line in changed}, end
 
 
+def test_either_process_gives_any_page_of_the_history(applications) -> None:
+    first, second = applications
+    device_id = device(second)
+    second.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
+    for number in range(9):
+        second.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": f"{number:06}"})
+    whole, _ = history(first, device_id=device_id)
+    assert len(whole) >= 9
+    rows, end = history(second, device_id=device_id, limit=3)
+    for application in cycle(applications):
+        if end.after is None:
+            break
+        more, end = history(application, device_id=device_id, limit=3, after=end.after)
+        rows += more
+    assert rows == whole
+    query = {"as_of": whole[-1]["received_at"]}
+    told = [each.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON}) for each in applications]
+    assert told[0].content == told[1].content
+    assert b'"value":"MDAwMDA4"' in told[0].content
+
+
+def history(application: Application, **query: Any) -> tuple[list[Any], HistoryEnd]:
+    """The rows, without the cursors among them, and the end."""
+    answer = application.http.get(HISTORY, params=query, headers={"Accept": NDJSON})
+    assert answer.status_code == 200, answer.text
+    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
+    return [line for line in lines if line["object"] == "history-row"], HistoryEnd.model_validate(end)
+
+
 def polls_open(application: Application) -> bool:
     return "mirror_open_polls 1.0" in application.http.get("/metrics").text
 
@@ -223,7 +263,7 @@ def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], 
     second.json("PUT", "/v2/subscriptions", json=rules)
     assert first.json("GET", "/v2/subscriptions") == rules
     key_id = first.key.split("_")[1]
-    device(first, "d")
+    device(first)
     with ThreadPoolExecutor(2) as pool:
         streams = [pool.submit(each.http.get, EVENTS, params={"after": 1}) for each in applications]
         wait_until(lambda: all(polls_open(each) for each in applications), "the streams to be open")
@@ -233,17 +273,29 @@ def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], 
     assert {each.http.get("/v3/devices").status_code for each in applications} == {401}
 
 
-def test_a_poll_goes_on_at_the_other_process_when_the_leader_dies(pair, applications, receiver) -> None:
-    _, second = applications
-    device_id = device(second, "d")
+def test_polls_outlive_the_process_that_passed_them_on_and_the_leader(start_servers, receiver) -> None:
+    servers = start_servers(2, databases.new_postgresql_url())
+    first, second = clients(servers)
+    device_id = device(first)
     while second.poll(hold=0).status_code == 200:
         pass
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(held_poll, second)
+        wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
+        servers[1].kill()
+        assert held.exception(BEFORE_THE_END_SECONDS) is not None
+    first.read(device_id, SWITCH, "r")
+    first.response("r")
+    (response,) = first.poll(hold=55).json()["async-responses"]
+    assert response["id"] == "r", "who passed the poll on took something with it"
+
+    servers[1].start()
     second.patch_device(device_id, online=False)
     second.write(device_id, SWITCH, "1", "w")
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(held_poll, second)
         wait_until(lambda: second.poll(hold=0).status_code == 409, "the poll to be open")
-        pair[0].kill()
+        servers[0].kill()
         assert held.result(BEFORE_THE_END_SECONDS).status_code in {204, 503}
     wait_until(lambda: second.http.get("/sim/v1/devices").status_code == 200, "the other process to take over")
     second.patch_device(device_id, online=True)
@@ -251,24 +303,8 @@ def test_a_poll_goes_on_at_the_other_process_when_the_leader_dies(pair, applicat
     assert (response["id"], response["status"]) == ("w", 200)
     second.json("DELETE", "/v2/notification/pull")
     register(second, receiver, 0)
-    second.read(device_id, SWITCH, "r")
+    second.read(device_id, SWITCH, "by-the-webhook")
     wait_until(lambda: receiver.batches, "the webhook to be called by the process that is left")
-
-
-def test_a_poll_that_was_passed_on_by_a_process_that_died_takes_nothing_with_it(pair, applications) -> None:
-    first, second = applications
-    device_id = device(first, "d")
-    while second.poll(hold=0).status_code == 200:
-        pass
-    with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(held_poll, second)
-        wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
-        pair[1].kill()
-        assert held.exception(BEFORE_THE_END_SECONDS) is not None
-    first.read(device_id, SWITCH, "r")
-    first.response("r")
-    (response,) = first.poll(hold=55).json()["async-responses"]
-    assert response["id"] == "r"
 
 
 def test_processes_that_start_together_make_one_schema_and_one_leads(tmp_path_factory) -> None:
@@ -295,19 +331,18 @@ def test_processes_that_start_together_make_one_schema_and_one_leads(tmp_path_fa
 @pytest.mark.parametrize(
     ("options", "refused_options"),
     [
-        (("--simulate", "0"), ()),
-        ((), ("--simulate", "0")),
-        ((), ("--clock", "manual")),
-        (("--clock", "manual", "--simulate", "0"), ("--clock", "manual", "--simulate", "0")),
+        (("--simulate", "0"), ["", "--clock manual"]),
+        (("--clock", "manual", "--simulate", "0"), ["--clock manual --simulate 0"]),
     ],
 )
 def test_processes_that_do_not_fit_together_are_refused(start_servers, options, refused_options) -> None:
     url = databases.new_postgresql_url()
-    start_servers(1, url, *(options or ("--port", "0")))
-    refused = run_command("run", "--port", "0", "--database", url, *refused_options)
-    assert refused.returncode == 1
-    assert "another process serves" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    start_servers(1, url, *options)
+    for refused_option in refused_options:
+        refused = run_command("run", "--port", "0", "--database", url, *refused_option.split())
+        assert refused.returncode == 1
+        assert "another process serves" in refused.stderr
+        assert refused.stderr.count("\n") == 1
 
 
 class Fleet:
@@ -346,9 +381,9 @@ class Fleet:
         application = self.application
         placed = [async_id for load in self.loads for async_id in load.accepted]
         wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
-        entries = list(application.entries())
+        count = len(list(application.entries()))
+        wait_until(lambda: all(reader.after >= count for reader in self.readers), "the readers to get everything")
         for reader in self.readers:
-            wait_until(partial(self._has_read, reader, len(entries)), "the readers to get everything")
             reader.stop()
         uids: dict[str, list[str]] = {}
         for kind, entry in application.entries():
@@ -369,10 +404,6 @@ class Fleet:
         assert pending_without_command(self.servers[0]) == []
         assert run_command("check", "--database", url).stdout == "all is well\n"
         assert [server.stderr.count("Traceback") for server in self.servers] == [0] * len(self.servers)
-
-    @staticmethod
-    def _has_read(reader: Reader, count: int) -> bool:
-        return reader.after >= count
 
     def _check_webhook(self) -> None:
         numbers = numbers_of(self.listening)
@@ -398,20 +429,19 @@ def test_kills_of_any_process_under_load_lose_nothing_and_double_nothing(start_s
             servers[number].kill()
         assert pending_without_command(servers[0]) == []
         wait_until(
-            lambda: any(server.child.running and _is_served(server, fleet.key) for server in servers), "a take-over"
+            # What only the leader knows.
+            lambda: any(
+                server.child.running and ask(server, fleet.key, "/sim/v1/devices").is_success for server in servers
+            ),
+            "a take-over",
         )
         start_all([servers[number] for number in killed])
     fleet.go_on(50)
     fleet.check()
 
 
-def _is_served(server: ServerProcess, key: str) -> bool:
-    """Whether a process answers what only the leader knows."""
-    application = Application(server.url, key)
-    try:
-        return application.http.get("/sim/v1/devices").status_code == 200
-    finally:
-        application.http.close()
+def ask(server: ServerProcess, key: str, path: str) -> httpx.Response:
+    return httpx.get(server.url + path, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=30)
 
 
 @pytest.fixture
@@ -428,18 +458,10 @@ def test_restarts_of_postgresql_under_load_are_survived(start_servers, durable, 
     for mode in ("fast", "immediate"):
         fleet.go_on(60)
         durable.stop(mode)
-        answers = [refusal(fleet, server) for server in servers]
+        answers = [ask(server, fleet.key, "/v3/devices") for server in servers]
         assert [answer.status_code for answer in answers] == [503, 503]
         assert all("database" in answer.json()["message"] for answer in answers)
         assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers)
         durable.start()
     fleet.go_on(60)
     fleet.check()
-
-
-def refusal(fleet: Fleet, server: ServerProcess) -> Any:
-    application = Application(server.url, fleet.key)
-    try:
-        return application.http.get("/v3/devices")
-    finally:
-        application.http.close()

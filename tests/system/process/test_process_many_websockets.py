@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import databases
 import pytest
@@ -27,26 +28,35 @@ Pair = tuple[ServerProcess, ServerProcess]
 Applications = tuple[Application, Application]
 
 
-@pytest.fixture
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+@contextmanager
+def started(factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The leader, and another process."""
     url = databases.new_postgresql_url()
-    first, second = (
-        ServerProcess(tmp_path_factory.mktemp(f"server-{number}"), "--simulate", "0", database_url=url)
-        for number in range(2)
-    )
+    folders = [factory.mktemp(f"server-{number}") for number in range(2)]
+    first, second = (ServerProcess(folder, "--simulate", "0", database_url=url) for folder in folders)
     try:
         yield first.start(), second.start()
     finally:
-        for server in (first, second):
-            server.close()
+        first.close()
+        second.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """For all tests that kill none."""
+    with started(tmp_path_factory) as made:
+        yield made
+
+
+def clients(pair: Pair) -> Applications:
+    """One new application at the leader, and the same one at the other process."""
+    key = pair[0].key()
+    return pair[0].client(key), pair[1].client(key)
 
 
 @pytest.fixture
 def applications(pair: Pair) -> Applications:
-    """One application at the leader, and the same one at the other process."""
-    key = pair[0].key()
-    return pair[0].client(key), pair[1].client(key)
+    return clients(pair)
 
 
 def test_socket_at_one_process_gets_what_the_other_decides(
@@ -54,7 +64,7 @@ def test_socket_at_one_process_gets_what_the_other_decides(
 ) -> None:
     first, second = applications
     assert [register(second), register(first)] == [201, 200]
-    device_id = device(first, "d")
+    device_id = device(first, first.key.split("_")[1])
     for number, (server, asked) in enumerate([(pair[1], first), (pair[1], second), (pair[0], second)]):
         socket = sockets.open(server, first.key)
         wait_until(lambda: state(first)["status"] == "connected", "the socket to be open")
@@ -70,24 +80,12 @@ def test_socket_at_one_process_gets_what_the_other_decides(
         wait_until(lambda: state(first)["status"] == state(second)["status"] == "disconnected", "its end")
 
 
-def test_reader_at_one_process_gets_what_the_other_decides(
-    pair: Pair, applications: Applications, sockets: Sockets
-) -> None:
-    first, second = applications
-    device_id = device(first, "d")
-    readers = [sockets.open(server, first.key, path=f"{CONNECT}?after=latest") for server in pair]
-    for reader in readers:
-        assert message(reader)["mirror-cursor"] > 0
-    second.write(device_id, SWITCH, "1", "to-both")
-    assert [responses(reader, "to-both") for reader in readers] == [["to-both"]] * 2
-
-
 def test_socket_at_another_process_takes_the_place_of_one(
     pair: Pair, applications: Applications, sockets: Sockets
 ) -> None:
     first, _ = applications
     register(first)
-    device_id = device(first, "d")
+    device_id = device(first, first.key.split("_")[1])
     opened = []
     for number, server in enumerate((*pair, *pair)):
         opened.append(sockets.open(server, first.key))
@@ -100,67 +98,52 @@ def test_socket_at_another_process_takes_the_place_of_one(
     assert responses(opened[3], "to-the-last") == ["to-the-last"]
 
 
-def test_channel_that_is_deleted_at_one_process_is_closed_at_the_other(
+def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other(
     pair: Pair, applications: Applications, sockets: Sockets
 ) -> None:
     first, second = applications
     register(first)
+    device_id = device(first, first.key.split("_")[1])
     socket = sockets.open(pair[1], first.key)
-    wait_until(lambda: state(first)["status"] == "connected", "the socket to be open")
+    readers = [sockets.open(server, first.key, path=f"{CONNECT}?after=latest") for server in pair]
+    for reader in readers:
+        assert message(reader)["mirror-cursor"] >= 0
+    first.write(device_id, SWITCH, "1", "to-all")
+    assert [responses(one, "to-all") for one in (socket, *readers)] == [["to-all"]] * 3
     assert first.http.delete(CHANNEL).status_code == 204
-
     assert closed(socket) == (1001, "the channel was deleted")
     assert second.http.get(CHANNEL).status_code == 404
     assert second.poll(hold=0).is_success
     assert first.http.put(CHANNEL).status_code == second.http.put(CHANNEL).status_code == 400
 
-
-def test_key_that_is_revoked_ends_its_sockets_at_every_process(
-    pair: Pair, applications: Applications, sockets: Sockets
-) -> None:
-    first, _ = applications
-    register(first)
-    device_id = device(first, "d")
-    socket = sockets.open(pair[1], first.key)
-    reader = sockets.open(pair[0], first.key, path=f"{CONNECT}?after=0")
-    first.write(device_id, SWITCH, "1", "before")
-    assert responses(socket, "before") == responses(reader, "before") == ["before"]
     key_id = first.key.split("_")[1]
-
     assert run_command("keys", "revoke", key_id, "--database", pair[0].database_url).returncode == 0
-    assert [closed(one)[0] for one in (socket, reader)] == [1008, 1008]
+    assert [closed(reader)[0] for reader in readers] == [1008, 1008]
 
 
-def test_kill_of_the_process_with_the_socket_loses_nothing(
-    pair: Pair, applications: Applications, sockets: Sockets
+def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory, sockets: Sockets
 ) -> None:
-    first, _ = applications
-    register(first)
-    device_id = device(first, "d")
-    socket = sockets.open(pair[1], first.key)
-    ids = [f"killed-{number}" for number in range(20)]
-    seen: list[str] = []
-    for async_id in ids:
-        first.write(device_id, SWITCH, async_id, async_id)
-        if async_id == ids[10]:
-            seen += responses(socket, async_id)
-            pair[1].kill()
-            seen += rest(socket)
-    wait_until(lambda: state(first)["status"] == "disconnected", "the end to be seen")
+    with started(tmp_path_factory) as pair:
+        first, second = clients(pair)
+        register(first)
+        device_id = device(first, "d")
+        socket = sockets.open(pair[1], first.key)
+        ids = [f"killed-{number}" for number in range(20)]
+        seen: list[str] = []
+        for async_id in ids:
+            first.write(device_id, SWITCH, async_id, async_id)
+            if async_id == ids[10]:
+                seen += responses(socket, async_id)
+                pair[1].kill()
+                seen += rest(socket)
+        wait_until(lambda: state(first)["status"] == "disconnected", "the end to be seen")
+        pair[1].start()
+        socket = sockets.open(pair[1], first.key)
+        seen += responses(socket, *(set(ids) - set(seen)))
+        assert list(dict.fromkeys(seen)) == ids
 
-    seen += responses(sockets.open(pair[0], first.key), *(set(ids) - set(seen)))
-    assert list(dict.fromkeys(seen)) == ids
-
-
-def test_socket_stays_when_the_leader_is_killed(pair: Pair, applications: Applications, sockets: Sockets) -> None:
-    first, second = applications
-    register(first)
-    device_id = device(first, "d")
-    socket = sockets.open(pair[1], first.key)
-    first.write(device_id, SWITCH, "1", "before")
-    assert responses(socket, "before") == ["before"]
-
-    pair[0].kill()
-    wait_until(lambda: second.write(device_id, SWITCH, "2", "after").status_code == 202, "another leader")
-    assert responses(socket, "after") == ["after"]
-    assert state(second)["status"] == "connected"
+        pair[0].kill()
+        wait_until(lambda: second.write(device_id, SWITCH, "2", "after").status_code == 202, "another leader")
+        assert responses(socket, "after") == ["after"]
+        assert state(second)["status"] == "connected"
