@@ -333,6 +333,7 @@ async def test_a_notification_is_told_after_the_answer_to_observe(world, comes_f
 
 
 async def test_tokens_that_nobody_knows_are_reset(world, token):
+    assert (len(token), len(world.location)) == (8, len("/rd/") + 16), "no one guesses them"
     assert not world.notify(b"\x02\xd7", 2)
     assert not world.notify(token, 2, peer=ELSEWHERE)
     assert not world.notify(token, 2, peer=Peer(HERE.address, is_secure=True, identity="other"))
