@@ -534,6 +534,7 @@ async def test_an_update_from_another_port_is_followed_at_once(world, token):
     await world.until(lambda: lost == [Answer(Outcome.NOT_SENT)])
     await world.until(lambda: executed)
     await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    assert [each.device_id for each in world.fleet.registry.at(OTHER_PORT)] == ["id-of-sensor"]
     world.send(Read(TEMPERATURE))
     assert (await world.next()).peer == OTHER_PORT
     assert world.notify(token, 2, peer=OTHER_PORT)
@@ -795,6 +796,7 @@ async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_
     for _ in range(2):
         refused = await world.post(world.location, payload=b"")
         assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
+    assert (await world.post(world.location, method="DELETE")).code == "4.03"
     assert len(world.diary.of("updated")) == 1
     assert (await world.fleet.answer(HERE, senml)).code == "4.04"
     give_key(None)
