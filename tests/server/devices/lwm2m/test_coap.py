@@ -365,8 +365,9 @@ async def test_closed_port_of_a_device_ends_no_request_to_another_one(endpoint, 
     assert (await reading).payload == b"1"
 
 
-async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks(endpoint, device):
-    executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4")))
+@pytest.mark.parametrize("argument", [b"", b"5"])
+async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks(endpoint, device, argument):
+    executing = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3/0/4", payload=argument)))
     await device.serve(("2.04", bytes(16), ((Option.BLOCK2, Block(0, True, 16).encode()),)))
     assert (await executing).code == "2.04"
     assert await device.hears_nothing()

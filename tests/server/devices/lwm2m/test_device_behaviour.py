@@ -156,7 +156,8 @@ async def test_discover_tells_the_resources_and_the_attributes_written_to_them(s
 
 
 async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server, device, clock):
-    # The attributes of a resource come before those of its instance.
+    # The attributes of a resource come before those of its instance, and these before those of its object.
+    await ask(server, PUT, "/3303", uri_query=("pmin=8",))
     await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
     await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
     await ask(server, GET, TEMPERATURE, accept=0, observe=0)
@@ -262,6 +263,21 @@ async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observa
     assert update.opt.uri_path == ("rd", "a1")
     assert len(device.observations) == 0
     assert device.port != port
+
+
+async def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations(server):
+    async with registered(server, queue_mode=True) as device:
+        port = device.port
+        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+        device.sleep()
+        registration = await accept(server, device.wake(from_new_port=True, registers=True))
+        assert b"b=UQ" in registration
+        assert (device.registration_id, len(device.observations)) == ("b2", 0)
+        assert device.port == server.peer[1] != port
+        update = Message.decode(await accept(server, device.update(lifetime_seconds=30, binding="U"), CHANGED))
+        assert (update.opt.uri_query, update.payload, update.opt.content_format) == (("lt=30", "b=U"), b"", None)
+        await accept(server, device.deregister(), b"\x64\x42")
+        assert not device.is_registered
 
 
 async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(server, caplog):

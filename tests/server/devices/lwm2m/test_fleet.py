@@ -333,6 +333,7 @@ async def test_a_notification_is_told_after_the_answer_to_observe(world, comes_f
 
 
 async def test_tokens_that_nobody_knows_are_reset(world, token):
+    assert (len(token), len(world.location)) == (8, len("/rd/") + 16), "no one guesses them"
     assert not world.notify(b"\x02\xd7", 2)
     assert not world.notify(token, 2, peer=ELSEWHERE)
     assert not world.notify(token, 2, peer=Peer(HERE.address, is_secure=True, identity="other"))
@@ -533,6 +534,7 @@ async def test_an_update_from_another_port_is_followed_at_once(world, token):
     await world.until(lambda: lost == [Answer(Outcome.NOT_SENT)])
     await world.until(lambda: executed)
     await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    assert [each.device_id for each in world.fleet.registry.at(OTHER_PORT)] == ["id-of-sensor"]
     world.send(Read(TEMPERATURE))
     assert (await world.next()).peer == OTHER_PORT
     assert world.notify(token, 2, peer=OTHER_PORT)
@@ -683,7 +685,7 @@ async def test_registrations_that_are_none(empty):
 
 
 @pytest.mark.parametrize("limits", [{"per_minute": 5}])
-async def test_one_address_registers_so_often_in_a_minute(empty, monkeypatch):
+async def test_one_address_registers_so_often_in_a_minute(empty, monkeypatch, caplog):
     async def register_seven_times() -> list[str]:
         return [(await empty.post("/rd", f"ep=sensor-{number}")).code for number in range(7)]
 
@@ -691,6 +693,7 @@ async def test_one_address_registers_so_often_in_a_minute(empty, monkeypatch):
     assert (await empty.post("/rd", "ep=other", peer=ELSEWHERE)).code == "2.01"
     empty.clock.advance(60_000)
     assert await register_seven_times() == ["2.01"] * 5 + ["4.29"] * 2
+    assert "4.29" not in caplog.text, "a line for each would fill the log"
     # A clock that is set back shuts nobody out.
     monkeypatch.setattr(ManualClock, "now", lambda _: BEGIN_AT - 365 * 86_400_000)
     assert (await empty.post("/rd", "ep=sensor")).code == "2.01"
@@ -793,6 +796,7 @@ async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_
     for _ in range(2):
         refused = await world.post(world.location, payload=b"")
         assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
+    assert (await world.post(world.location, method="DELETE")).code == "4.03"
     assert len(world.diary.of("updated")) == 1
     assert (await world.fleet.answer(HERE, senml)).code == "4.04"
     give_key(None)

@@ -67,6 +67,7 @@ def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure():
         (b"</1", "character 0 begins no link"),
         (b"garbage", "write links like"),
         (b'</1/0>;x="', "character 9 begins no link"),
+        (b"</1/0></2/0>", "character 6 begins no link"),
         (b"</1/0\xff>", "not UTF-8"),
         (b"</65536/0>", "0 to 65535"),
         (b"</1/2/3/4/5>", "write it like /3303/0/5700"),
