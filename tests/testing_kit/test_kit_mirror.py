@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from mirror_sdk import (
     AccessDenied,
     AsyncMirrorClient,
+    AuthenticationError,
     ClientClosed,
     EventKind,
     MirrorClient,
+    WebhookReceiver,
 )
 from mirror_sdk.testing import Mirror
 
@@ -35,6 +38,10 @@ def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
         reader.write_value(sensor, SWITCH, True)
     with pytest.raises(ValueError, match="everything"):
         mirror.new_key(["everything"])
+    # However often: a test of wrong keys is no attack.
+    for _ in range(30):
+        with pytest.raises(AuthenticationError):
+            mirror.new_client("ak_wrong").list_devices()
 
 
 def uids(events):
@@ -132,6 +139,17 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
         mirror.client.list_devices()
 
 
+def test_mirrors_may_begin_at_the_same_time(tmp_path):
+    def use(number):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Mirror(folder) as mirror:
+            return len(mirror.add_fleet(number))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(use, range(3))) == [0, 1, 2]
+
+
 def test_closing_twice_is_harmless(tmp_path):
     mirror = Mirror(tmp_path)
     client = mirror.client
@@ -172,6 +190,12 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
             return await client.read_value(sensor, TEMPERATURE)
 
     assert asyncio.run(ask()) == 21.5
+
+
+def test_a_webhook_is_called_over_real_http(mirror, sensor):
+    with WebhookReceiver() as receiver:
+        mirror.client.use_webhook(receiver)
+        assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
 
 
 def test_no_key_is_shown(mirror):
