@@ -2,7 +2,6 @@
 
 import asyncio
 import queue
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -137,17 +136,6 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
     assert not watch.is_running
     with pytest.raises(ClientClosed):
         mirror.client.list_devices()
-
-
-def test_mirrors_may_begin_at_the_same_time(tmp_path):
-    def use(number):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with Mirror(folder) as mirror:
-            return len(mirror.add_fleet(number))
-
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(use, range(3))) == [0, 1, 2]
 
 
 def test_closing_twice_is_harmless(tmp_path):
