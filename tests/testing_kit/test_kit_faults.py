@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import httpx
@@ -246,6 +248,19 @@ def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
             return (await waiting).python
 
     assert asyncio.run(use()) == 0
+
+
+def test_a_poll_that_waits_for_a_late_channel_goes_on_with_the_clock(mirror, faults, clock, observed, monkeypatch):
+    end, waits, wait = mirror.read_log()[-1].seq, threading.Event(), faults.wait
+    monkeypatch.setattr(faults, "wait", lambda seconds: (waits.set(), wait(seconds)))
+    faults.delay("notification", "1min")
+    tell(mirror, observed, 1)
+    with ThreadPoolExecutor(1) as pool:
+        event = pool.submit(next, mirror.client.events(after=end, timeout=60))
+        assert waits.wait(REAL_WAIT_SECONDS)
+        clock.advance("1min")
+        # Its hold would end after 25 seconds.
+        assert event.result(20).value.python == 1
 
 
 def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
