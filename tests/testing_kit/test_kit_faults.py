@@ -323,6 +323,7 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults):
         ("drop", "request", {"device": "x"}, "device"),
         ("drop", "notification", {"method": "GET"}, "method"),
         ("drop", "async-response", {"path": "/3303/*"}, "path"),
+        ("drop", "async-response", {"device": "x"}, "device"),
         ("drop", "answer", {"times": 0}, "times=0"),
         ("drop", "parcel", {}, "parcel"),
         ("duplicate", "answer", {}, "answer"),

@@ -147,6 +147,16 @@ def test_closing_twice_is_harmless(tmp_path):
             client.list_devices()
 
 
+def test_an_asynchronous_client_goes_on_after_a_restart(mirror, sensor):
+    async def use():
+        async with mirror.new_async_client() as client:
+            await client.write_value(sensor, SWITCH, True)
+            mirror.restart()
+            return (await client.get_device(sensor))[SWITCH].desired.value.python
+
+    assert asyncio.run(use()) is True
+
+
 def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
     async def use():
         seen = asyncio.Queue()
