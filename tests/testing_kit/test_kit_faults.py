@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import httpx
@@ -248,6 +250,19 @@ def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
     assert asyncio.run(use()) == 0
 
 
+def test_a_poll_that_waits_for_a_late_channel_goes_on_with_the_clock(mirror, faults, clock, observed, monkeypatch):
+    end, waits, wait = mirror.read_log()[-1].seq, threading.Event(), faults.wait
+    monkeypatch.setattr(faults, "wait", lambda seconds: (waits.set(), wait(seconds)))
+    faults.delay("notification", "1min")
+    tell(mirror, observed, 1)
+    with ThreadPoolExecutor(1) as pool:
+        event = pool.submit(next, mirror.client.events(after=end, timeout=60))
+        assert waits.wait(REAL_WAIT_SECONDS)
+        clock.advance("1min")
+        # Its hold would end after 25 seconds.
+        assert event.result(20).value.python == 1
+
+
 def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
     headers = {"Authorization": f"Bearer {mirror.new_key()}"}
     with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
@@ -308,6 +323,7 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults):
         ("drop", "request", {"device": "x"}, "device"),
         ("drop", "notification", {"method": "GET"}, "method"),
         ("drop", "async-response", {"path": "/3303/*"}, "path"),
+        ("drop", "async-response", {"device": "x"}, "device"),
         ("drop", "answer", {"times": 0}, "times=0"),
         ("drop", "parcel", {}, "parcel"),
         ("duplicate", "answer", {}, "answer"),

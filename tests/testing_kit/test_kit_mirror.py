@@ -9,9 +9,11 @@ import pytest
 from mirror_sdk import (
     AccessDenied,
     AsyncMirrorClient,
+    AuthenticationError,
     ClientClosed,
     EventKind,
     MirrorClient,
+    WebhookReceiver,
 )
 from mirror_sdk.testing import Mirror
 
@@ -35,6 +37,10 @@ def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
         reader.write_value(sensor, SWITCH, True)
     with pytest.raises(ValueError, match="everything"):
         mirror.new_key(["everything"])
+    # However often: a test of wrong keys is no attack.
+    for _ in range(30):
+        with pytest.raises(AuthenticationError):
+            mirror.new_client("ak_wrong").list_devices()
 
 
 def uids(events):
@@ -141,6 +147,17 @@ def test_closing_twice_is_harmless(tmp_path):
             client.list_devices()
 
 
+def test_an_asynchronous_client_goes_on_after_a_restart(mirror, sensor):
+    async def use():
+        async with mirror.new_async_client() as client:
+            await client.write_value(sensor, SWITCH, True)
+            mirror.restart()
+            await client.write_value(sensor, SWITCH, False)
+            return await client.read_value(sensor, SWITCH)
+
+    assert asyncio.run(use()) is False
+
+
 def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
     async def use():
         seen = asyncio.Queue()
@@ -172,6 +189,12 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
             return await client.read_value(sensor, TEMPERATURE)
 
     assert asyncio.run(ask()) == 21.5
+
+
+def test_a_webhook_is_called_over_real_http(mirror, sensor):
+    with WebhookReceiver() as receiver:
+        mirror.client.use_webhook(receiver)
+        assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
 
 
 def test_no_key_is_shown(mirror):
