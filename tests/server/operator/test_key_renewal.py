@@ -20,6 +20,7 @@ from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store.database import Database
 from mirror_server.views import event_stream
+from mirror_server.views.download import Download
 
 DAY_SECONDS = 24 * 3600
 BEGIN = 1_800_000_000_000
@@ -194,6 +195,14 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key)
         with pytest.raises(Closing, match="revoked"):
             socket.take(None)
     assert (stream.take(), stream.is_over) == (b"", True)
+
+
+def test_a_download_of_an_ended_key_breaks_off():
+    chunks, admitted = (part for part in (b"first", b"second")), [True, False]
+    download = Download(
+        chunks, is_admitted=lambda: admitted.pop(0), release=lambda: None, content_type="text/plain", headers={}
+    )
+    assert [download.next_chunk() for _ in range(2)] == [b"first", None]
 
 
 @pytest.mark.parametrize(
