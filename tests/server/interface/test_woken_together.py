@@ -46,6 +46,12 @@ class Readers:
         self.database.write(work)
         assert self.database.settle(60)
 
+    def add_at_once(self, kind, *bodies):
+        """All of them together, as what one transaction brings of one kind."""
+        entries = [(APP, "d", body) for body in bodies]
+        self.database.write(lambda session: self.log.append_all(session, kind, entries))
+        assert self.database.settle(60)
+
     def add_from_elsewhere(self, name):
         """As another process does, whose message has not come yet."""
 
@@ -119,7 +125,7 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
 
 def test_a_reader_that_asks_for_few_entries_gets_few(readers):
     waiting = readers.waiting(2)
-    readers.add("a", "b", "c")
+    readers.add_at_once(REG_UPDATES, *({"ep": name} for name in "abc"))
     few = readers.log.read_more(APP, 0, waiting[0], 2)
     assert (readers.names(few), few.is_last) == (["a", "b"], False)
     rest = readers.log.read_more(APP, few.cursor, waiting[0], 2)
@@ -130,10 +136,9 @@ def test_a_reader_that_asks_for_few_entries_gets_few(readers):
 @pytest.mark.parametrize("most", [1, 2])
 def test_entries_of_one_work_are_given_without_reading_only_where_they_make_one_message(readers, most):
     waiting = readers.waiting(2)
-    errors = [(APP, "d", {"ep": "d", "id": async_id, "status": 504}) for async_id in "ab"]
-    readers.database.write(lambda session: readers.log.append_all(session, ASYNC_RESPONSES, errors[:most]))
-    assert readers.database.settle(60)
-    assert [entry.body["id"] for entry in readers.log.read_more(APP, 0, waiting[0]).entries] == ["a"]
+    errors = [{"ep": async_id, "id": async_id, "status": 504} for async_id in "ab"]
+    readers.add_at_once(ASYNC_RESPONSES, *errors[:most])
+    assert readers.read(waiting[0]) == ["a"]
     assert readers.reads == most - 1
 
 

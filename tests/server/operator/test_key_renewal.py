@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from click.testing import CliRunner, Result
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
+from mirror_server.notifications.sockets import Closing, ReaderSocket
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store.database import Database
 from mirror_server.views import event_stream
+from mirror_server.views.download import Download
 
 DAY_SECONDS = 24 * 3600
 BEGIN = 1_800_000_000_000
@@ -172,6 +175,34 @@ def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch)
     assert b"retry" in next(stream)
     mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url)
     assert b"".join(stream).replace(b": still here\n\n", b"") == b""
+
+
+def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key):
+    services, app_id, is_ended = server.services, key.split("_")[1], threading.Event()
+    assert server.call(key, "PUT", "/v2/notification/websocket").status_code == 201
+
+    def is_admitted() -> bool:
+        return not is_ended.is_set()
+
+    reader = ReaderSocket(services.log, app_id, 0, is_admitted=is_admitted, frame_of=lambda page: page)
+    stream = event_stream.EventStream(services.log, app_id, 0, is_admitted)
+    sockets = [services.websockets.connect(app_id, is_admitted), reader]
+    for socket in sockets:
+        socket.begin(lambda: None).result(60)
+    server.add_device(key, "sensor-1")
+    is_ended.set()
+    for socket in sockets:
+        with pytest.raises(Closing, match="revoked"):
+            socket.take(None)
+    assert (stream.take(), stream.is_over) == (b"", True)
+
+
+def test_a_download_of_an_ended_key_breaks_off():
+    chunks, admitted = (part for part in (b"first", b"second")), [True, False]
+    download = Download(
+        chunks, is_admitted=lambda: admitted.pop(0), release=lambda: None, content_type="text/plain", headers={}
+    )
+    assert [download.next_chunk() for _ in range(2)] == [b"first", None]
 
 
 @pytest.mark.parametrize(

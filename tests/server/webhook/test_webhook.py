@@ -10,9 +10,11 @@ import time
 from typing import Any
 
 import orjson
+import pytest
 from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
+from mirror_server.core.errors import Refusal
 from mirror_server.notifications.outbound import LOOPBACK, AddressPolicy
 from mirror_server.store import callbacks
 
@@ -181,6 +183,19 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_aft
         assert endpoint.calls.empty()
         server.advance(key, 0.001)
     assert values(endpoint.next()[1]) == ["22"]
+    wait_until(lambda: server.channel(key)["failures"] == 0, "no failures after a success")
+
+
+def test_a_deleted_webhook_that_was_to_be_called_again_is_not(server, key, endpoint):
+    register(server, key, endpoint)
+    endpoint.statuses = [500]
+    server.add_device(key, "sensor-1")
+    assert list(endpoint.next()[1]) == ["registrations"]
+    wait_for_failures(server, key, 1)
+    assert server.call(key, "DELETE", CALLBACK).status_code == 204
+    server.advance(key, 1)
+    # The next call is the test call of another webhook.
+    register(server, server.key(), endpoint)
 
 
 def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint):
@@ -239,16 +254,26 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
             return server.call(key, "GET", f"{PULL}?hold=0")
         return server.call(key, "PUT", path, json={"url": endpoint.url} if path == CALLBACK else {})
 
-    channels = (PULL, CALLBACK, "/v2/notification/websocket")
-    for path in channels:
+    channels = {PULL: "LONG_POLLING", CALLBACK: "CALLBACK", "/v2/notification/websocket": "WEBSOCKET"}
+    for path, mechanism in channels.items():
         assert use(path).status_code in {201, 204}
         assert server.services.database.settle(60)
+        assert server.channel(key)["delivery_mechanism"] == mechanism
         for other in set(channels) - {path}:
             refused = use(other)
             assert (refused.status_code, refused.json["reason"]) == (400, "OTHER_CHANNEL"), (path, other)
             assert f"DELETE {path}" in refused.json["message"]
         # A reader with a position of its own has no channel.
         assert server.call(key, "GET", f"{PULL}?after=latest&hold=0").status_code == 204
+        assert server.call(key, "DELETE", path).status_code == 204
+
+
+def test_a_webhook_is_not_registered_beside_a_channel_that_was_opened_during_its_test_call(server, key, endpoint):
+    for method, path in (("GET", PULL), ("PUT", "/v2/notification/websocket")):
+        assert server.call(key, method, path, query_string={"hold": 0} if path == PULL else None).status_code < 300
+        stored = server.services.webhooks.register(key.split("_")[1], CallbackRegistration(url=endpoint.url))
+        with pytest.raises(Refusal, match=f"DELETE {path}"):
+            stored.result(60)
         assert server.call(key, "DELETE", path).status_code == 204
 
 
