@@ -174,7 +174,6 @@ async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, k
 
 
 async def test_failing_response_is_500_and_the_others_are_sent(server, key, bridge, monkeypatch):
-
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
     answer, asked = server.app.answer, []
 

@@ -28,7 +28,6 @@ def bridge(server):
 
 @pytest.mark.parametrize("kind", [POLL, STREAM])
 async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
-
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
     assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
@@ -230,7 +229,6 @@ async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, mon
 
 
 async def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
-
     slow = await Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
     assert (slow.status, slow.json["type"]) == (408, "request_timeout")
     assert slow.headers["connection"] == "close"

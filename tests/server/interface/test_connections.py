@@ -128,7 +128,6 @@ async def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
 
 
 async def test_idle_connection_ends_before_and_after_a_request(server):
-
     async with listening(server, idle_timeout_seconds=SHORT) as served:
         assert await served.exchange() == b""
         assert (await served.answer(HEALTH + b"\r\n")).startswith(b"HTTP/1.1 200")
@@ -145,7 +144,6 @@ async def test_request_that_stops_in_the_middle_is_408(server):
 
 
 async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
-
     async with listening(server, request_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
 
@@ -225,7 +223,6 @@ def test_limit_of_open_files_is_raised_for_as_many_connections():
 
 
 async def test_pipelined_requests_start_a_few_at_a_time_and_those_are_answered(server):
-
     async with listening(server) as served:
         answers = await served.exchange((HEALTH + b"\r\n") * 1000)
         assert 10 < answers.count(b"HTTP/1.1 200") < 30
@@ -396,7 +393,6 @@ async def test_expectation_of_100_continue_is_answered_by_the_key(server):
 
 
 async def test_header_with_an_underscore_in_its_name_is_ignored(server):
-
     async with listening(server) as served:
         other = LISTED.replace(b"Host: x", b"Host: x\r\nX_Request_ID: %b" % (b"a" * 32)) % server.key().encode()
         answer = await served.exchange(other + b"Content_Length: 5\r\nConnection: close\r\n\r\n")

@@ -181,6 +181,9 @@ def test_value_has_its_origin_and_a_write_its_content_type(server, key):
     subscribed = server.resource(key, device)
     assert subscribed["reported"]["origin"] == "subscription"
     assert subscribed["subscribed_at"] == "2026-01-05T08:00:00.000Z"
+    server.subscribe(key, device, method="DELETE")
+    ended = server.resource(key, device)
+    assert (ended["subscribed"], "subscribed_at" in ended) == (False, False)
     body = {"payload-b64": "/+8=", "content-type": "application/octet-stream"}
     server.place(key, device, "w", "PUT", resource["path"], **body)
     desired = server.resource(key, device)["desired"]

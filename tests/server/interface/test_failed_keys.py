@@ -7,10 +7,12 @@ import ipaddress
 import time
 
 import pytest
+from bridge_requests import scope_of
 
 from mirror_server.config import UNIX
 from mirror_server.store import keys as stored_keys
 from mirror_server.web.trusted_proxies import TrustedProxies
+from mirror_server.web.wsgi_call import environ_of
 
 PROXY, OTHER_PROXY, CLIENT, FORGED = "10.0.0.1", "10.0.0.2", "203.0.113.5", "198.51.100.9"
 SITE, OTHER_SITE = "2001:db8:1:2::/64", "2001:db8:1:3::/64"
@@ -91,6 +93,13 @@ def test_valid_keys_are_not_shut_out_by_failures(strict):
 def test_client_address_is_read_from_trusted_proxies_alone(peer, forwarded, sender):
     environ = {"REMOTE_ADDR": peer} | ({} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded})
     assert TrustedProxies(PROXIES).client_of(environ) == sender
+
+
+def test_header_that_several_proxies_added_is_read_whole():
+    scope = scope_of(UNKNOWN, URL)
+    scope["headers"] += [(b"x-forwarded-for", address.encode()) for address in (FORGED, CLIENT, OTHER_PROXY)]
+    environ = environ_of(scope) | {"REMOTE_ADDR": PROXY}
+    assert TrustedProxies(PROXIES).client_of(environ) == CLIENT
 
 
 def test_proxy_on_a_socket_file_can_be_named():

@@ -215,7 +215,6 @@ def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(serv
 
 
 async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
-
     monkeypatch.setattr("mirror_server.views.device_requests.Deferred", with_short_time)
     assert accepted(await Held(bridge, key, silent, READ).end()) is None
 
@@ -233,7 +232,6 @@ async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhil
 
 
 async def test_repeated_request_ends_the_wait_of_both(server, bridge, key, silent):
-
     first = await Held(bridge, key, silent, READ).parked()
     again = Held(bridge, key, silent, READ)
     assert accepted(await first.end()) is accepted(await again.end()) is None
@@ -242,7 +240,6 @@ async def test_repeated_request_ends_the_wait_of_both(server, bridge, key, silen
 
 
 async def test_client_that_disconnects_leaves_nothing_behind(server, bridge, key, silent):
-
     asked = await Held(bridge, key, silent, READ).parked()
     await asked.leave()
     assert asked.status is None
@@ -263,7 +260,6 @@ async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, 
 
 
 async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
-
     with writer_held(server) as is_let_on:
         short = partial(with_short_time, is_over=is_let_on.set)
         monkeypatch.setattr("mirror_server.views.device_requests.Deferred", short)

@@ -60,6 +60,7 @@ def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
     assert exists(device)
     server.advance(key, HOUR)
     assert not exists(device)
+    assert server.responses(key)["late"] == (429, "DEVICE_REMOVED_REGISTRATION")
     server.patch(key, device, online=True)
     resource = server.resource(key, device)
     assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
