@@ -208,6 +208,7 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
     wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
+    assert f'mirror_history_bytes{{place="{place}"}} ' in services.metrics.exposition().decode()
     tell(services, first, "13")
     return services, first, second
 
