@@ -380,6 +380,7 @@ def read_options(*arguments: str, **variables: str) -> Result:
 def test_how_long_it_is_kept_is_written_with_a_unit(text: str, seconds: int) -> None:
     assert read_options("--keep-history", text).output == f"{seconds}\n"
     assert read_options(MIRROR_KEEP_HISTORY=text).output == f"{seconds}\n"
+    assert read_options().output == "None\n", "kept without being asked for"
 
 
 @pytest.mark.parametrize(
