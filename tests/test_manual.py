@@ -20,6 +20,7 @@ import mirror_server.cli
 import mirror_server.cli.help_command
 import mirror_server.wsgi
 from mirror_server.config import Settings
+from mirror_server.service.keys import Scope
 
 GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
     "mirror_sdk": (mirror_sdk.cli.main, mirror_sdk.cli.help_command.TOPICS),
@@ -130,7 +131,8 @@ def test_each_setting_is_an_option() -> None:
     assert not without, "an option is missing in mirror_server/options.py"
 
 
-def test_each_setting_is_told_with_its_variable() -> None:
+def test_each_setting_is_told_with_its_variable_and_each_scope() -> None:
+    assert all(f"``{scope}``" in OPERATE for scope in Scope)
     for option in SERVING:
         assert f"``{option.opts[0]}``" in OPERATE
         if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:

@@ -207,10 +207,16 @@ RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 2
         (Extras(), {"ep"}, {"ep", "timestamp", "original-ep"}, {"id", "status"}),
         (Extras(include_uid=True), {"ep", "uid"}, set(OF_A_DEVICE), {"id", "status", "uid"}),
         (
-            Extras(include_timestamp=True, include_original_ep=True),
-            {"ep", "timestamp", "original-ep"},
+            Extras(include_timestamp=True),
+            {"ep", "timestamp"},
             {"ep", "timestamp", "original-ep"},
             {"id", "status", "timestamp"},
+        ),
+        (
+            Extras(include_original_ep=True),
+            {"ep", "original-ep"},
+            {"ep", "timestamp", "original-ep"},
+            {"id", "status"},
         ),
         (
             Extras(include_seq=True),

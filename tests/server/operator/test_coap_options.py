@@ -84,10 +84,12 @@ def test_what_is_no_address_is_told_how_to_write_one(text):
     ("host", "is_so"),
     [
         ("127.0.0.1", True),
+        ("127.9.9.9", True),
         ("::1", True),
         ("::ffff:127.0.0.1", True),
         ("localhost", True),
         ("0.0.0.0", False),
+        ("::", False),
         ("::ffff:192.0.2.1", False),
     ],
 )

@@ -106,6 +106,7 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for
         ),
         (["new", "--identity", "known"], "the identity 'known' is that of 'known'; give another one with --identity"),
         (["a\x1b[2J"], "an endpoint name has at least one letter, and none that cannot be seen"),
+        ([" "], "an endpoint name has at least one letter"),
         (["a", "--identity", "b\n"], "an identity has at least one letter, and none that cannot be seen"),
         (["ä" * 17], "has 34 bytes, and DTLS here takes 32 at most; give the device a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has 252 bytes at most, not 253"),

@@ -208,6 +208,7 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
     wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
+    assert f'mirror_history_bytes{{place="{place}"}} ' in services.metrics.exposition().decode()
     tell(services, first, "13")
     return services, first, second
 
@@ -379,6 +380,7 @@ def read_options(*arguments: str, **variables: str) -> Result:
 def test_how_long_it_is_kept_is_written_with_a_unit(text: str, seconds: int) -> None:
     assert read_options("--keep-history", text).output == f"{seconds}\n"
     assert read_options(MIRROR_KEEP_HISTORY=text).output == f"{seconds}\n"
+    assert read_options().output == "None\n", "kept without being asked for"
 
 
 @pytest.mark.parametrize(

@@ -573,6 +573,15 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         assert b"room 12" not in stored_bytes(tmp_path)
 
 
+def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
+    device_id = "015f" + "0" * 28
+    rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
+    services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(60)
+    receipt = json.loads(mirror_server("erase", device_id, "--yes", "--database", url).output)
+    assert sum(receipt["rows"].values()) == receipt["rows"]["presubscription_rules"] == 1
+    assert "nothing is stored" in mirror_server("erase", device_id, "--yes", "--database", url).output
+
+
 @pytest.mark.sqlite
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
 def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, url, command, next_version):
