@@ -56,10 +56,7 @@ class Program:
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self.pid = process.pid
 
     def ask(self, **command: Any) -> Any:
         self.tell(**command)

@@ -26,7 +26,7 @@ costs 17 us (13 us), of which the call of the system is a fourth.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 
@@ -49,7 +49,7 @@ def measure(run: Run) -> Iterator[Figure]:
     yield from _against(samples, servers)
 
 
-def _against(samples: Samples, peers: dict[str, tuple[str, float]]) -> Iterator[Figure]:
+def _against(samples: Samples, peers: Mapping[str, tuple[str, float]]) -> Iterator[Figure]:
     """The figures of the peers that could be had."""
     for peer, (what, bound) in peers.items():
         if peer in samples:

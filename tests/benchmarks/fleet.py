@@ -65,7 +65,7 @@ def measure(run: Run) -> Iterator[Figure]:
     sizes = {"three times the fleet": large, "the fleet": filled}
     memory = {name: [first_frame(run, each, "dataset")["megabytes"]] for name, each in sizes.items()}
     what = "memory of a dataset's writer, three times the fleet / the fleet"
-    yield ratio(NAME, what, memory, *sizes, "MB", at_most(1.5))
+    yield ratio(NAME, what, memory, "three times the fleet", "the fleet", "MB", at_most(1.5))
     held, memory = held_frames(run, filled)
     for form, most in _MOST_MEMORY.items():
         yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "snapshot", "MB", at_most(most))

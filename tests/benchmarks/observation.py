@@ -41,7 +41,7 @@ with 100,000 devices in turn p99 is 60 ms instead of 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -75,7 +75,7 @@ def measure(run: Run) -> Iterator[Figure]:
             rate: float = raw.ask(app_id=filled.key.split("_")[1], **how, batch=run.scale.batch)["rate"]
             return rate
 
-        sides = {
+        sides: dict[str, Callable[[], float]] = {
             "mirror": single,
             "hello": partial(run.rate, hello_server, [get("/")]),
             "batches": partial(observation_rate, run, filled, devices, batch=run.scale.batch),

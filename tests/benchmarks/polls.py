@@ -56,7 +56,7 @@ having the writer wait, behind each commit, until the loop has answered (777 us 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
@@ -99,7 +99,8 @@ def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
             worst.append(percentile(waits, 0.99))
             return percentile(waits, 0.5)
 
-        sides = {"event to answer": event_to_answer, "hello": partial(run.request_ms, hello_server)}
+        hello_request = partial(run.request_ms, hello_server)
+        sides: dict[str, Callable[[], float]] = {"event to answer": event_to_answer, "hello": hello_request}
         samples = alternate(sides, run.scale.rounds)
     what = "event -> held poll, p50 / hello request"
     yield ratio(NAME, what, samples, "event to answer", "hello", "ms", at_most(3))
