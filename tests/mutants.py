@@ -137,15 +137,10 @@ def new_constant(value: object) -> object:
 
 def new_return(value: ast.expr, annotation: str) -> ast.expr | None:
     """Another value of the annotated type, so that a test has to look at it."""
-    if annotation == "bool":
-        return ast.UnaryOp(ast.Not(), value)
-    if annotation in {"int", "float"}:
-        return ast.BinOp(value, ast.Add(), ast.Constant(1))
-    other: ast.expr = ast.Constant(None)
-    if annotation == "str":
-        other = ast.Constant("mutated")
-    elif annotation.startswith(("list[", "dict[")):
-        other = ast.List([], ast.Load()) if annotation.startswith("list[") else ast.Dict([], [])
+    more = ast.BinOp(value, ast.Add(), ast.Constant(1))
+    others = {"bool": ast.UnaryOp(ast.Not(), value), "int": more, "float": more, "str": ast.Constant("mutated")}
+    others |= {"list": ast.List([], ast.Load()), "dict": ast.Dict([], [])}
+    other = others.get(annotation.partition("[")[0], ast.Constant(None))
     return None if ast.unparse(other) == ast.unparse(value) else other
 
 

@@ -1,4 +1,4 @@
-"""The command ``mirror-benchmarks``: measures a mirror against its peers, on this machine."""
+"""The command ``mirror-benchmarks``: measures a mirror on this machine."""
 
 import runpy
 import sys

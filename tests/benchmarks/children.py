@@ -33,6 +33,10 @@ class ChildFailed(Exception):
     """A child process ended or answered in a way that makes the benchmark worthless; the message has its last words."""
 
 
+class Missing(Exception):
+    """A program to measure cannot be had; the message says what it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server that answers."""
@@ -52,10 +56,7 @@ class Program:
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self.pid = process.pid
 
     def ask(self, **command: Any) -> Any:
         self.tell(**command)
@@ -132,19 +133,17 @@ def program(
     *arguments: str,
     folder: Path,
     cores: frozenset[int],
-    python: Path | None = None,
-    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
     """Start a program of this folder, and end it by closing its input."""
     log = folder / f"{name}-{free_port()}.log"
     with log.open("wb") as errors, on_cores(cores):
         process = subprocess.Popen(
-            [str(python or sys.executable), "-W", "ignore", str(HERE / name), *arguments],
+            [sys.executable, "-W", "ignore", str(HERE / name), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment(**(variables or {})),
+            env=environment(),
         )
     try:
         yield Program(process, log)

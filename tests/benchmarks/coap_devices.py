@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from typing import Any
 
-from bare_coap import RST, BareDevice
+from bare_coap import RST, BareDevice, Devices
 from machine import allow_many_connections
 
 _PATH = "/3303/0/5700"
@@ -21,21 +21,19 @@ _REGISTERING_AT_ONCE = 200
 _LAST_SECONDS = 300
 
 
-class Fleet:
-    """Does what it is told, for all devices."""
+class Fleet(Devices):
+    """Does what it is told, for all devices; receives between two commands, and needs no thread for that."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._port = port
         self._devices: list[BareDevice] = []
-        self._poll = select.epoll()
-        self._by_file: dict[int, BareDevice] = {}
         self._values = 0
 
     def serve(self) -> None:
-        # Between two commands the devices go on answering.
         self._poll.register(sys.stdin.fileno(), select.EPOLLIN)
         while True:
-            if self._receive(None):
+            if self._take(None):
                 line = sys.stdin.readline()
                 if not line:
                     return
@@ -49,9 +47,7 @@ class Fleet:
             host = f"127.{1 + each // 65536}.{each // 256 % 256}.{each % 256}"
             device = BareDevice(self._port, f"{prefix}-{each}", {_PATH: "20.0"}, host=host)
             device.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
-            self._devices.append(device)
-            self._by_file[device.socket.fileno()] = device
-            self._poll.register(device.socket.fileno(), select.EPOLLIN)
+            self._devices.append(self.add(device))
         began = time.perf_counter()
         sent_again = self._register(self._devices[begun:])
         return {
@@ -72,7 +68,7 @@ class Fleet:
                 datagram = device.registration()
                 open_since[device] = (time.monotonic(), datagram)
                 device.send(datagram)
-            self._receive(0.05)
+            self._take(0.05)
             now = time.monotonic()
             for device, (since, datagram) in list(open_since.items()):
                 if device.location:
@@ -101,7 +97,7 @@ class Fleet:
             device.send(device.notification(_PATH, f"{self._values / 10}"))
             if rate is not None and sent % 2 == 1:
                 while time.perf_counter() - began < sent / rate:
-                    self._receive(min(0.005, max(0.0, sent / rate - (time.perf_counter() - began))))
+                    self._take(min(0.005, max(0.0, sent / rate - (time.perf_counter() - began))))
         return {"seconds": time.perf_counter() - began, "sent": number}
 
     def answered(self) -> dict[str, Any]:
@@ -114,9 +110,9 @@ class Fleet:
     def _until(self, condition: Callable[[], bool]) -> None:
         end_at = time.monotonic() + _LAST_SECONDS
         while not condition() and time.monotonic() < end_at:
-            self._receive(0.1)
+            self._take(0.1)
 
-    def _receive(self, seconds: float | None) -> bool:
+    def _take(self, seconds: float | None) -> bool:
         """Take what came; whether a command waits."""
         commanded = False
         for file, _ in self._poll.poll(seconds):

@@ -1,9 +1,8 @@
-"""E1, a device with 20 resources, key check on: against hello, moto, Express, and the same app under other servers.
+"""E1, a device with 20 resources, key check on: against hello, and the same app under other servers.
 
-``hello`` is a Flask app on the mirror's own web server, so it is what a request costs at least. moto's
-``get_thing_shadow`` answers the same numbers as one shadow. Express with better-sqlite3 reads the same tables, key
-check and entity tag included. waitress and gunicorn run the same app with a thread for each connection.
-No side but moto, which cannot be told, writes a line for each request; what that line costs the mirror is a figure too.
+``hello`` is a Flask app on the mirror's own web server, so it is what a request costs at least. waitress and gunicorn
+run the same app with a thread for each connection. No side writes a line for each request; what that line costs the
+mirror is a figure too.
 
 Where the time goes now (py-spy, 300 samples a second of the server's main thread under this load): uvicorn 23 %,
 Werkzeug 19 % (routing, headers, the response), the bridge from ASGI to WSGI 11 %, what surrounds every request (key,
@@ -27,20 +26,16 @@ costs 17 us (13 us), of which the call of the system is a fourth.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 
-import httpx
-from children import HERE, ChildFailed, Server, free_port, server
 from filling import Filled, fill
 from measuring import Figure, Samples, alternate, at_least, ratio
-from peers import EXPRESS, MOTO
 from run_settings import Run, get
-from serving import copy, database_path, hello, mirror, under_wsgi
+from serving import hello, mirror, under_wsgi
 
 NAME = "device_object"
-_MOTO_DEVICES = 100
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -48,14 +43,13 @@ def measure(run: Run) -> Iterator[Figure]:
     samples = on_one_core(run, filled)
     yield ratio(NAME, "E1 / hello", samples, "mirror", "hello", "/s", at_least(0.70))
     yield ratio(NAME, "E1 with a line for each request / without", samples, "logged", "mirror", "/s", at_least(0.85))
-    yield from _against(samples, {"moto": ("moto get_thing_shadow", 8), "express": ("Express + better-sqlite3", 1.5)})
     samples = on_two_cores(run, filled)
     yield ratio(NAME, "E1 / hello, two cores", samples, "mirror", "hello", "/s")
     servers = {"waitress": ("under waitress, two cores", 3), "gunicorn": ("under gunicorn threads, two cores", 4)}
     yield from _against(samples, servers)
 
 
-def _against(samples: Samples, peers: dict[str, tuple[str, float]]) -> Iterator[Figure]:
+def _against(samples: Samples, peers: Mapping[str, tuple[str, float]]) -> Iterator[Figure]:
     """The figures of the peers that could be had."""
     for peer, (what, bound) in peers.items():
         if peer in samples:
@@ -72,9 +66,6 @@ def on_one_core(run: Run, filled: Filled) -> Samples:
             "logged": partial(run.rate, start(mirror(run, filled, cores, "--access-log")), requests),
             "hello": partial(run.rate, start(hello(run, cores)), [get("/")]),
         }
-        if run.peers is not None:
-            run.add_peer(sides, "moto", lambda: partial(run.rate, *start_moto(stack, run)))
-            run.add_peer(sides, "express", lambda: partial(run.rate, start_express(stack, run, filled), requests))
         return alternate(sides, run.scale.rounds)
 
 
@@ -97,45 +88,3 @@ def object_requests(filled: Filled) -> list[str]:
     requests = [get(f"/v3/devices/{device_id}/echo", filled.key) for device_id in filled.device_ids]
     random.Random(0).shuffle(requests)
     return requests
-
-
-def start_express(stack: ExitStack, run: Run, filled: Filled) -> Server:
-    """The Express server on a copy of the database, which is held against the mirror's answer."""
-    assert run.peers is not None
-    modules = run.peers.node("express", EXPRESS)
-    port = free_port()
-    database = database_path(run, copy(run, filled, f"express-{port}"))
-    command = ["node", HERE / "express_server.js", modules, database, str(port)]
-    express = stack.enter_context(server("express", command, port, folder=run.folder, cores=run.cores.one))
-    answer = httpx.get(
-        f"{express.url}/v3/devices/{filled.device_ids[0]}/echo", headers={"Authorization": f"Bearer {filled.key}"}
-    ).json()
-    if [one["resource_path"] for one in answer["resources"]] != sorted(filled.paths):
-        raise ChildFailed(f"express answers something else than the mirror: {answer}")
-    return express
-
-
-def start_moto(stack: ExitStack, run: Run) -> tuple[Server, list[str]]:
-    """moto with things whose shadows have as many values, and the requests for them."""
-    assert run.peers is not None
-    python = run.peers.python("moto", MOTO)
-    port = free_port()
-    command = [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    moto = stack.enter_context(
-        server("moto", command, port, folder=run.folder, cores=run.cores.one, ready="/moto-api/data.json")
-    )
-    reported = {f"/3303/{number}/5700": 21.5 for number in range(run.scale.resources)}
-    names = [f"thing-{number}" for number in range(min(run.scale.devices, _MOTO_DEVICES))]
-    with httpx.Client(base_url=moto.url, timeout=30) as client:
-        for name in names:
-            client.post(f"/things/{name}", json={}, headers=_signed("iot")).raise_for_status()
-            shadow = {"state": {"reported": reported}}
-            client.post(f"/things/{name}/shadow", json=shadow, headers=_signed("iotdata")).raise_for_status()
-    lines = "".join(f"{header}: {value}\r\n" for header, value in _signed("iotdata").items())
-    return moto, [f"GET /things/{name}/shadow HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n" for name in names]
-
-
-def _signed(service: str) -> dict[str, str]:
-    """moto tells its services apart by the signature, which it does not check."""
-    scope = f"AKIAIOSFODNN7EXAMPLE/20260101/eu-west-1/{service}/aws4_request"
-    return {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"}

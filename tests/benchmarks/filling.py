@@ -41,15 +41,12 @@ class Filled:
         return Path(self.url.removeprefix("sqlite:///"))
 
 
-def fill(path: Path, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
-    """See :func:`fill_database`; in a new file."""
-    return fill_database(
-        f"sqlite:///{path}", device_count=device_count, resource_count=resource_count, log_entries=log_entries
-    )
+def fill(where: Path | str, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
+    """A fleet whose devices report numbers, in a new file or at the URL of a database.
 
-
-def fill_database(url: str, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
-    """A fleet whose devices report numbers; the first resource of each is subscribed to by the key's application."""
+    The first resource of each is subscribed to by the key's application.
+    """
+    url = where if isinstance(where, str) else f"sqlite:///{where}"
     names = tuple(f"{number:032x}" for number in range(device_count))
     paths = tuple(f"/3303/{number}/5700" for number in range(resource_count))
     now = int(time.time() * 1000)

@@ -1,7 +1,8 @@
 """A whole fleet as a table: one snapshot against a GET a device, and against the same bytes from a file.
 
 Cold means that server and client are fresh processes: the server holds no columns yet. The naive loop gets fresh
-processes too; both are measured at most three times, for it takes as long as it takes.
+processes too; both are measured at most three times, for it takes as long as it takes. Memory is that of a process's
+first table.
 
 Where the time of a cold one goes: nine tenths of it the server works, and the client on what has come meanwhile. Of the
 server's time SQLite and the rows as Python objects are 55 %, the columns made of them 30 %, sending 15 %. Of a held one
@@ -32,7 +33,7 @@ choose, not for a library.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
@@ -60,23 +61,19 @@ def measure(run: Run) -> Iterator[Figure]:
     }
     yield ratio(NAME, "naive loop / snapshot, cold", samples, "naive", "cold snapshot", "s", at_least(30))
     yield median(NAME, "memory of the client / its frame", [cold["frames"] for _, cold in pairs], "x", at_most(3))
-    for form, most in _MOST_MEMORY.items():
-        taken = [(first_frame(run, filled, form), cold) for _, cold in pairs]
-        memory = {form: [one["megabytes"] for one, _ in taken], "pandas": [cold["megabytes"] for _, cold in taken]}
-        yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "pandas", "MB", at_most(most))
     large = fill(run.folder / "large.db", device_count=3 * run.scale.fleet, resource_count=run.scale.resources)
-    memory = {
-        "three times the fleet": [first_frame(run, large, "dataset")["megabytes"] for _ in range(rounds)],
-        "the fleet": [first_frame(run, filled, "dataset")["megabytes"] for _ in range(rounds)],
-    }
+    sizes = {"three times the fleet": large, "the fleet": filled}
+    memory = {name: [first_frame(run, each, "dataset")["megabytes"]] for name, each in sizes.items()}
     what = "memory of a dataset's writer, three times the fleet / the fleet"
     yield ratio(NAME, what, memory, "three times the fleet", "the fleet", "MB", at_most(1.5))
-    held = held_frames(run, filled)
+    held, memory = held_frames(run, filled)
+    for form, most in _MOST_MEMORY.items():
+        yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "snapshot", "MB", at_most(most))
     # The last ones: for the first few a process still takes memory from the system.
     both = {"naive": samples["naive"], "held snapshot": held["snapshot"][-rounds:]}
     yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(350))
     yield ratio(NAME, "snapshot, held / the same bytes from a file", held, "snapshot", "file", "s", at_most(3))
-    for form in ("arrow", "polars"):
+    for form in _MOST_MEMORY:
         yield ratio(NAME, f"snapshot, held: {form} / pandas", held, form, "snapshot", "s", at_most(1))
 
 
@@ -84,32 +81,31 @@ def first_frame(run: Run, filled: Filled, way: str) -> dict[str, Any]:
     """One table by fresh processes."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one))
-        where = {"folder": run.folder, "cores": run.cores.client}
-        client = stack.enter_context(program("fleet_program.py", way, server.url, filled.key, **where))
-        answer: dict[str, Any] = client.ask()
+        answer: dict[str, Any] = stack.enter_context(client_program(run, way, server.url, filled.key)).ask()
     if answer["rows"] != len(filled.device_ids) * len(filled.paths):
         raise ChildFailed(f"{way} gave {answer['rows']} rows")
     return answer
 
 
-def held_frames(run: Run, filled: Filled) -> Samples:
-    """Tables of a server that holds the columns, and of a file with what it sends."""
+def held_frames(run: Run, filled: Filled) -> tuple[Samples, Samples]:
+    """Tables of a server that holds the columns, and of a file with what it sends; and what the first ones took."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one))
         headers = _HEADERS | {"Authorization": f"Bearer {filled.key}"}
         file = run.folder / "snapshot.arrow"
         answer = httpx.get(f"{server.url}/v3/device-echo", headers=headers, timeout=600)
         file.write_bytes(answer.raise_for_status().content)
-        where = {"folder": run.folder, "cores": run.cores.client}
-        by_wire = stack.enter_context(program("fleet_program.py", "snapshot", server.url, filled.key, **where))
-        by_file = stack.enter_context(program("fleet_program.py", "file", str(file), filled.key, **where))
-        forms = {
-            form: stack.enter_context(program("fleet_program.py", form, server.url, filled.key, **where))
-            for form in ("arrow", "polars")
+        ways = {"snapshot": server.url, "file": str(file), **dict.fromkeys(_MOST_MEMORY, server.url)}
+        clients = {
+            way: stack.enter_context(client_program(run, way, source, filled.key)) for way, source in ways.items()
         }
-        programs = {"snapshot": by_wire, "file": by_file, **forms}
-        sides = {name: partial(seconds_of, one) for name, one in programs.items()}
-        return alternate(sides, run.scale.rounds)
+        memory = {way: [client.ask()["megabytes"]] for way, client in clients.items()}
+        sides = {way: partial(seconds_of, client) for way, client in clients.items()}
+        return alternate(sides, run.scale.rounds), memory
+
+
+def client_program(run: Run, way: str, source: str, key: str) -> AbstractContextManager[Program]:
+    return program("fleet_program.py", way, source, key, folder=run.folder, cores=run.cores.client)
 
 
 def seconds_of(client: Program) -> float:

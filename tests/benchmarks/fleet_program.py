@@ -12,15 +12,16 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
+from machine import most_resident_bytes
 
 import mirror_sdk.frames  # noqa: F401 - what it loads is none of what a table takes
 from mirror_sdk import MirrorClient
@@ -30,31 +31,17 @@ from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.snapshot.table import snapshot_parts
-from mirror_sdk.wire import device_object
 
+FORMS = {"snapshot": "pandas", "arrow": "arrow", "polars": "polars"}
 _TIMEOUT_SECONDS = 600
 _ARROW = "application/vnd.apache.arrow.stream"
 
 
 def naive(url: str, key: str) -> pd.DataFrame:
-    """A GET a device, models in a list, row dicts."""
-    headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_SECONDS) as http:
-        answers = (http.get(f"/v3/devices/{device_id}/echo") for device_id in device_ids(http))
-        models = [device_object.DeviceObject.model_validate_json(answer.content) for answer in answers]
-    return pd.DataFrame([row for model in models for row in rows(DeviceObject.from_wire(model))])
-
-
-def device_ids(http: httpx.Client) -> list[str]:
-    """The ids of all devices, page by page."""
-    ids: list[str] = []
-    has_more = True
-    while has_more:
-        after = {"after": ids[-1]} if ids else {}
-        page = http.get("/v3/devices", params={"limit": 1000, **after}).json()
-        ids += [device["id"] for device in page["data"]]
-        has_more = page["has_more"]
-    return ids
+    """A GET a device, objects in a list, row dicts."""
+    with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
+        objects = [client.get_device(device_id) for device_id in client.list_devices().ids]
+    return pd.DataFrame([row for each in objects for row in rows(each)])
 
 
 def rows(device: DeviceObject) -> list[dict[str, Any]]:
@@ -75,19 +62,9 @@ def rows(device: DeviceObject) -> list[dict[str, Any]]:
     ]
 
 
-def snapshot(url: str, key: str) -> pd.DataFrame:
+def snapshot(form: Any, url: str, key: str) -> Any:
     with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        return client.snapshot()
-
-
-def arrow(url: str, key: str) -> pa.Table:
-    with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        return client.snapshot(as_="arrow")
-
-
-def polars(url: str, key: str) -> pl.DataFrame:
-    with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        return client.snapshot(as_="polars")
+        return client.snapshot(as_=form)
 
 
 def from_file(path: str, _key: str) -> pd.DataFrame:
@@ -104,11 +81,9 @@ def dataset(url: str, key: str) -> pd.DataFrame:
         return pd.DataFrame(index=range(written.rows))
 
 
-WAYS: dict[str, Callable[[str, str], pd.DataFrame | pa.Table | pl.DataFrame]] = {
+WAYS: dict[str, Callable[[str, str], Any]] = {
     "naive": naive,
-    "snapshot": snapshot,
-    "arrow": arrow,
-    "polars": polars,
+    **{way: partial(snapshot, form) for way, form in FORMS.items()},
     "file": from_file,
     "dataset": dataset,
 }
@@ -120,21 +95,15 @@ def bytes_of(frame: pd.DataFrame | pa.Table | pl.DataFrame) -> int:
     return int(frame.estimated_size()) if isinstance(frame, pl.DataFrame) else int(frame.nbytes)
 
 
-def peak_bytes() -> int:
-    """The most memory this process has had; what ``getrusage`` tells of a child begins with what its parent had."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
 def main() -> None:
     warnings.simplefilter("ignore")
     way, url, key = sys.argv[1:]
     for _ in sys.stdin:
-        before, began = peak_bytes(), time.perf_counter()
+        before, began = most_resident_bytes("self"), time.perf_counter()
         frame = WAYS[way](url, key)
         seconds = time.perf_counter() - began
         size = bytes_of(frame)
-        peak = peak_bytes() - before
+        peak = most_resident_bytes("self") - before
         answer = {"seconds": seconds, "megabytes": peak / 1e6, "frames": peak / size, "rows": len(frame)}
         print(json.dumps(answer), flush=True)
 

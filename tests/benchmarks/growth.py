@@ -38,13 +38,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
-import httpx
 from children import Program, Server
 from device_object import object_requests
 from filling import Filled, fill
 from measuring import Figure, alternate, at_most, median, ratio
 from run_settings import Run, get, post
-from serving import with_device_side
+from serving import add_devices, client_of, observation_rate, with_device_side
 
 NAME = "growth"
 _SWITCH = "/3311/0/5850"
@@ -158,22 +157,15 @@ def put_rules(server: Server, key: str, count: int) -> None:
         for number in range(count - 1)
     ]
     rules += [{"endpoint-type": "Sensor", "resource-path": ["/3303/0/*"]}] if count else []
-    headers = {"Authorization": f"Bearer {key}"}
-    httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=headers).raise_for_status()
+    with client_of(server, key) as http:
+        http.put("/v2/subscriptions", json=rules).raise_for_status()
 
 
 def write_requests(server: Server, key: str, device_count: int = _WRITTEN_DEVICES) -> list[str]:
     """Writes to simulated devices, which take them at once."""
     body = json.dumps({"method": "PUT", "uri": _SWITCH, "payload-b64": "MQ=="})
-    headers = {"Authorization": f"Bearer {key}"}
-    requests = []
-    with httpx.Client(base_url=server.url, headers=headers, timeout=30) as client:
-        for number in range(device_count):
-            resources = [{"path": _SWITCH, "value": "0", "writable": True}]
-            device = {"endpoint_name": f"written-{number}", "resources": resources}
-            device_id = client.post("/sim/v1/devices", json=device).raise_for_status().json()["id"]
-            requests.append(post(f"/v2/device-requests/{device_id}", key, body))
-    return requests
+    ids = add_devices(server, key, device_count, _SWITCH, "0")
+    return [post(f"/v2/device-requests/{device_id}", key, body) for device_id in ids]
 
 
 def event_rate(run: Run, devices: Program, filled: Filled) -> float:
@@ -181,13 +173,4 @@ def event_rate(run: Run, devices: Program, filled: Filled) -> float:
     some = list(filled.device_ids[:: max(1, len(filled.device_ids) // 1000)])
     # In the order of their ids neighbours would share a page, which in a large fleet they are not.
     random.Random(0).shuffle(some)
-    answer = devices.ask(
-        do="saturate",
-        device_ids=some,
-        path=filled.paths[0],
-        seconds=run.scale.seconds,
-        in_flight=run.scale.in_flight,
-        batch=1,
-    )
-    rate: float = answer["rate"]
-    return rate
+    return observation_rate(run, filled, devices, device_ids=some)

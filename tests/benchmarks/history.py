@@ -10,17 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
 
 import history_reading
-from children import Program
 from filling import fill
 from measuring import Figure, alternate, at_least, at_most, ratio
 from run_settings import Run
-from serving import copy, database_path, devices_in
+from serving import copy, database_path, devices_in, observation_rate
 
 NAME = "history"
-_GROUPS_IN_FLIGHT = 4
 _KEPT_SECONDS = "86400"
 
 
@@ -28,27 +25,21 @@ def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "history.db", device_count=run.scale.devices, resource_count=run.scale.resources)
     cores = run.cores.one
     kept = copy(run, filled, "with-history")
-    common: dict[str, Any] = {"device_ids": filled.device_ids, "path": filled.paths[0], "seconds": run.scale.seconds}
     with ExitStack() as stack:
         _, with_history = stack.enter_context(devices_in(run, kept, cores, _KEPT_SECONDS))
         _, without = stack.enter_context(devices_in(run, copy(run, filled, "without-history"), cores))
 
-        def rate(devices: Program, in_flight: int, batch: int) -> float:
-            told: float = devices.ask(do="saturate", **common, in_flight=in_flight, batch=batch)["rate"]
-            return told
-
-        single = {
-            "on": partial(rate, with_history, run.scale.in_flight, 1),
-            "off": partial(rate, without, run.scale.in_flight, 1),
+        kinds = {
+            ("observation", at_least(0.85)): 1,
+            (f"batches of {run.scale.batch}", at_least(0.75)): run.scale.batch,
         }
-        one_by_one = alternate(single, run.scale.rounds)
-        yield ratio(NAME, "observation with history / without", one_by_one, "on", "off", "/s", at_least(0.85))
-        grouped = {
-            "on": partial(rate, with_history, _GROUPS_IN_FLIGHT, run.scale.batch),
-            "off": partial(rate, without, _GROUPS_IN_FLIGHT, run.scale.batch),
-        }
-        what = f"batches of {run.scale.batch} with history / without"
-        yield ratio(NAME, what, alternate(grouped, run.scale.rounds), "on", "off", "/s", at_least(0.75))
+        for (what, goal), batch in kinds.items():
+            sides = {
+                name: partial(observation_rate, run, filled, devices, batch=batch)
+                for name, devices in (("on", with_history), ("off", without))
+            }
+            samples = alternate(sides, run.scale.rounds)
+            yield ratio(NAME, f"{what} with history / without", samples, "on", "off", "/s", goal)
     with closing(sqlite3.connect(database_path(run, kept))) as connection:
         (size,) = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name = 'history'").fetchone()
         (count,) = connection.execute("SELECT count(*) FROM history").fetchone()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread, get_native_id
 
@@ -120,37 +120,35 @@ def beside_a_reader(run: Run, filled: Filled, folder: Path) -> Samples:
     with mirror(run, filled, run.cores.two, *options) as server:
 
         def read() -> float:
-            with _Reader(server, filled.key):
+            with _reading(server, filled.key):
                 return run.rate(server, requests)
 
         return alternate({"read": read, "alone": lambda: run.rate(server, requests)}, run.scale.rounds)
 
 
-class _Reader:
-    """Reads the whole history again and again, on a thread."""
+@contextmanager
+def _reading(server: Server, key: str) -> Iterator[None]:
+    """Somebody reads the whole history again and again, on a thread."""
+    url = f"{server.url}/v3/device-echo/history"
+    headers = {"Accept": "application/vnd.apache.arrow.stream", "Authorization": f"Bearer {key}"}
+    is_over = Event()
 
-    def __init__(self, server: Server, key: str) -> None:
-        self._url = f"{server.url}/v3/device-echo/history"
-        self._headers = {"Accept": "application/vnd.apache.arrow.stream", "Authorization": f"Bearer {key}"}
-        self._is_over = Event()
-        self._thread = Thread(target=self._read)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _read(self) -> None:
+    def read() -> None:
         # It is another machine in truth: here it takes what the load generator leaves of the cores.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), 19)
-        while not self._is_over.is_set():
-            with httpx.stream("GET", self._url, headers=self._headers, timeout=60) as answer:
-                answer.raise_for_status()
-                for _ in answer.iter_raw():
-                    if self._is_over.is_set():
+        while not is_over.is_set():
+            with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+                for _ in answer.raise_for_status().iter_raw():
+                    if is_over.is_set():
                         return
+
+    thread = Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _rate(open_past: Callable[[], OpenPast]) -> float:

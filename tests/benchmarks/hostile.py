@@ -20,15 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import orjson
 from children import Server
 from filling import Filled, fill
-from machine import allow_many_connections
+from machine import allow_many_connections, most_resident_bytes, resident_bytes
 from measuring import Figure, at_most, in_requests
-from polls import resident_bytes
 from run_settings import Run, get, post
 from serving import mirror
 
@@ -63,7 +61,7 @@ def measure(run: Run) -> Iterator[Figure]:
     }
     for what, attack in attacks.items():
         with mirror(run, filled, run.cores.one) as server:
-            request_ms = [run.request_ms(server, "/healthz") for _ in range(run.scale.rounds)]
+            request_ms = run.requests_ms(server)
             grown_mib, slowest_ms = watch(server, attack)
         yield Figure(NAME, f"{what}: memory", grown_mib, "MiB", at_most(64))
         yield in_requests(NAME, f"{what}: slowest answer to another", slowest_ms, request_ms, at_most(1500))
@@ -86,7 +84,7 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
     }
     slowest_ms = dict.fromkeys(others, 0.0)
     with mirror(run, filled, run.cores.one, "--simulate", "0", "--keep-history", "30d") as server:
-        request_ms = [run.request_ms(server, "/healthz") for _ in range(run.scale.rounds)]
+        request_ms = run.requests_ms(server)
         for request in expensive(filled):
             # A process of its own, which takes no time from this one.
             attacking = multiprocessing.Process(target=repeat, args=(server, request.encode(), run.scale.seconds))
@@ -170,27 +168,17 @@ def fill_log(filled: Filled) -> None:
 
 def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, float]:
     """How much memory the server took while it was attacked, and how long another client waited at most."""
-    ask_well(server)
+    ask(server, get("/healthz"))
     before = resident_bytes(server.pid)
     slowest = 0.0
     attacking = threading.Thread(target=attack, args=(server,))
     attacking.start()
     while attacking.is_alive():
         began = time.perf_counter()
-        ask_well(server)
+        ask(server, get("/healthz"))
         slowest = max(slowest, time.perf_counter() - began)
         attacking.join(_LOOK_SECONDS)
     return max(most_resident_bytes(server.pid) - before, 1) / _MIB, 1000 * slowest
-
-
-def most_resident_bytes(pid: int) -> int:
-    """The most a process ever had in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-
-
-def ask_well(server: Server) -> None:
-    ask(server, get("/healthz"))
 
 
 def ask(server: Server, request: str) -> None:

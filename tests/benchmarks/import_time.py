@@ -1,10 +1,8 @@
 """How long it takes to begin: the client's import, the help of both commands, a server that is ready.
 
-How long ``from mirror_sdk import MirrorClient`` takes in a fresh process, and that it does not load pandas. What all
-of them cost in CPU time, against the import of the libraries they cannot do without: seconds are those of one machine.
-
-Python loads bytecode, as after an installation; without any, everything is compiled and takes 1.8 times as long. What
-is put off until the first client is made is measured too: httpx, and pydantic's validators with the first answer.
+What all of them cost in CPU time, against the import of the libraries they cannot do without. Python loads bytecode,
+as after an installation; without any, everything is compiled and takes 1.8 times as long. The client's import goes on
+until the first client is made, as httpx is put off until then.
 
 Where the time of the client goes (``-X importtime``): httpx, pydantic and what they load 70 %, the SDK's own modules
 30 %, of which a third are its 40 models. The two libraries put off half of themselves (httpcore, h11, what models are
@@ -17,7 +15,6 @@ Tried without gain: types of our own in the place of those of ``pydantic.types``
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -27,7 +24,7 @@ from pathlib import Path
 
 from children import ChildFailed, environment, free_port, server
 from machine import on_cores
-from measuring import Figure, alternate, at_most, median, ratio
+from measuring import Figure, alternate, at_most, ratio
 from run_settings import Run
 
 NAME = "import_time"
@@ -37,24 +34,9 @@ _FIRST_CLIENT = "from mirror_sdk import MirrorClient; MirrorClient('http://local
 _OF_CLIENTS = "import httpx, pydantic"
 _OF_COMMANDS = "import click, rich"
 _OF_SERVERS = "import flask, uvicorn, pydantic"
-_PROGRAM = """
-import json, sys, time
-began = time.perf_counter()
-from mirror_sdk import MirrorClient
-imported = time.perf_counter()
-loaded = sorted({"pandas", "pyarrow"} & sys.modules.keys())
-MirrorClient("http://localhost", "a-key").close()
-print(json.dumps([imported - began, time.perf_counter() - began, loaded]))
-"""
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    with on_cores(run.cores.client):
-        # The first one writes the bytecode.
-        _, *taken = [import_seconds() for _ in range(1 + run.scale.rounds)]
-    imported, made = zip(*taken, strict=True)
-    yield median(NAME, "from mirror_sdk import MirrorClient", list(imported), "s")
-    yield median(NAME, "the same, and the first client", list(made), "s")
     sides: dict[str, Callable[[], float]] = {
         program: partial(cpu_ms, program) for program in (_OF_COMMANDS, _MIRROR_HELP, _SERVER_HELP, _OF_SERVERS)
     }
@@ -98,14 +80,3 @@ def ready_cpu_ms(run: Run, database: Path | None = None) -> float:
     with server("ready", command, port, folder=run.folder, cores=run.cores.one, ready="/healthz") as started:
         user, system = Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
-def import_seconds() -> tuple[float, float]:
-    """Until the client is imported, and until one is made."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], env=environment(), capture_output=True, text=True, check=True
-    )
-    imported, made, loaded = json.loads(done.stdout)
-    if loaded:
-        raise ChildFailed(f"the SDK loads {loaded}")
-    return imported, made

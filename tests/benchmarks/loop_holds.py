@@ -5,7 +5,7 @@ table imports pandas. What is told is the shortest of the longest holds of all r
 makes them longer, and nothing makes them shorter. A loop that waits for a core is not held by its program, and that
 time is left out; to wait for a thread that has none is still in it.
 
-To connect is to make a client and send its first request, for which pydantic, anyio and httpx load what they need.
+To connect is to send the first request of a client, for which pydantic, anyio and httpx load what they need.
 
 Where the rest comes from: the import of pandas and pyarrow loads libraries of 50 MB; Arrow, pandas and the JSON of one
 answer keep the interpreter to themselves, each for some milliseconds a column or a page; a thread that computes gives
@@ -26,12 +26,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import httpx
 from children import program
 from filling import fill
 from measuring import Figure, Samples, at_most, in_requests
 from run_settings import Run
-from serving import mirror
+from serving import add_devices, mirror
 
 NAME = "loop_holds"
 _PATH = "/3311/0/5851"
@@ -39,8 +38,8 @@ _MOST_WRITES = 400
 _MOST_LOG_ENTRIES = 20_000
 _MOST_ROUNDS = 3
 _CALLS = (
-    *("snapshot", "refresh", "snapshot_dataset", "list_devices", "get_device", "explain", "state_frame"),
-    *("events", "events_frame", "watch", "record", "plan", "apply", "undo", "save", "load_plan"),
+    *("snapshot", "refresh", "snapshot_dataset", "list_devices", "state_frame", "events_frame"),
+    *("record", "plan", "apply"),
 )
 """In this order: the first one imports pandas, and some need what was there before."""
 
@@ -56,7 +55,7 @@ def measure(run: Run) -> Iterator[Figure]:
     request_ms = []
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one, "--simulate", "0"))
-        add_lights(server.url, filled.key, min(_MOST_WRITES, run.scale.loop_devices))
+        add_devices(server, filled.key, min(_MOST_WRITES, run.scale.loop_devices), _PATH, "100", "Light")
         for number in range(min(_MOST_ROUNDS, run.scale.rounds)):
             request_ms.append(run.request_ms(server, "/healthz"))
             # Another value each time: one that is there already is not written.
@@ -68,12 +67,3 @@ def measure(run: Run) -> Iterator[Figure]:
     for what, taken in samples.items():
         # All that disturbs makes it more.
         yield in_requests(NAME, what, min(taken), request_ms, at_most(150))
-
-
-def add_lights(url: str, key: str, number: int) -> None:
-    """Simulated devices that take writes."""
-    resources = [{"path": _PATH, "value": "100", "writable": True, "observable": True}]
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as http:
-        for one in range(number):
-            body = {"endpoint_name": f"light-{one}", "endpoint_type": "Light", "resources": resources}
-            http.post("/sim/v1/devices", json=body).raise_for_status()

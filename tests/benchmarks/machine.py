@@ -16,19 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _FSYNCS = 50
-_PACKAGES = (
-    "flask",
-    "werkzeug",
-    "uvicorn",
-    "httptools",
-    "uvloop",
-    "orjson",
-    "httpx",
-    "pydantic",
-    "gunicorn",
-    "waitress",
-    "psycopg",
-)
+_PACKAGES = ("flask", "werkzeug", "uvicorn", "httptools", "uvloop", "orjson", "httpx", "pydantic", "psycopg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +31,6 @@ class Cores:
     def of_this_machine(cls) -> Cores:
         there = sorted(os.sched_getaffinity(0))
         return cls(frozenset(there[:1]), frozenset(there[:2]), frozenset(there[2:] or there[-1:]))
-
-    @property
-    def apart(self) -> bool:
-        """Whether the client shares no core with a server on two."""
-        return not self.client & self.two
 
 
 @contextmanager
@@ -75,7 +58,6 @@ def facts(folder: Path, cores: Cores) -> dict[str, Any]:
         "cores": sorted(cores.two | cores.client),
         "server_cores": [sorted(cores.one), sorted(cores.two)],
         "client_cores": sorted(cores.client),
-        "client_apart": cores.apart,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "kernel": platform.release(),
         "load_average": [round(load, 2) for load in os.getloadavg()],
@@ -111,3 +93,15 @@ def _fsync_seconds(folder: Path) -> float:
             os.fsync(file.fileno())
             seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
+
+
+def resident_bytes(pid: int | str) -> int:
+    """What a process has in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def most_resident_bytes(pid: int | str) -> int:
+    """The most a process ever had; what ``getrusage`` tells of a child begins with what its parent had."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])

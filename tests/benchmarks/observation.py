@@ -41,7 +41,7 @@ with 100,000 devices in turn p99 is 60 ms instead of 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -50,10 +50,9 @@ from children import program
 from filling import fill
 from measuring import Figure, alternate, at_least, at_most, in_requests, ratio
 from run_settings import Run, get
-from serving import copy, database_path, hello, with_device_side
+from serving import copy, database_path, hello, observation_rate, saturate, with_device_side
 
 NAME = "observation"
-_GROUPS_IN_FLIGHT = 4
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -65,30 +64,24 @@ def measure(run: Run) -> Iterator[Figure]:
         hello_server = stack.enter_context(hello(run, cores))
         database = str(database_path(run, copy(run, filled, "raw")))
         raw = stack.enter_context(program("raw_inserts.py", database, folder=run.folder, cores=cores))
-        common: dict[str, Any] = {
-            "device_ids": filled.device_ids,
-            "path": filled.paths[0],
-            "seconds": run.scale.seconds,
-        }
 
         def single() -> float:
-            told.append(devices.ask(do="saturate", **common, in_flight=run.scale.in_flight, batch=1))
+            told.append(saturate(run, filled, devices))
             rate: float = told[-1]["rate"]
             return rate
 
-        def rate_of(answer: dict[str, Any]) -> float:
-            rate: float = answer["rate"]
+        def executemany() -> float:
+            how = {"device_ids": filled.device_ids, "path": filled.paths[0], "seconds": run.scale.seconds}
+            rate: float = raw.ask(app_id=filled.key.split("_")[1], **how, batch=run.scale.batch)["rate"]
             return rate
 
-        sides = {
+        sides: dict[str, Callable[[], float]] = {
             "mirror": single,
             "hello": partial(run.rate, hello_server, [get("/")]),
-            "batches": lambda: rate_of(
-                devices.ask(do="saturate", **common, in_flight=_GROUPS_IN_FLIGHT, batch=run.scale.batch)
-            ),
-            "executemany": lambda: rate_of(raw.ask(app_id=filled.key.split("_")[1], **common, batch=run.scale.batch)),
+            "batches": partial(observation_rate, run, filled, devices, batch=run.scale.batch),
+            "executemany": executemany,
+            "request": partial(run.request_ms, hello_server),
         }
-        sides["request"] = partial(run.request_ms, hello_server)
         samples = alternate(sides, run.scale.rounds)
     yield ratio(NAME, "observation / hello", samples, "mirror", "hello", "/s", at_least(0.60))
     what = f"batches of {run.scale.batch} / executemany"

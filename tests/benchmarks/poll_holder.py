@@ -1,4 +1,4 @@
-"""A client that holds polls or websockets open, and the one that waits for a single answer. Speaks lines of JSON.
+"""A client that holds polls or websockets open, or one poll after another. Speaks lines of JSON.
 
 Times are those of the clock all processes of the machine share, so that another one's may be subtracted.
 """
@@ -60,12 +60,16 @@ async def hold(port: int, key: str, count: int) -> None:
     loop = asyncio.get_running_loop()
     request = poll(key, "latest")
     polls = [(await loop.create_connection(lambda: Held(request), "127.0.0.1", port))[1] for _ in range(count)]
-    answers = asyncio.gather(*(one.answered_at_ns for one in polls))
+    await tell(asyncio.gather(*(one.answered_at_ns for one in polls)), count)
+    for one in polls:
+        one.transport.close()
+
+
+async def tell(answers: asyncio.Future[list[int]], count: int) -> None:
+    """Tell that all are open, and when the last one had its answer."""
     say(held=count)
     answered_at = await answers
     say(last_at_ns=max(answered_at), answered=len(answered_at))
-    for one in polls:
-        one.transport.close()
 
 
 async def hold_websockets(port: int, key: str, count: int) -> None:
@@ -76,10 +80,7 @@ async def hold_websockets(port: int, key: str, count: int) -> None:
         await connect_websocket(url, additional_headers=headers, compression=None, ping_interval=None)
         for _ in range(count)
     ]
-    answers = asyncio.gather(*(told_at_ns(one) for one in opened))
-    say(held=count)
-    answered_at = await answers
-    say(last_at_ns=max(answered_at), answered=len(answered_at))
+    await tell(asyncio.gather(*(told_at_ns(one) for one in opened)), count)
 
 
 async def told_at_ns(websocket: ClientConnection) -> int:
@@ -100,17 +101,6 @@ def watch(port: int, key: str, count: int) -> None:
             connection.sendall(poll(key, header(head, b"mirror-cursor")))
             head, at_ns = receive(connection)
             say(at_ns=at_ns)
-
-
-def ask(port: int, request: str, count: int) -> None:
-    """Send the same request again and again; tell how long each took."""
-    taken_ns = []
-    with connect(port) as connection:
-        for _ in range(count):
-            began_ns = time.monotonic_ns()
-            connection.sendall(request.encode())
-            taken_ns.append(receive(connection)[1] - began_ns)
-    say(taken_ns=taken_ns)
 
 
 def connect(port: int) -> socket.socket:
@@ -153,10 +143,10 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         do = command.pop("do")
-        if do in {"hold", "hold_websockets"}:
-            uvloop.run({"hold": hold, "hold_websockets": hold_websockets}[do](**command))
+        if do == "watch":
+            watch(**command)
         else:
-            {"watch": watch, "ask": ask}[do](**command)
+            uvloop.run({"hold": hold, "hold_websockets": hold_websockets}[do](**command))
 
 
 if __name__ == "__main__":

@@ -55,20 +55,18 @@ having the writer wait, behind each commit, until the loop has answered (777 us 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import httpx
 from children import ChildFailed, Program, Server, program
 from device_object import object_requests
 from filling import Filled, fill
-from machine import allow_many_connections
+from machine import allow_many_connections, resident_bytes
 from measuring import Figure, Samples, alternate, at_least, at_most, in_requests, percentile, ratio
-from run_settings import Run, get
+from run_settings import Run
 from serving import hello, with_device_side
 
 NAME = "polls"
@@ -87,7 +85,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
-    """An event and the poll that waits for it, beside requests for hello sent by the same client."""
+    """An event and the poll that waits for it, beside bare requests for hello."""
     with ExitStack() as stack:
         server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
         hello_server = stack.enter_context(hello(run, run.cores.one))
@@ -101,11 +99,9 @@ def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
             worst.append(percentile(waits, 0.99))
             return percentile(waits, 0.5)
 
-        def hello_request() -> float:
-            answer = holder.ask(do="ask", port=hello_server.port, request=get("/"), count=run.scale.events)
-            return percentile([taken / 1e6 for taken in answer["taken_ns"]], 0.5)
-
-        samples = alternate({"event to answer": event_to_answer, "hello": hello_request}, run.scale.rounds)
+        hello_request = partial(run.request_ms, hello_server)
+        sides: dict[str, Callable[[], float]] = {"event to answer": event_to_answer, "hello": hello_request}
+        samples = alternate(sides, run.scale.rounds)
     what = "event -> held poll, p50 / hello request"
     yield ratio(NAME, what, samples, "event to answer", "hello", "ms", at_most(3))
     # The first one warmed up.
@@ -128,7 +124,7 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
         other, _ = stack.enter_context(with_device_side(run, filled, run.cores.one))
         holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
         requests = object_requests(filled)
-        request_ms = _bare_requests_ms(run, other)
+        request_ms = run.requests_ms(other)
         run.rate(held_by, requests)
         before = resident_bytes(held_by.pid)
         holder.tell(do="hold", port=held_by.port, key=filled.key, count=count)
@@ -155,7 +151,7 @@ def many_websockets(run: Run, filled: Filled) -> Iterator[Figure]:
     with ExitStack() as stack:
         held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
         holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
-        request_ms = _bare_requests_ms(run, held_by)
+        request_ms = run.requests_ms(held_by)
         holder.tell(do="hold_websockets", port=held_by.port, key=filled.key, count=count)
         holder.hear()
         wait_until_open(held_by, filled.key, count)
@@ -164,10 +160,6 @@ def many_websockets(run: Run, filled: Filled) -> Iterator[Figure]:
         took_ms = (woken["last_at_ns"] - event["at_ns"]) / 1e6
     goal = at_most(_REQUESTS_A_WEBSOCKET * count)
     yield in_requests(NAME, f"one event to all {count:,} websockets", took_ms, request_ms, goal)
-
-
-def _bare_requests_ms(run: Run, server: Server) -> list[float]:
-    return [run.request_ms(server, "/healthz") for _ in range(run.scale.rounds)]
 
 
 def wait_until_open(server: Server, key: str, count: int) -> None:
@@ -181,9 +173,3 @@ def wait_until_open(server: Server, key: str, count: int) -> None:
         if time.monotonic() > end_at:
             raise ChildFailed(f"the server does not hold {count} polls; is the limit of open files too low?")
         time.sleep(0.05)
-
-
-def resident_bytes(pid: int) -> int:
-    """What a process has in memory."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")

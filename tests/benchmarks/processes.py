@@ -23,22 +23,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from children import SHARED, Program, Server, free_port, program, server
+from children import SHARED, Missing, Program, Server, program
 from device_object import object_requests
-from filling import Filled, fill, fill_database
+from filling import Filled, fill
 from growth import write_requests
 from machine import on_cores
 from measuring import Figure, alternate, at_least, ratio
-from peers import PeerMissing
 from run_settings import Run
-from serving import devices_in, with_device_side
+from serving import devices_in, mirror_on, observation_rate, with_device_side
 
 NAME = "processes"
 _COUNTS = (1, 2, 4)
 _CORES_TO_PART = 3
-_GROUPS_IN_FLIGHT = 4
 _WRITTEN_DEVICES = 1000
 """Each takes 20 writes before it has done any: several processes accept more in a moment than the leader delivers."""
 
@@ -58,18 +55,16 @@ def measure(run: Run) -> Iterator[Figure]:
         run = replace(run, generator=generator)
         on_sqlite = fill(run.folder / "processes.db", **sizes)
         alone, sqlite_devices = start(with_device_side(run, on_sqlite, cores))
-        on_postgresql = fill_database(start(_postgresql(cores)), **sizes)
+        on_postgresql = fill(start(_postgresql(cores)), **sizes)
         first, devices = start(devices_in(run, on_postgresql.url, cores))
-        servers = [first, *(start(_another(run, on_postgresql.url, cores)) for _ in range(max(_COUNTS) - 1))]
+        others = [start(mirror_on(run, on_postgresql.url, cores, "--simulate", "0")) for _ in range(max(_COUNTS) - 1)]
         sides = _sides(run, on_sqlite, alone, sqlite_devices, "SQLite", [alone], (1,))
-        sides |= _sides(run, on_postgresql, first, devices, "PostgreSQL", servers, _COUNTS)
+        sides |= _sides(run, on_postgresql, first, devices, "PostgreSQL", [first, *others], _COUNTS)
         samples = alternate(sides, run.scale.rounds)
     goals = {"E1": at_least(0.5)}
     for what in ("E1", _CHANGING, "write", "observation", _LARGE_BATCH):
-        ours, theirs = f"{what}, PostgreSQL 1", f"{what}, SQLite 1"
-        yield ratio(
-            NAME, f"{what}, PostgreSQL / SQLite, one process each", samples, ours, theirs, "/s", goals.get(what)
-        )
+        told, ours, theirs = (f"{what}, {each}" for each in ("PostgreSQL / SQLite", "PostgreSQL 1", "SQLite 1"))
+        yield ratio(NAME, f"{told}, one process each", samples, ours, theirs, "/s", goals.get(what))
     for what in ("E1", "write"):
         for count in _COUNTS[1:]:
             many, one = f"{what}, PostgreSQL {count}", f"{what}, PostgreSQL 1"
@@ -86,10 +81,11 @@ def _sides(
     counts: tuple[int, ...],
 ) -> dict[str, Callable[[], float]]:
     sides: dict[str, Callable[[], float]] = {
-        f"observation, {name} 1": partial(_observations, run, filled, devices, run.scale.in_flight, 1),
-        f"{_LARGE_BATCH}, {name} 1": partial(_observations, run, filled, devices, _GROUPS_IN_FLIGHT, run.scale.batch),
+        f"observation, {name} 1": partial(observation_rate, run, filled, devices),
+        f"{_LARGE_BATCH}, {name} 1": partial(observation_rate, run, filled, devices, batch=run.scale.batch),
     }
-    requests = {"E1": object_requests(filled), "write": write_requests(leader, filled.key, _WRITTEN_DEVICES)}
+    written = min(_WRITTEN_DEVICES, 40 * run.scale.devices)
+    requests = {"E1": object_requests(filled), "write": write_requests(leader, filled.key, written)}
     sides[f"{_CHANGING}, {name} 1"] = partial(_while_values_come, run, filled, leader, devices, requests["E1"])
     for what, listed in requests.items():
         for count in counts:
@@ -104,26 +100,13 @@ def _rate(run: Run, servers: list[Server], requests: list[str]) -> float:
     return rate
 
 
-def _observations(run: Run, filled: Filled, devices: Program, in_flight: int, batch: int) -> float:
-    common: dict[str, Any] = {"device_ids": filled.device_ids, "path": filled.paths[0], "seconds": run.scale.seconds}
-    rate: float = devices.ask(do="saturate", **common, in_flight=in_flight, batch=batch)["rate"]
-    return rate
-
-
 def _while_values_come(run: Run, filled: Filled, leader: Server, devices: Program, requests: list[str]) -> float:
     """E1 a second while values are stored, one after the other."""
     with ThreadPoolExecutor(1) as thread:
-        observed = thread.submit(_observations, run, filled, devices, 1, 1)
+        observed = thread.submit(observation_rate, run, filled, devices, in_flight=1)
         rate = run.rate(leader, requests)
         observed.result()
     return rate
-
-
-def _another(run: Run, database_url: str, cores: frozenset[int]) -> Any:
-    port = free_port()
-    command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database_url]
-    command += ["--simulate", "0", "--no-access-log"]
-    return server("mirror", command, port, folder=run.folder, cores=cores, ready="/readyz")
 
 
 @contextmanager
@@ -137,7 +120,7 @@ def _postgresql(cores: frozenset[int]) -> Iterator[str]:
             databases.find_postgresql()
             cluster = databases.Cluster("max_connections=200")
     except (AssertionError, ImportError, LookupError, OSError, subprocess.SubprocessError) as error:
-        raise PeerMissing(f"PostgreSQL cannot be started: {error}") from error
+        raise Missing(f"PostgreSQL cannot be started: {error}") from error
     try:
         cluster.execute("CREATE DATABASE benchmark")
         yield cluster.url("benchmark")

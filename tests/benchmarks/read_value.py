@@ -1,8 +1,7 @@
 """A value read from a simulated device, synchronously, against one bare request of the same client and server.
 
 The request is a GET of the device's object by httpx, in turn with the reads. Once server and client have a core each,
-and once both have all there are, as programs have that nobody tells where to run. The vendor's old SDK reads the same
-value: it sleeps for fixed times, so how often it takes as long is a figure of the machine, and no goal.
+and once both have all there are, as programs have that nobody tells where to run.
 
 The answer comes with the request (decision 25): one request where there were two, and behind it the same two
 transactions, since the request is on disk before its device is asked, and the answer before anybody is told. In turn
@@ -32,13 +31,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-import httpx
 from children import Program, program
 from filling import Filled, fill
 from measuring import Figure, Samples, alternate, at_most, ratio
-from peers import VENDOR_SDK
 from run_settings import Run
-from serving import mirror
+from serving import add_devices, mirror
 
 NAME = "read_value"
 _PATH = "/3303/0/5700"
@@ -48,34 +45,20 @@ _WHAT = "read_value / GET of the device object with httpx"
 def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "read-value.db", device_count=1, resource_count=1)
     everywhere = run.cores.two | run.cores.client
-    samples = _taken(run, filled, run.cores.one, run.cores.client, with_vendor=True)
+    samples = _taken(run, filled, run.cores.one, run.cores.client)
     yield ratio(NAME, f"{_WHAT}, a core each", samples, "read_value", "GET", "ms", at_most(3.5))
-    if "vendor" in samples:
-        yield ratio(NAME, "vendor's SDK / read_value", samples, "vendor", "read_value", "ms")
-    samples = _taken(run, filled, everywhere, everywhere, with_vendor=False)
+    samples = _taken(run, filled, everywhere, everywhere)
     yield ratio(NAME, _WHAT, samples, "read_value", "GET", "ms", at_most(2.5))
 
 
-def _taken(
-    run: Run, filled: Filled, server_cores: frozenset[int], client_cores: frozenset[int], *, with_vendor: bool
-) -> Samples:
+def _taken(run: Run, filled: Filled, server_cores: frozenset[int], client_cores: frozenset[int]) -> Samples:
     """The milliseconds of a call, of each side."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, server_cores, "--simulate", "0"))
-        arguments = (server.url, filled.key, add_device(server.url, filled.key), _PATH)
-        where = {"folder": run.folder, "cores": client_cores}
-        sdk = stack.enter_context(program("sdk_reader.py", *arguments, **where))
+        (device_id,) = add_devices(server, filled.key, 1, _PATH, "21.5")
+        arguments = (server.url, filled.key, device_id, _PATH)
+        sdk = stack.enter_context(program("sdk_reader.py", *arguments, folder=run.folder, cores=client_cores))
         sides = {side: reading(sdk, side, run.scale.calls) for side in ("read_value", "GET")}
-        if with_vendor and run.peers is not None:
-            peers = run.peers
-
-            def start_vendor() -> Callable[[], float]:
-                python = peers.python("vendor-sdk", VENDOR_SDK)
-                vendor = stack.enter_context(program("vendor_reader.py", *arguments, python=python, **where))
-                # A call of it takes a hundred times as long.
-                return reading(vendor, "read_value", max(5, run.scale.calls // 20))
-
-            run.add_peer(sides, "vendor", start_vendor)
         return alternate(sides, run.scale.rounds)
 
 
@@ -89,11 +72,3 @@ def reading(reader: Program, side: str, calls: int) -> Callable[[], float]:
         return milliseconds
 
     return read
-
-
-def add_device(url: str, key: str) -> str:
-    """A simulated device with one value to read."""
-    body = {"endpoint_name": "read", "resources": [{"path": _PATH, "value": "21.5", "observable": True}]}
-    answer = httpx.post(f"{url}/sim/v1/devices", json=body, headers={"Authorization": f"Bearer {key}"})
-    device_id: str = answer.raise_for_status().json()["id"]
-    return device_id

@@ -23,18 +23,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 
-import httpx
-from children import ChildFailed, Program, Server, free_port, program
+from children import Program, Server, free_port, program
 from device_object import object_requests
 from filling import Filled, fill
+from machine import resident_bytes
 from measuring import Figure, alternate, at_least, at_most, ratio
-from polls import resident_bytes
-from read_value import add_device
 from run_settings import Run
-from serving import mirror, with_device_side
+from serving import add_devices, client_of, copy, database_path, mirror_on, observation_rate, with_device_side
+
+from mirror_sdk import MirrorClient
 
 NAME = "real_devices"
 _PATH = "/3303/0/5700"
@@ -65,20 +64,10 @@ def notifications_and_reads(run: Run) -> Iterator[Figure]:
         fleet.ask(do="observed", number=run.scale.coap_devices)
         # The first values are entries too.
         settle(log, len(log) + run.scale.coap_devices)
-
-        def handed_over() -> float:
-            told = simulated.ask(
-                do="saturate",
-                device_ids=filled.device_ids,
-                path=filled.paths[0],
-                seconds=run.scale.seconds,
-                in_flight=run.scale.in_flight,
-                batch=1,
-            )
-            rate: float = told["rate"]
-            return rate
-
-        sides = {"CoAP": lambda: notification_rate(fleet, log, run.scale.seconds), "simulated": handed_over}
+        sides: dict[str, Callable[[], float]] = {
+            "CoAP": lambda: notification_rate(fleet, log, run.scale.seconds),
+            "simulated": lambda: observation_rate(run, filled, simulated),
+        }
         samples = alternate(sides, run.scale.rounds)
         yield ratio(NAME, "notifications / simulated observations", samples, "CoAP", "simulated", "/s", at_least(0.5))
         lost = lost_at(fleet, log, _LOSSLESS_RATE, run.scale.seconds)
@@ -96,7 +85,8 @@ def registrations(run: Run) -> Iterator[Figure]:
         before = resident_bytes(server.pid)
         answer = fleet.ask(do="register", prefix="all", number=number)
         grown = resident_bytes(server.pid) - before
-        listed = directory(server, filled.key)
+        with MirrorClient(server.url, filled.key) as client:
+            listed = [device.endpoint_name or "" for device in client.list_devices()]
     mine = [name for name in listed if name.startswith("all-")]
     missing = number - len(set(mine)) + len(mine) - len(set(mine)) + answer["refused"]
     what = f"{number} devices registering at once"
@@ -122,17 +112,18 @@ class Log:
 def with_coap(run: Run, filled: Filled) -> Iterator[tuple[Server, Program, Log]]:
     """A mirror with a CoAP port, the program of the devices, and the log."""
     port = free_port()
+    database = copy(run, filled, f"coap-{port}")
     options = ("--simulate", "0", "--coap", f"127.0.0.1:{port}")
     with ExitStack() as stack:
-        server = stack.enter_context(mirror(run, filled, run.cores.one, *options))
+        server = stack.enter_context(mirror_on(run, database, run.cores.one, *options))
         fleet = stack.enter_context(program("coap_devices.py", str(port), folder=run.folder, cores=run.cores.client))
-        yield server, fleet, Log(run.folder / f"mirror-{server.port}.db", filled.key)
+        yield server, fleet, Log(database_path(run, database), filled.key)
 
 
 def subscribe(server: Server, key: str) -> None:
     rules = [{"endpoint-name": "notifying-*", "resource-path": [_PATH]}]
-    answer = httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=authorized(key))
-    answer.raise_for_status()
+    with client_of(server, key) as http:
+        http.put("/v2/subscriptions", json=rules).raise_for_status()
 
 
 def notification_rate(fleet: Program, log: Log, seconds: float) -> float:
@@ -166,34 +157,19 @@ def lost_at(fleet: Program, log: Log, rate: float, seconds: float) -> int:
 
 
 def read_ratio(run: Run, server: Server, key: str) -> Figure:
-    """A read by async-id, until its answer came by a poll: of a device over CoAP, of a simulated one."""
-    with httpx.Client(base_url=server.url, headers=authorized(key), timeout=60) as client:
-        simulated = add_device(server.url, key)
-        listed = client.get("/v3/devices", params={"filter": "endpoint_name__eq=notifying-0"}).raise_for_status()
-        real = listed.json()["data"][0]["id"]
-        numbers = count()
+    """A read, until its answer came: of a device over CoAP, of a simulated one."""
+    with MirrorClient(server.url, key) as client:
+        (real,) = client.list_devices(endpoint_name="notifying-0").ids
 
         def read(device_id: str) -> float:
             began = time.perf_counter()
             for _ in range(run.scale.calls):
-                read_once(client, device_id, f"read-{next(numbers)}")
+                client.read_value(device_id, _PATH)
             return 1000 * (time.perf_counter() - began) / run.scale.calls
 
+        (simulated,) = add_devices(server, key, 1, _PATH, "21.5")
         samples = alternate({"CoAP": partial(read, real), "simulated": partial(read, simulated)}, run.scale.rounds)
-    return ratio(NAME, "read by async-id, CoAP / simulated", samples, "CoAP", "simulated", "ms", at_most(2.5))
-
-
-def read_once(client: httpx.Client, device_id: str, async_id: str) -> None:
-    body = {"method": "GET", "uri": _PATH}
-    client.post(f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body).raise_for_status()
-    while True:
-        answer = client.get("/v2/notification/pull", params={"hold": 30}).raise_for_status()
-        answers = answer.json().get("async-responses", []) if answer.content else []
-        for each in answers:
-            if each["id"] == async_id:
-                if each["status"] != 200:
-                    raise ChildFailed(f"a read was answered {each}")
-                return
+    return ratio(NAME, "read, CoAP / simulated", samples, "CoAP", "simulated", "ms", at_most(2.5))
 
 
 def beside(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -> Figure:
@@ -221,20 +197,3 @@ def beside(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -
     samples = alternate(sides, _SHORT_ROUNDS * run.scale.rounds)
     what = f"E1 beside {_BESIDE_RATE} notifications a second / alone"
     return ratio(NAME, what, samples, "beside", "alone", "/s", at_least(0.85))
-
-
-def directory(server: Server, key: str) -> list[str]:
-    """The endpoint names of all registered devices."""
-    names: list[str] = []
-    with httpx.Client(base_url=server.url, headers=authorized(key), timeout=60) as client:
-        query: dict[str, str] = {"limit": "1000"}
-        while True:
-            page = client.get("/v3/devices", params=query).raise_for_status().json()
-            names += [each["endpoint_name"] for each in page["data"]]
-            if not page["has_more"]:
-                return names
-            query["after"] = page["data"][-1]["id"]
-
-
-def authorized(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}

@@ -3,51 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx
 from children import ChildFailed, Program, Server
 from machine import Cores
-from peers import PeerMissing, Peers
+
+
+class Sizes(click.ParamType):
+    """Whole numbers with commas between them."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
+        parts = str(value).split(",")
+        if not all(part.isdecimal() and int(part) for part in parts):
+            self.fail("write whole numbers above 0 with commas between them, like 1000,10000", parameter, context)
+        return tuple(sorted(map(int, parts)))
+
+
+def _option(default: object, told: str, kind: click.ParamType | None = None) -> Any:
+    """A size that the command has an option for; a number above 0."""
+    return field(metadata={"default": default, "help": told, "type": kind or click.IntRange(min=1)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes and duration; see the options of the command."""
+    """Sizes and duration: the options of the command."""
 
-    rounds: int
-    seconds: float
-    connections: int
-    devices: int
-    resources: int
-    in_flight: int
-    batch: int
-    polls: int
-    events: int
-    calls: int
-    growth: tuple[int, ...]
-    log_entries: int
-    rules: int
-    registrations: int
-    fleet: int
-    loop_devices: int
-    flood_mib: int
-    deaf: int
-    coap_devices: int
-    coap_registrations: int
+    rounds: int = _option(5, "How often each side is measured, in turn.")
+    seconds: float = _option(3.0, "How long one measurement of a rate is.", click.FloatRange(min=0.05))
+    connections: int = _option(16, "How many connections the load generator keeps busy.")
+    devices: int = _option(1000, "How many devices are read and observed.")
+    resources: int = _option(20, "How many resources a device has.")
+    in_flight: int = _option(32, "How many observations wait for the disk at once.")
+    batch: int = _option(500, "How many observations are one group.")
+    polls: int = _option(10_000, "How many polls are held open.")
+    events: int = _option(300, "How many events a single poll waits for in each round.")
+    calls: int = _option(300, "How many calls of an SDK make one measurement.")
+    growth: tuple[int, ...] = _option("1000,10000,100000", "The sizes of a growing fleet.", Sizes())
+    log_entries: int = _option(1_000_000, "The entries of a long log.", click.IntRange(min=10))
+    rules: int = _option(1000, "How many presubscription rules there are.", click.IntRange(10, 1024))
+    registrations: int = _option(10_000, "How many devices register.", click.IntRange(min=10))
+    fleet: int = _option(10_000, "How many devices the table of a fleet has.")
+    loop_devices: int = _option(5000, "How many devices an event loop's client has.")
+    flood_mib: int = _option(96, "How much a hostile client sends on one connection.")
+    deaf: int = _option(100, "How many connections read none of their answers.")
+    coap_devices: int = _option(2000, "How many devices notify over CoAP.")
+    coap_registrations: int = _option(10_000, "How many devices register at once over CoAP.")
+
+
+def with_sizes(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option for each size."""
+    for each in reversed(fields(Scale)):
+        command = click.option(f"--{each.name.replace('_', '-')}", **each.metadata)(command)
+    return command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run; ``peers`` is ``None`` where nothing is installed, ``missing`` tells which could not be had, and why."""
+    """One run; ``missing`` tells which programs could not be had, and why."""
 
     scale: Scale
     cores: Cores
     folder: Path
     generator: Program
-    peers: Peers | None
     missing: dict[str, str] = field(default_factory=dict)
 
     def add_peer(
@@ -57,7 +80,7 @@ class Run:
         try:
             measure = start()
             measure()
-        except (PeerMissing, ChildFailed, OSError, httpx.HTTPError) as error:
+        except (ChildFailed, OSError, httpx.HTTPError) as error:
             self.missing[name] = str(error)
         else:
             sides[name] = measure
@@ -81,15 +104,19 @@ class Run:
             raise ChildFailed(f"{server.name} answered {statuses or 'nothing'}; its log is in {self.folder}")
         return answer
 
-    def rate(self, server: Server, requests: list[str], others: Sequence[Server] = ()) -> float:
+    def rate(self, server: Server, requests: list[str]) -> float:
         """Answers a second."""
-        rate: float = self.load(server, requests, others=others)["rate"]
+        rate: float = self.load(server, requests)["rate"]
         return rate
 
     def request_ms(self, server: Server, path: str = "/") -> float:
         """How long one bare request takes, the median: what times are held against."""
         milliseconds: float = self.load(server, [get(path)], connections=1)["p50_ms"]
         return milliseconds
+
+    def requests_ms(self, server: Server) -> list[float]:
+        """The same of a mirror, once for each round."""
+        return [self.request_ms(server, "/healthz") for _ in range(self.scale.rounds)]
 
 
 def get(path: str, key: str | None = None) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 from children import HERE, Program, Server, free_port, program, server
 from filling import Filled
 from run_settings import Run
 
+GROUPS_IN_FLIGHT = 4
+
 
 def mirror(run: Run, filled: Filled, cores: frozenset[int], *options: str) -> AbstractContextManager[Server]:
     """``mirror-server run``, without a line for each request as all sides are."""
+    return mirror_on(run, copy(run, filled, f"mirror-{free_port()}"), cores, *options)
+
+
+def mirror_on(run: Run, database_url: str, cores: frozenset[int], *options: str) -> AbstractContextManager[Server]:
+    """The same on a database that is there."""
     port = free_port()
-    database = copy(run, filled, f"mirror-{port}")
-    command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database, *options]
+    command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database_url, *options]
     command += [] if "--access-log" in options else ["--no-access-log"]
     return server("mirror", command, port, folder=run.folder, cores=cores, ready="/readyz")
 
@@ -41,12 +49,9 @@ def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> Ab
     return server(name, command, port, folder=run.folder, cores=cores, ready="/readyz", variables=variables)
 
 
-@contextmanager
-def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> Iterator[tuple[Server, Program]]:
+def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> AbstractContextManager[tuple[Server, Program]]:
     """A mirror and the program that plays its devices, which runs in the same process."""
-    database = copy(run, filled, f"device-side-{free_port()}")
-    with devices_in(run, database, cores) as running:
-        yield running
+    return devices_in(run, copy(run, filled, f"device-side-{free_port()}"), cores)
 
 
 @contextmanager
@@ -54,6 +59,43 @@ def devices_in(run: Run, database_url: str, cores: frozenset[int], *options: str
     """The same on a database that is there; see ``device_side.py`` for the options."""
     with program("device_side.py", database_url, *options, folder=run.folder, cores=cores) as devices:
         yield Server("mirror with devices", devices.hear()["port"], devices.pid), devices
+
+
+def saturate(
+    run: Run, filled: Filled, devices: Program, *, batch: int = 1, in_flight: int = 0, device_ids: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Observations for the time of one measurement, as fast as they are stored; their rate, and how long one took."""
+    told: dict[str, Any] = devices.ask(
+        do="saturate",
+        device_ids=device_ids or filled.device_ids,
+        path=filled.paths[0],
+        seconds=run.scale.seconds,
+        in_flight=in_flight or (GROUPS_IN_FLIGHT if batch > 1 else run.scale.in_flight),
+        batch=batch,
+    )
+    return told
+
+
+def observation_rate(run: Run, filled: Filled, devices: Program, **how: Any) -> float:
+    """Observations a second, on disk."""
+    rate: float = saturate(run, filled, devices, **how)["rate"]
+    return rate
+
+
+def client_of(server: Server, key: str) -> httpx.Client:
+    """Plain requests with a key."""
+    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+
+
+def add_devices(server: Server, key: str, number: int, path: str, value: str, kind: str = "") -> list[str]:
+    """Simulated devices with a value that may be read, observed and written."""
+    resources = [{"path": path, "value": value, "writable": True, "observable": True}]
+    added = []
+    with client_of(server, key) as http:
+        for one in range(number):
+            body = {"endpoint_name": f"simulated-{one}", "endpoint_type": kind, "resources": resources}
+            added.append(http.post("/sim/v1/devices", json=body).raise_for_status().json()["id"])
+    return added
 
 
 def copy(run: Run, filled: Filled, name: str) -> str:

@@ -46,7 +46,7 @@ def test_the_load_generator_waits_for_the_first_answer():
 
 def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_path):
     children, device_object, run_settings = map(importlib.import_module, ("children", "device_object", "run_settings"))
-    run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None, peers=None)
+    run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None)
     sides = {"mirror": lambda: 3.0}
 
     def start_waitress():

@@ -48,13 +48,11 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def test_transaction_mode_is_an_error_with_the_cure(folder: Path) -> None:
-    with pgbouncer(folder, "transaction") as url, pytest.raises(DatabaseError, match="pool_mode = session"):
-        Database(url)
-
-
-def test_statement_mode_is_an_error(folder: Path) -> None:
-    with pgbouncer(folder, "statement") as url, pytest.raises(DatabaseError, match="statement pooling mode"):
+@pytest.mark.parametrize(
+    ("mode", "cure"), [("transaction", "pool_mode = session"), ("statement", "statement pooling mode")]
+)
+def test_a_mode_without_sessions_is_an_error_with_the_cure(folder: Path, mode: str, cure: str) -> None:
+    with pgbouncer(folder, mode) as url, pytest.raises(DatabaseError, match=cure):
         Database(url)
 
 

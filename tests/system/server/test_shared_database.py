@@ -162,13 +162,6 @@ def device(open_services):
     return services, app_id, device_id
 
 
-def reported(services: Services, device_id: str) -> bytes:
-    encoded = services.devices.device_object(
-        "", device_id, lambda _device, resources, _app: resources[0].reported_value or b""
-    )
-    return encoded.content
-
-
 def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
     first, app_id, device_id = device
     second = open_services()
@@ -181,7 +174,8 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     assert first.database.settle(60)
     second.bench.simulator.set_value(device_id, PATH, value="new")
     assert second.database.settle(60)
-    assert reported(first, device_id) == b"new"
+    with first.database.read() as session:
+        assert stored_resources.of_device(session, device_id)[0].reported_value == b"new"
 
     go_on.set()
     wait_for(lambda: not first.is_leader() and not first.bench.simulator.list_states())

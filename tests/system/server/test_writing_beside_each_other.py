@@ -1,6 +1,6 @@
 """Transactions of several processes on one PostgreSQL database that are open beside each other, and what readers see.
 
-``tests/server/operator/test_shared_database.py`` has work that is alone, and what leads.
+``test_shared_database.py`` has work that is alone, and what leads.
 """
 
 import random
@@ -65,35 +65,28 @@ def report(session: Session, device_id: str, value: bytes = b"1") -> int:
     return stored_resources.report(session, [ReportedValue(value, "text/plain", "read", 1, None, device_id, PATH)])
 
 
-class Held:
-    """Work that has done something, and stays in its transaction until it is let go."""
-
-    def __init__(self, database: Database, work: Callable[[Session], Any], touched: Any) -> None:
-        self._go_on = threading.Event()
-        self._is_there = threading.Event()
-        database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
-        self.future: Future[Any] = database.submit(partial(self._hold, work), touched=touched)
-        assert self._is_there.wait(60)
-
-    def _hold(self, work: Callable[[Session], Any], session: Session) -> Any:
-        self.result = work(session)
-        self._is_there.set()
-        assert self._go_on.wait(60)
-        return self.result
-
-    def let_go(self) -> Any:
-        self._go_on.set()
-        return self.future.result(60)
+def begin(database: Database, device_id: str) -> Future[int]:
+    """Store a value in a transaction that touches this device alone."""
+    return database.submit(partial(report, device_id=device_id), touched=(device_id,))
 
 
 @contextmanager
-def held(database: Database, work: Callable[[Session], Any], touched: Any) -> Iterator[Held]:
-    """Work in its transaction, which ends with the block if it has not before."""
-    one = Held(database, work, touched)
+def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alone: bool = False) -> Iterator[int]:
+    """The number of a value that is stored, whose transaction stays open until the block ends."""
+    number: Future[int] = Future()
+    go_on = threading.Event()
+
+    def hold(session: Session) -> None:
+        number.set_result(report(session, device_id, value))
+        assert go_on.wait(60)
+
+    database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
+    open_one = database.submit(hold, touched=None if alone else (device_id,))
     try:
-        yield one
+        yield number.result(60)
     finally:
-        one.let_go()
+        go_on.set()
+        open_one.result(60)
 
 
 def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
@@ -110,20 +103,20 @@ def waits_for_lock(url: str) -> bool:
 
 def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_does(url, processes):
     first, second, third = processes
-    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
-        number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
-        assert number > one.result
+    with held(first) as one:
+        number = begin(second, "d1").result(60)
+        assert number > one
         same = second.submit(partial(report, device_id="d0"), touched=("d1", "d0"))
         wait_for(lambda: waits_for_lock(url))
         assert not same.done()
     assert same.result(60) > number
-    with held(first, partial(report, device_id="d0"), ("d0",)):
+    with held(first):
         alone = third.submit(lambda session: settings.put(session, "alone", "yes"))
         wait_for(lambda: waits_for_lock(url))
         assert not alone.done()
     alone.result(60)
-    with held(first, partial(report, device_id="d0"), None):
-        beside = second.submit(partial(report, device_id="d1"), touched=("d1",))
+    with held(first, alone=True):
+        beside = begin(second, "d1")
         wait_for(lambda: waits_for_lock(url))
         assert not beside.done()
     beside.result(60)
@@ -131,10 +124,10 @@ def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_doe
 
 def test_one_that_has_to_be_alone_makes_all_of_its_group_so(url, processes):
     first, second, _ = processes
-    with held(first, partial(report, device_id="d0"), ("d0",)):
-        with held(second, partial(report, device_id="d1"), ("d1",)):
+    with held(first):
+        with held(second, "d1"):
             # They come together into the next transaction.
-            group = [second.submit(partial(report, device_id="d2"), touched=("d2",)) for _ in range(3)]
+            group = [begin(second, "d2") for _ in range(3)]
             group.append(second.submit(lambda session: report(session, "d3")))
         wait_for(lambda: waits_for_lock(url))
         assert not any(future.done() for future in group)
@@ -144,14 +137,14 @@ def test_one_that_has_to_be_alone_makes_all_of_its_group_so(url, processes):
 def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
     first, second, reading = processes
     before, _ = seen(reading)
-    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
-        assert one.result == before + 1
-        later = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+    with held(first) as one:
+        assert one == before + 1
+        later = begin(second, "d1").result(60)
         assert later == before + 2
         last, newer = seen(reading, before)
         assert (last, newer) == (before, {"d1": later}), "what is told last is seen, and nothing below it is to come"
     last, newer = seen(reading, last)
-    assert (last, newer) == (later, {"d0": one.result, "d1": later})
+    assert (last, newer) == (later, {"d0": one, "d1": later})
 
 
 def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
@@ -165,7 +158,7 @@ def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
         rows = pa.ipc.open_stream(stream).read_all().to_pylist()
         return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
 
-    with held(first, partial(report, device_id="d0", value=b"new"), ("d0",)):
+    with held(first, value=b"new"):
         second.submit(partial(report, device_id="d1", value=b"new"), touched=("d1",)).result(60)
         assert (told()["d0"], told()["d1"]) == ([], [b"new"])
     assert told()["d0"] == told()["d1"] == [b"new"]
@@ -183,7 +176,7 @@ def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes
         history.add(session, [HistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
         return revision
 
-    with held(first, partial(report, device_id="d0"), ("d0",)):
+    with held(first):
         numbers = [
             second.submit(partial(happen, path=path), touched=("d1", logs.EVERY)).result(60)
             for path in ("/1/0/1", "/1/0/2")
@@ -216,10 +209,10 @@ def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(
     # A lost connection stored nothing; of work that was undone alone, how far was counted is on disk with its group.
     told, newer = seen(reading, before)
     assert (told, newer) == (before if end == "lost" else told, {})
-    number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+    number = begin(second, "d1").result(60)
     assert number > max(told, before + 2)
     assert seen(reading, before) == (number, {"d1": number})
-    assert first.submit(partial(report, device_id="d0"), touched=("d0",)).result(60) == number + 1
+    assert begin(first, "d0").result(60) == number + 1
 
 
 def test_who_counts_looks_once_at_how_far_was_counted(url, processes):
@@ -238,9 +231,9 @@ def test_who_asks_which_changes_it_sees_waits_for_nobody_who_writes(url, process
         r" regexp_matches(prosrc, '_lock(?:_shared)?\((\d{12,})\)', 'g') AS locked WHERE proname LIKE '%\_writing'",
     )
     assert len(locks) > 1
-    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
-        number = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
-        assert seen(reading, one.result - 1) == (one.result - 1, {"d1": number})
+    with held(first) as one:
+        number = begin(second, "d1").result(60)
+        assert seen(reading, one - 1) == (one - 1, {"d1": number})
     with closing(psycopg.connect(url)) as writing:
         for lock in locks:
             writing.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
@@ -276,11 +269,11 @@ def test_what_ended_in_the_middle_of_a_look_is_looked_for_again(url, processes, 
 def test_what_ended_in_the_middle_of_every_look_may_be_behind_the_number_that_is_told(url, processes, monkeypatch):
     first, second, reading = processes
     monkeypatch.setattr(backend, "_MOST_LOOKS", 0)
-    with held(first, partial(report, device_id="d0"), ("d0",)) as one:
+    with held(first) as one:
         with looking(url, reading, monkeypatch) as told:
-            later = second.submit(partial(report, device_id="d1"), touched=("d1",)).result(60)
+            later = begin(second, "d1").result(60)
         last, newest = told.result(60)
-        assert (last, newest["d1"]) == (one.result - 1, later)
+        assert (last, newest["d1"]) == (one - 1, later)
     with looking(url, reading, monkeypatch) as told:
         number = first.write(partial(report, device_id="d0"))
     last, newest = told.result(60)
