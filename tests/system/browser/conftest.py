@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -17,7 +17,6 @@ from process_server import PATIENCE_SECONDS
 
 from tests.process.conftest import *  # noqa: F403 - fixtures
 
-T = TypeVar("T")
 HERE = Path(__file__).parent
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
@@ -26,7 +25,7 @@ _opened = ExitStack()
 
 
 @cache
-def _shared(make: Callable[[], AbstractContextManager[T]]) -> T:
+def _shared(make: Callable[[], AbstractContextManager[Any]]) -> Any:
     """What the tests of this folder share, from the first that asks for it to the last one of them."""
     return _opened.enter_context(make())
 
@@ -53,7 +52,8 @@ def _chromium() -> Iterator[Browser]:
 @pytest.fixture
 def browser() -> Browser:
     """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
-    return _shared(_chromium)
+    started: Browser = _shared(_chromium)
+    return started
 
 
 @contextmanager
@@ -70,4 +70,5 @@ def _lab() -> Iterator[Lab]:
 @pytest.fixture
 def lab() -> Lab:
     """``mirror lab`` with the devices that its notebooks name; each test adds devices with names of its own."""
-    return _shared(_lab)
+    running: Lab = _shared(_lab)
+    return running
