@@ -59,7 +59,9 @@ CSS = (
 }
 .mirror-widget .widget-button, .mirror-widget .widget-toggle-button { margin: 0; width: auto; }
 .mirror-widget .widget-toggle-button.mirror-count { border-left: 4px solid currentColor; padding: 0 8px; }
-.mirror-widget .mirror-count.mod-active { box-shadow: inset 0 -3px 0 var(--mirror-accent); font-weight: 600; }
+.mirror-widget .mirror-count.mod-active {
+  background: var(--mirror-shade); box-shadow: inset 0 -3px 0 var(--mirror-accent); font-weight: 600;
+}
 .mirror-widget .widget-button.mod-primary { background: #1565c0; color: #fff; font-weight: 600; }
 .mirror-widget .progress-bar { background: var(--mirror-note); }
 .mirror-widget .progress-bar-success { background: var(--mirror-good); }

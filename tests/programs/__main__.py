@@ -12,9 +12,9 @@ import os
 import subprocess
 import tempfile
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 try:
@@ -67,12 +67,11 @@ def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
     ready = time.monotonic()
     with ThreadPoolExecutor(len(chosen)) as pool:
         verdicts = dict(zip(installed, pool.map(_run, installed.values()), strict=True))
-    for table in (_calls(verdicts), _out(verdicts), _summary(verdicts, installed)):
-        if table.row_count:
-            console.print(table)
+    for library, verdict in verdicts.items():
+        console.print(_table(f"{library.name}: {installed[library].package}", verdict))
     console.print(f"installed in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s", highlight=False)
     if result:
-        content = {one.name: {"package": installed[one].package} | verdicts[one].as_json() for one in installed}
+        content = {one.name: {"package": installed[one].package} | asdict(verdicts[one]) for one in installed}
         result.write_text(json.dumps(content, indent=1))
     for one, why in left_out.items():
         click.echo(f"{one.name}: not run: {why}", err=True)
@@ -106,31 +105,12 @@ def _run(installed: Installed) -> Verdict:
     return judge(done.stdout.splitlines(), done.stderr)
 
 
-def _calls(verdicts: dict[Library, Verdict]) -> Table:
-    table = Table("program", "call", "steps", "passed", title="Calls that were run", highlight=False)
-    for library, verdict in verdicts.items():
-        for name, call in verdict.calls.items():
-            colour = "red" if call.failures else "green"
-            table.add_row(library.name, name, str(call.steps), f"[{colour}]{call.passed}[/]")
-    return table
-
-
-def _out(verdicts: dict[Library, Verdict]) -> Table:
-    table = Table("why", "program", "calls", title="Calls outside of what a mirror does", highlight=False)
-    for library, verdict in verdicts.items():
-        for why in Counter(verdict.out.values()):
-            names = [name for name, its in verdict.out.items() if its == why]
-            table.add_row(why, library.name, ", ".join(names))
-    return table
-
-
-def _summary(verdicts: dict[Library, Verdict], installed: dict[Library, Installed]) -> Table:
-    titles = ("program", "package", "calls run", "steps", "passed", "calls out")
-    table = Table(*titles, title="Programs", highlight=False)
-    for library, verdict in verdicts.items():
-        colour = "red" if verdict.complaints else "green"
-        counts = (len(verdict.calls), verdict.steps, f"[{colour}]{verdict.passed}[/]", len(verdict.out))
-        table.add_row(library.name, installed[library].package, *map(str, counts))
+def _table(title: str, verdict: Verdict) -> Table:
+    table = Table("call", "steps", "passed", title=title)
+    for name, (steps, passed) in verdict.calls.items():
+        table.add_row(name, str(steps), str(passed), style="green" if passed == steps else "red")
+    for why in dict.fromkeys(verdict.out.values()):
+        table.add_row(", ".join(name for name, its in verdict.out.items() if its == why), "out", why)
     return table
 
 

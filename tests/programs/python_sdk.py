@@ -46,17 +46,8 @@ def calls():
     for name in foundation.__all__:
         entity = getattr(foundation, name)
         if inspect.isclass(entity):
-            skipped = {
-                "from_api",
-                "from_dict",
-                "from_json",
-                "from_literal",
-                "to_api",
-                "to_dict",
-                "to_json",
-                "to_literal",
-            }
-            found += [call for call in public(entity, f"foundation.{name}") if call.rsplit(".")[-1] not in skipped]
+            listed = public(entity, f"foundation.{name}")
+            found += [call for call in listed if not call.rsplit(".")[-1].startswith(("from_", "to_"))]
     return found + [f"subscribe.{name}" for name in ("CurrentResourceValue", "DeviceStateChanges", "ResourceValues")]
 
 
@@ -79,6 +70,16 @@ class Anything:
 ANYTHING = Anything()
 
 
+def connected(call, act, expected=None):
+    """A step of what it calls connect."""
+    return step(f"ConnectAPI.{call}", act, expected)
+
+
+def listed(call, act, expected=None):
+    """A step of its device directory."""
+    return step(f"DeviceDirectoryAPI.{call}", act, expected)
+
+
 def text(value):
     return value.decode() if isinstance(value, bytes) else value
 
@@ -87,123 +88,80 @@ def dict_of(rule):
     return {name: value for name, value in rule.to_dict().items() if value is not None}
 
 
-def added(name):
-    return directory.add_query(name, {"device_type": {"$eq": "Light"}})
-
-
-def names(devices):
-    return sorted(device.name for device in devices)
+def found(**options):
+    return sorted(device.name for device in directory.list_devices(**options))
 
 
 # Devices.
-step("ConnectAPI.list_connected_devices", lambda: names(connect.list_connected_devices()), sorted(ids))
-step(
-    "ConnectAPI.list_connected_devices",
-    lambda: names(connect.list_connected_devices(filters={"device_type": {"$eq": "Light"}})),
+lights = {"device_type": {"$eq": "Light"}}
+connected(
+    "list_connected_devices",
+    lambda: sorted(device.name for device in connect.list_connected_devices(filters=lights)),
     ["light-01", "light-02"],
 )
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: names(directory.list_devices(filters={"name": {"$eq": "light-01"}})),
-    ["light-01"],
-)
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: names(directory.list_devices(filters={"alias": {"$in": "light-01,light-02"}})),
-    ["light-01", "light-02"],
-)
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: names(directory.list_devices(filters={"device_type": {"$neq": "Light"}, "state": "registered"})),
-    sorted(name for name in ids if not name.startswith("light")),
-)
-step("DeviceDirectoryAPI.list_devices", lambda: directory.list_devices(include="total_count", limit=5).count(), 12)
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: [device.id for device in directory.list_devices(limit=5, order="desc")],
-    sorted(ids.values(), reverse=True)[:5],
-)
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: directory.list_devices(filters={"firmware_checksum": {"$eq": "x"}}).first(),
-    None,
-)
-step("DeviceDirectoryAPI.get_device", lambda: directory.get_device(light).name, "light-01")
-step("DeviceDirectoryAPI.get_device", lambda: directory.get_device("0" * 32), None)
-step("ConnectAPI.list_resources", lambda: [resource.path for resource in connect.list_resources(light)], LIGHT_PATHS)
-step("ConnectAPI.get_resource", lambda: connect.get_resource(light, DIMMER).observable, True)
-step("ConnectAPI.get_resource", lambda: connect.get_resource(light, "/1/2/3"), Refused("Resource not found"))
-step("ConnectAPI.get_last_api_metadata", lambda: connect.get_last_api_metadata().method, "GET")
-step("DeviceDirectoryAPI.get_last_api_metadata", lambda: directory.get_last_api_metadata().method, "GET")
+listed("list_devices", lambda: found(filters={"name": {"$eq": "light-01"}}), ["light-01"])
+listed("list_devices", lambda: found(filters={"alias": {"$in": "light-01,light-02"}}), ["light-01", "light-02"])
+others = {"device_type": {"$neq": "Light"}, "state": "registered"}
+listed("list_devices", lambda: found(filters=others), sorted(name for name in ids if not name.startswith("light")))
+listed("list_devices", lambda: directory.list_devices(include="total_count", limit=5).count(), 12)
+newest = sorted(ids.values(), reverse=True)[:5]
+listed("list_devices", lambda: [device.id for device in directory.list_devices(limit=5, order="desc")], newest)
+listed("list_devices", lambda: found(filters={"firmware_checksum": {"$eq": "x"}}), [])
+listed("get_device", lambda: directory.get_device(light).name, "light-01")
+listed("get_device", lambda: directory.get_device("0" * 32))
+connected("list_resources", lambda: [resource.path for resource in connect.list_resources(light)], LIGHT_PATHS)
+connected("get_resource", lambda: connect.get_resource(light, DIMMER).observable, True)
+connected("get_resource", lambda: connect.get_resource(light, "/1/2/3"), Refused("Resource not found"))
+connected("get_last_api_metadata", lambda: connect.get_last_api_metadata().method, "GET")
+listed("get_last_api_metadata", lambda: directory.get_last_api_metadata().method, "GET")
 
 # Values, by the poll channel.
-step("ConnectAPI.start_notifications", connect.start_notifications, None)
-step("ConnectAPI.ensure_notifications_thread", connect.ensure_notifications_thread, None)
-step("ConnectAPI.get_resource_value", lambda: connect.get_resource_value(station, TEMPERATURE), "-0.5")
-step("ConnectAPI.get_resource_value", lambda: connect.get_resource_value(station, "/1/2/3"), Refused("no resource"))
-step(
-    "ConnectAPI.get_resource_value_async",
-    lambda: connect.get_resource_value_async(station, TEMPERATURE).wait(PATIENCE_SECONDS),
-    "-0.5",
-)
-step("ConnectAPI.set_resource_value", lambda: connect.set_resource_value(light, DIMMER, "40"), None)
-step("ConnectAPI.get_resource_value", lambda: connect.get_resource_value(light, DIMMER), "40")
-step(
-    "ConnectAPI.set_resource_value",
-    lambda: connect.set_resource_value(station, TEMPERATURE, "40"),
-    Refused("(400) 'METHOD_NOT_ALLOWED'"),
-)
-step(
-    "ConnectAPI.set_resource_value_async",
-    lambda: connect.set_resource_value_async(light, DIMMER, "41").wait(PATIENCE_SECONDS),
-    None,
-)
-step("ConnectAPI.execute_resource", lambda: connect.execute_resource(light, REBOOT), None)
-step(
-    "ConnectAPI.execute_resource_async",
-    lambda: connect.execute_resource_async(light, REBOOT).wait(PATIENCE_SECONDS),
-    None,
-)
-step("ConnectAPI.execute_resource", lambda: connect.execute_resource(light, DIMMER), Refused("(400)"))
+connected("start_notifications", connect.start_notifications)
+connected("ensure_notifications_thread", connect.ensure_notifications_thread)
+connected("get_resource_value", lambda: connect.get_resource_value(station, TEMPERATURE), "-0.5")
+connected("get_resource_value", lambda: connect.get_resource_value(station, "/1/2/3"), Refused("no resource"))
+later = connect.get_resource_value_async(station, TEMPERATURE)
+connected("get_resource_value_async", lambda: later.wait(PATIENCE_SECONDS), "-0.5")
+connected("set_resource_value", lambda: connect.set_resource_value(light, DIMMER, "40"))
+connected("get_resource_value", lambda: connect.get_resource_value(light, DIMMER), "40")
+not_allowed = Refused("(400) 'METHOD_NOT_ALLOWED'")
+connected("set_resource_value", lambda: connect.set_resource_value(station, TEMPERATURE, "40"), not_allowed)
+later_set = connect.set_resource_value_async(light, DIMMER, "41")
+connected("set_resource_value_async", lambda: later_set.wait(PATIENCE_SECONDS))
+connected("execute_resource", lambda: connect.execute_resource(light, REBOOT))
+connected("execute_resource", lambda: connect.execute_resource(light, DIMMER), Refused("(400)"))
+later_run = connect.execute_resource_async(light, REBOOT)
+connected("execute_resource_async", lambda: later_run.wait(PATIENCE_SECONDS))
 
 # Subscriptions to resources.
 values = connect.add_resource_subscription(station, TEMPERATURE)
-step("ConnectAPI.add_resource_subscription", lambda: text(values.get(timeout=PATIENCE_SECONDS)), "-0.5")
-device_measures(station, "1.5")
-step("ConnectAPI.add_resource_subscription", lambda: text(values.get(timeout=PATIENCE_SECONDS)), "1.5")
+for value in ("-0.5", "1.5"):
+    connected("add_resource_subscription", lambda: text(values.get(timeout=PATIENCE_SECONDS)), value)
+    device_measures(station, "1.5")
 told = []
-step(
-    "ConnectAPI.add_resource_subscription_async",
-    lambda: connect.add_resource_subscription_async(
-        thermostat, TEMPERATURE, lambda device, path, value: told.append((device, path, text(value)))
-    ),
-    None,
-)
-step("ConnectAPI.add_resource_subscription_async", lambda: until(lambda: told)[0][:2], (thermostat, TEMPERATURE))
-step("ConnectAPI.get_resource_subscription", lambda: connect.get_resource_subscription(station, TEMPERATURE), True)
-step("ConnectAPI.list_device_subscriptions", lambda: list(connect.list_device_subscriptions(station)), [TEMPERATURE])
-step(
-    "ConnectAPI.delete_resource_subscription", lambda: connect.delete_resource_subscription(station, TEMPERATURE), None
-)
-step("ConnectAPI.get_resource_subscription", lambda: connect.get_resource_subscription(station, TEMPERATURE), False)
-step("ConnectAPI.delete_device_subscriptions", lambda: connect.delete_device_subscriptions(thermostat), None)
-step("ConnectAPI.list_device_subscriptions", lambda: connect.list_device_subscriptions(thermostat), None)
+connect.add_resource_subscription_async(thermostat, TEMPERATURE, lambda device, path, _: told.append((device, path)))
+connected("add_resource_subscription_async", lambda: until(lambda: told)[0], (thermostat, TEMPERATURE))
+connected("get_resource_subscription", lambda: connect.get_resource_subscription(station, TEMPERATURE), True)
+connected("list_device_subscriptions", lambda: list(connect.list_device_subscriptions(station)), [TEMPERATURE])
+connected("delete_resource_subscription", lambda: connect.delete_resource_subscription(station, TEMPERATURE))
+connected("get_resource_subscription", lambda: connect.get_resource_subscription(station, TEMPERATURE), False)
+connected("delete_device_subscriptions", lambda: connect.delete_device_subscriptions(thermostat))
+connected("list_device_subscriptions", lambda: connect.list_device_subscriptions(thermostat))
 connect.add_resource_subscription(station, TEMPERATURE)
-step("ConnectAPI.delete_subscriptions", connect.delete_subscriptions, None)
-step("ConnectAPI.delete_subscriptions", lambda: connect.get_resource_subscription(station, TEMPERATURE), False)
+connected("delete_subscriptions", connect.delete_subscriptions)
+connected("delete_subscriptions", lambda: connect.get_resource_subscription(station, TEMPERATURE), False)
 
 # Presubscriptions.
-step("ConnectAPI.update_presubscriptions", lambda: connect.update_presubscriptions(RULES), None)
-step("ConnectAPI.list_presubscriptions", lambda: [dict_of(rule) for rule in connect.list_presubscriptions()], RULES)
-step("ConnectAPI.delete_presubscriptions", connect.delete_presubscriptions, None)
-step("ConnectAPI.list_presubscriptions", lambda: list(connect.list_presubscriptions()), [])
+connected("update_presubscriptions", lambda: connect.update_presubscriptions(RULES))
+connected("list_presubscriptions", lambda: [dict_of(rule) for rule in connect.list_presubscriptions()], RULES)
+connected("delete_presubscriptions", connect.delete_presubscriptions)
+connected("list_presubscriptions", lambda: list(connect.list_presubscriptions()), [])
 
 # What it calls subscribe.
 changes = connect.subscribe(channels.DeviceStateChanges(device_id=station))
 bench("POST", f"/devices/{station}/registration")
-step(
-    "subscribe.DeviceStateChanges", lambda: next(changes).block(timeout=PATIENCE_SECONDS)["alias"], "weather-station-01"
-)
+name = "weather-station-01"
+step("subscribe.DeviceStateChanges", lambda: next(changes).block(timeout=PATIENCE_SECONDS)["alias"], name)
 observed = connect.subscribe(channels.ResourceValues(device_id=thermostat, resource_path=TEMPERATURE))
 device_measures(thermostat, "17.25")
 step(
@@ -214,17 +172,13 @@ step(
 current = connect.subscribe(channels.CurrentResourceValue(light, DIMMER))
 step("subscribe.CurrentResourceValue", lambda: text(next(current).block(timeout=PATIENCE_SECONDS)), "41")
 connect.delete_presubscriptions()
-step("ConnectAPI.stop_notifications", connect.stop_notifications, True)
+connected("stop_notifications", connect.stop_notifications, True)
 
 # Values, by a webhook.
-receiver = Receiver()
+receiver, headers = Receiver(), {"X-Token": "abc"}
 hooked = ConnectAPI(configuration | {"autostart_notification_thread": False})
-step("ConnectAPI.update_webhook", lambda: hooked.update_webhook(receiver.url, headers={"X-Token": "abc"}), None)
-step(
-    "ConnectAPI.get_webhook",
-    lambda: (hooked.get_webhook().url, hooked.get_webhook().headers),
-    (receiver.url, {"X-Token": "abc"}),
-)
+connected("update_webhook", lambda: hooked.update_webhook(receiver.url, headers=headers))
+connected("get_webhook", lambda: (hooked.get_webhook().url, hooked.get_webhook().headers), (receiver.url, headers))
 
 
 def received(act, member):
@@ -233,64 +187,47 @@ def received(act, member):
     return outcome
 
 
-step(
-    "ConnectAPI.notify_webhook_received",
-    lambda: received(lambda: hooked.get_resource_value_async(light, DIMMER), "async-responses").wait(PATIENCE_SECONDS),
-    "41",
-)
-step(
-    "ConnectAPI.notify_webhook_received",
-    lambda: text(
-        received(lambda: hooked.add_resource_subscription(station, TEMPERATURE), "notifications").get(timeout=5)
-    ),
-    "1.5",
-)
-step("ConnectAPI.delete_webhook", hooked.delete_webhook, None)
-step("ConnectAPI.get_webhook", hooked.get_webhook, None)
-step("ConnectAPI.delete_webhook", hooked.delete_webhook, None)
+def read_by_webhook():
+    read = received(lambda: hooked.get_resource_value_async(light, DIMMER), "async-responses")
+    return read.wait(PATIENCE_SECONDS)
+
+
+def notified_by_webhook():
+    return received(lambda: hooked.add_resource_subscription(station, TEMPERATURE), "notifications").get(timeout=5)
+
+
+connected("notify_webhook_received", read_by_webhook, "41")
+connected("notify_webhook_received", lambda: text(notified_by_webhook()), "1.5")
+connected("delete_webhook", hooked.delete_webhook)
+connected("get_webhook", hooked.get_webhook)
 
 # What is said of devices, saved filters, and what happened to devices.
-step(
-    "DeviceDirectoryAPI.update_device",
-    lambda: (
-        directory.update_device(light, name="Desk", description="By the window", custom_attributes={"floor": "2"}).name
-    ),
-    "Desk",
-)
-step("DeviceDirectoryAPI.get_device", lambda: directory.get_device(light).description, "By the window")
-step("DeviceDirectoryAPI.get_device", lambda: directory.get_device(light).custom_attributes, {"floor": "2"})
-step(
-    "DeviceDirectoryAPI.list_devices",
-    lambda: names(directory.list_devices(filters={"custom_attributes": {"floor": {"$eq": "2"}}})),
-    ["Desk"],
-)
-step(
-    "DeviceDirectoryAPI.update_device",
-    lambda: directory.update_device(light, host_gateway="gateway-01"),
-    Refused("host_gateway"),
-)
-query = step("DeviceDirectoryAPI.add_query", lambda: added("lights").id, ANYTHING)
-step("DeviceDirectoryAPI.get_query", lambda: directory.get_query(query).filter, {"endpoint_type": {"$eq": "Light"}})
-step("DeviceDirectoryAPI.list_queries", lambda: [each.name for each in directory.list_queries()], ["lights"])
-step("DeviceDirectoryAPI.update_query", lambda: directory.update_query(query, name="all lights").name, "all lights")
-step("DeviceDirectoryAPI.delete_query", lambda: directory.delete_query(query), None)
-step("DeviceDirectoryAPI.list_queries", lambda: list(directory.list_queries()), [])
-bench("DELETE", f"/devices/{ids['door-contact-02']}/registration")
-events = step(
-    "DeviceDirectoryAPI.list_device_events",
-    lambda: [
-        (event.device_id == ids["door-contact-02"], event.event_type)
-        for event in directory.list_device_events(
-            filters={"device_id": {"$eq": ids["door-contact-02"]}}, order="desc", limit=2
-        )
-    ],
-    [(True, "deregistration"), (True, "registration")],
-)
-step(
-    "DeviceDirectoryAPI.get_device_event",
-    lambda: directory.get_device_event(directory.list_device_events(limit=2).first().id).device_id in ids.values(),
-    True,
-)
+floor = {"floor": "2"}
+said = {"name": "Desk", "description": "By the window", "custom_attributes": floor}
+listed("update_device", lambda: directory.update_device(light, **said).name, "Desk")
+listed("get_device", lambda: directory.get_device(light).description, "By the window")
+listed("get_device", lambda: directory.get_device(light).custom_attributes, floor)
+listed("list_devices", lambda: found(filters={"custom_attributes": {"floor": {"$eq": "2"}}}), ["Desk"])
+gateway = {"host_gateway": "gateway-01"}
+listed("update_device", lambda: directory.update_device(light, **gateway), Refused("host_gateway"))
+query = listed("add_query", lambda: directory.add_query("lights", {"device_type": {"$eq": "Light"}}).id, ANYTHING)
+listed("get_query", lambda: directory.get_query(query).filter, {"endpoint_type": {"$eq": "Light"}})
+listed("list_queries", lambda: [each.name for each in directory.list_queries()], ["lights"])
+listed("update_query", lambda: directory.update_query(query, name="all lights").name, "all lights")
+listed("delete_query", lambda: directory.delete_query(query))
+listed("list_queries", lambda: list(directory.list_queries()), [])
+door = ids["door-contact-02"]
+bench("DELETE", f"/devices/{door}/registration")
+
+
+def events_of_the_door():
+    told = directory.list_device_events(filters={"device_id": {"$eq": door}}, order="desc", limit=2)
+    return [(event.device_id == door, event.event_type) for event in told]
+
+
+listed("list_device_events", events_of_the_door, [(True, "deregistration"), (True, "registration")])
+event = directory.list_device_events(limit=2).first().id
+listed("get_device_event", lambda: directory.get_device_event(event).device_id in ids.values(), True)
 
 # The newer half of the same SDK.
 sdk = SDK(api_key=KEY, host=HOST)
@@ -312,20 +249,12 @@ def renamed():
 
 
 step("foundation.Device.update", renamed, "Shelf")
-step("foundation.DeviceEvents.list", lambda: sdk.foundation.device_events().list(max_results=2).first().id, ANYTHING)
+event = step("foundation.DeviceEvents.list", lambda: sdk.foundation.device_events().list().first().id, ANYTHING)
 step(
     "foundation.DeviceEvents.read",
-    lambda: (
-        sdk.foundation.device_events(id=sdk.foundation.device_events().list().first().id).read().device_id
-        in ids.values()
-    ),
+    lambda: sdk.foundation.device_events(id=event).read().device_id in ids.values(),
     True,
 )
-step(
-    "SDK.client.call_api",
-    lambda: sdk.client.call_api(method="get", path="/v3/devices/{id}/echo", path_params={"id": light}).json()[
-        "endpoint_name"
-    ],
-    "light-01",
-)
+echo = {"method": "get", "path": "/v3/devices/{id}/echo", "path_params": {"id": light}}
+step("SDK.client.call_api", lambda: sdk.client.call_api(**echo).json()["endpoint_name"], "light-01")
 finish()

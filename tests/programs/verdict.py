@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import outside
-
-
-@dataclass
-class Call:
-    """One call of a library, and how its steps went."""
-
-    steps: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    @property
-    def passed(self) -> int:
-        return self.steps - len(self.failures)
 
 
 @dataclass(frozen=True)
@@ -27,34 +14,15 @@ class Verdict:
     """What came of one program.
 
     Attributes:
-        calls: Each call that was run, in the order of its first step.
+        calls: Each call that was run, in the order of its first step: how many steps it had, and how many passed.
         out: Each call that is outside of what a mirror does, and why.
-        faults: What is wrong beside failed steps: calls that were neither run nor out, or an early end.
+        complaints: All that keeps the program from having passed: failed steps, calls that were neither run nor out,
+            or an early end.
     """
 
-    calls: Mapping[str, Call]
+    calls: Mapping[str, list[int]]
     out: Mapping[str, str]
-    faults: tuple[str, ...]
-
-    @property
-    def steps(self) -> int:
-        return sum(call.steps for call in self.calls.values())
-
-    @property
-    def passed(self) -> int:
-        return sum(call.passed for call in self.calls.values())
-
-    @property
-    def complaints(self) -> list[str]:
-        """All that keeps the program from having passed."""
-        return [f"{name}: {why}" for name, call in self.calls.items() for why in call.failures] + list(self.faults)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "calls": {name: [call.steps, call.passed] for name, call in self.calls.items()},
-            "out": dict(self.out),
-            "complaints": self.complaints,
-        }
+    complaints: list[str]
 
 
 def judge(lines: Iterable[str], last_words: str) -> Verdict:
@@ -64,8 +32,9 @@ def judge(lines: Iterable[str], last_words: str) -> Verdict:
         lines: Its standard output; a library may have written some of it.
         last_words: Its standard error, shown where it ended early.
     """
-    calls: dict[str, Call] = {}
+    calls: dict[str, list[int]] = {}
     there: list[str] = []
+    complaints: list[str] = []
     finished = False
     for line in lines:
         if not line.startswith("{"):
@@ -74,15 +43,16 @@ def judge(lines: Iterable[str], last_words: str) -> Verdict:
         there += told.get("calls", ())
         finished = finished or "finished" in told
         if "call" in told:
-            call = calls.setdefault(told["call"], Call())
-            call.steps += 1
+            counts = calls.setdefault(told["call"], [0, 0])
+            counts[0] += 1
+            counts[1] += told["passed"]
             if not told["passed"]:
-                call.failures.append(f"gave {told['outcome']}, where {told['wanted']} was wanted")
+                complaints.append(f"{told['call']}: gave {told['outcome']}, where {told['wanted']} was wanted")
     out = {name: why for name in there if (why := outside.reason(name))}
-    faults = [f"{name}: neither run nor named as one that is out" for name in there if name not in {*out, *calls}]
-    faults += [f"{name}: named as one that is out, but it runs" for name in calls if outside.reason(name)]
+    complaints += [f"{name}: neither run nor named as one that is out" for name in there if name not in {*out, *calls}]
+    complaints += [f"{name}: named as one that is out, but it runs" for name in calls if outside.reason(name)]
     if not there:
-        faults.append("it told no calls of its library")
+        complaints.append("it told no calls of its library")
     if not finished:
-        faults.append(f"it ended early: {last_words[-1500:]}")
-    return Verdict(calls, out, tuple(faults))
+        complaints.append(f"it ended early: {last_words[-1500:]}")
+    return Verdict(calls, out, complaints)

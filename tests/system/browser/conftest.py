@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -16,37 +17,25 @@ from process_server import PATIENCE_SECONDS
 
 from tests.process.conftest import *  # noqa: F403 - fixtures
 
-T = TypeVar("T")
 HERE = Path(__file__).parent
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
-class _Shared:
+_opened = ExitStack()
+
+
+@cache
+def _shared(make: Callable[[], AbstractContextManager[Any]]) -> Any:
     """What the tests of this folder share, from the first that asks for it to the last one of them."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._made: dict[Callable[[], AbstractContextManager[Any]], Any] = {}
-
-    def one(self, make: Callable[[], AbstractContextManager[T]]) -> T:
-        if make not in self._made:
-            self._made[make] = self._stack.enter_context(make())
-        found: T = self._made[make]
-        return found
-
-    def end(self) -> None:
-        self._made.clear()
-        self._stack.close()
-
-
-_shared = _Shared()
+    return _opened.enter_context(make())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     # Not later: beside playwright no other event loop can run, and JupyterLab and its mirror would take their time.
     if nextitem is None or not nextitem.path.is_relative_to(HERE):
-        _shared.end()
+        _shared.cache_clear()
+        _opened.close()
 
 
 @contextmanager
@@ -63,13 +52,14 @@ def _chromium() -> Iterator[Browser]:
 @pytest.fixture
 def browser() -> Browser:
     """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
-    return _shared.one(_chromium)
+    started: Browser = _shared(_chromium)
+    return started
 
 
 @contextmanager
 def _lab() -> Iterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="mirror-lab-") as folder:
-        running = Lab(Path(folder))
+        running = Lab(Path(folder), "--devices=12")
         try:
             running.find(ADDRESS)
             yield running
@@ -79,5 +69,6 @@ def _lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def lab() -> Lab:
-    """``mirror lab`` with a few devices; each test adds devices with names of its own."""
-    return _shared.one(_lab)
+    """``mirror lab`` with the devices that its notebooks name; each test adds devices with names of its own."""
+    running: Lab = _shared(_lab)
+    return running

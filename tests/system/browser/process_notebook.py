@@ -33,15 +33,12 @@ class Notebook:
         lab: The JupyterLab it is opened in.
         browser: Shows it.
         cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
-        width: Of the page, in pixels.
         in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
     """
 
     numbers = itertools.count()
 
-    def __init__(
-        self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, width: int = 1400, in_lab: bool = True
-    ) -> None:
+    def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, in_lab: bool = True) -> None:
         address, _, token = lab.find(ADDRESS).groups()
         name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
@@ -51,7 +48,7 @@ class Notebook:
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
         wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
         self.page: Page = _context(lab, browser).new_page()
-        self.page.set_viewport_size({"width": width, "height": 1100})
+        self.page.set_viewport_size({"width": 1400, "height": 1100})
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
@@ -123,10 +120,6 @@ class Notebook:
     def widget(self, cell: int = 1) -> Locator:
         """The widget that a cell shows."""
         return self.cell(cell).locator(".mirror-widget").first
-
-    def has_focus(self, locator: Locator) -> bool:
-        """Whether this takes what is typed."""
-        return bool(locator.evaluate("element => element === document.activeElement"))
 
     @property
     def focused(self) -> str:

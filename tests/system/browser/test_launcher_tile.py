@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,35 +12,21 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
-from process_server import ROOT, answers, child_environment, wait_until
+from process_server import answers, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 
 pytestmark = pytest.mark.process
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-GROUP = "jupyter_serverproxy_servers"
 LEVEL = "/3311/0/5851"
 PREFIXED = re.compile(r"(http://127\.0\.0\.1:\d+/user/me/)lab\?token=(\w+)")
 KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A path for Python that has what this project declares, as an installation of it would have."""
-    folder = tmp_path_factory.mktemp("installed")
-    metadata = folder / f"{PROJECT['name'].replace('-', '_')}-0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PROJECT['name']}\nVersion: 0\n")
-    points = "".join(f"{name} = {target}\n" for name, target in PROJECT["entry-points"][GROUP].items())
-    (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{points}")
-    return f"{folder}:{child_environment()['PYTHONPATH']}"
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, installed: str) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """``mirror lab`` with a widget beside the notebook."""
-    running = Lab(tmp_path_factory.mktemp("lab"), "--beside=watcher", PYTHONPATH=installed)
+    running = Lab(tmp_path_factory.mktemp("lab"), "--beside=watcher")
     try:
         assert running.ask("GET", "/api/status").status_code == 200
         yield running
@@ -67,42 +52,49 @@ def listens(address: str) -> bool:
         return False
 
 
-def click_tile(page: Page, address: str, title: str, tmp_path: Path) -> Page:
+def click_tile(page: Page, address: str, title: str) -> Page:
     """Open JupyterLab with nothing but the launcher, and click the tile; gives the page it opens."""
     page.goto(address)
     tile = page.locator(".jp-LauncherCard", has_text=title)
-    expect(tile).to_be_visible(timeout=60_000)
-    expect(tile.locator("img")).to_be_visible()
-    page.screenshot(path=tmp_path / "launcher.png")
+    expect(tile.locator("img")).to_be_visible(timeout=60_000)
     with page.expect_popup() as opened:
         tile.click()
     return opened.value
 
 
 @pytest.mark.browser
-def test_the_tile_opens_the_page_of_the_mirror_the_notebooks_work_with(lab: Lab, page: Page, tmp_path: Path) -> None:
+def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work_with(lab: Lab, page: Page) -> None:
     jupyter, _, token = lab.find(ADDRESS).groups()
-    shown = click_tile(page, f"{jupyter}/lab?reset&token={token}", "Device state mirror", tmp_path)
+    port = httpx.URL(lab.find(MIRROR)[1]).port
+    shown = click_tile(page, f"{jupyter}/lab?reset&token={token}", "Device state mirror")
     expect(page.locator(".Toastify__toast")).to_have_count(0)
     wrong: list[str] = []
+    hosts: set[str] = set()
     shown.on("console", lambda message: wrong.append(message.text))
-    expect(shown.get_by_role("button", name="light-01")).to_be_visible()
-    assert shown.url == f"{jupyter}/mirror/"
+    shown.on("request", lambda request: hosts.add(httpx.URL(request.url).netloc.decode()))
     expect(shown.get_by_text("Live:")).to_be_visible()
-
+    assert shown.url == f"{jupyter}/mirror/"
     with mirror_of(lab) as client:
         light = client.list_devices(endpoint_name="light-01")[0].id
         client.subscribe(light, LEVEL)
         Bench(client).set_value(light, LEVEL, 63)
-    expect(shown.locator("#tail tr", has_text=LEVEL).first).to_contain_text("63")
-    shown.get_by_role("button", name="light-01").click()
-    expect(shown.locator("#resources tr", has_text=LEVEL)).to_contain_text("63")
-    shown.screenshot(path=tmp_path / "page.png", full_page=True)
+        expect(shown.locator("#tail tr", has_text=LEVEL).first).to_contain_text("63")
+        shown.get_by_role("button", name="light-01").click()
+        expect(shown.locator("#resources tr", has_text=LEVEL)).to_contain_text("63")
+
+        shown.goto(f"{jupyter}/proxy/{port}/#key={key_of(lab)}")
+        expect(shown.get_by_text("Live:")).to_be_visible()
+        assert shown.url == f"{jupyter}/proxy/{port}/"
+        Bench(client).add_device("arrived-meanwhile")
+    expect(shown.get_by_role("button", name="arrived-meanwhile")).to_be_visible()
+    shown.get_by_role("link", name="OpenAPI").click()
+    expect(shown).to_have_url(f"{jupyter}/proxy/{port}/openapi.json")
     assert wrong == []
+    assert hosts == {httpx.URL(jupyter).netloc.decode()}
 
 
 @pytest.mark.browser
-def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page, tmp_path: Path) -> None:
+def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page) -> None:
     page.goto(lab.find(ADDRESS)[0])
     widget = page.locator(".mirror-widget").first
     expect(widget).to_be_visible()
@@ -112,26 +104,6 @@ def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page, tmp_path: Path)
         expect(widget).to_contain_text("light-01")
         expect(widget).to_contain_text("71")
     wait_until(lambda: are_beside(page.locator(".jp-NotebookPanel")), "the two panels beside each other")
-    page.screenshot(path=tmp_path / "beside.png")
-
-
-@pytest.mark.browser
-def test_the_page_opens_under_proxy_and_the_port(lab: Lab, page: Page, tmp_path: Path) -> None:
-    jupyter, _, token = lab.find(ADDRESS).groups()
-    port = httpx.URL(lab.find(MIRROR)[1]).port
-    page.goto(f"{jupyter}/lab?token={token}")
-    hosts: set[str] = set()
-    page.on("request", lambda request: hosts.add(httpx.URL(request.url).netloc.decode()))
-    with mirror_of(lab) as client:
-        page.goto(f"{jupyter}/proxy/{port}/#key={key_of(lab)}")
-        expect(page.get_by_role("button", name="light-01")).to_be_visible()
-        expect(page.get_by_text("Live:")).to_be_visible()
-        assert page.url == f"{jupyter}/proxy/{port}/"
-        Bench(client).add_device("arrived-meanwhile")
-    expect(page.get_by_role("button", name="arrived-meanwhile")).to_be_visible()
-    page.get_by_role("link", name="OpenAPI").click()
-    expect(page).to_have_url(f"{jupyter}/proxy/{port}/openapi.json")
-    assert hosts == {httpx.URL(jupyter).netloc.decode()}
 
 
 def test_neither_the_page_nor_its_key_is_given_to_who_is_not_signed_in_to_jupyter(lab: Lab) -> None:
@@ -158,12 +130,9 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
 
 
 @pytest.mark.browser
-def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(
-    page: Page, installed: str, tmp_path: Path
-) -> None:
+def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page, tmp_path: Path) -> None:
     options = ["--no-browser", "--allow-root", "--ServerApp.base_url=/user/me/", "--ServerApp.port=0"]
-    environment = child_environment(PYTHONPATH=installed)
-    environment = {name: value for name, value in environment.items() if name not in {"API_HOST", "API_KEY"}}
+    environment = {name: value for name, value in child_environment().items() if not name.startswith("API_")}
     # A question about news would lie over what is clicked.
     settings = tmp_path / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
@@ -173,7 +142,7 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(
         address, token = jupyter.find(PREFIXED).groups()
         # It tells its address a moment before it listens there.
         wait_until(lambda: listens(address), "JupyterLab to listen")
-        shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)", tmp_path)
+        shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
         expect(shown.get_by_text("1 to 12 of 12")).to_be_visible()
         expect(shown.get_by_text("Live:")).to_be_visible()
         assert shown.url == f"{address}mirror/"

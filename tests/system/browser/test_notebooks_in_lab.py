@@ -1,4 +1,4 @@
-"""The first notebook, and one whose widget changes while cells run, in JupyterLab in a real browser, on one fleet.
+"""The first notebook, and one whose widget changes while cells run, in JupyterLab in a real browser.
 
 nbval runs the cells of all notebooks, and other tests here use each widget.
 """
@@ -6,30 +6,19 @@ nbval runs the cells of all notebooks, and other tests here use each widget.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import TimeoutError as NotInTime
-from process_lab import ADDRESS, Lab
+from process_lab import Lab
 from process_notebook import Notebook
 from process_server import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 NOTEBOOKS = ["00_tour.ipynb", "04_watching_events.ipynb"]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    running = Lab(tmp_path_factory.mktemp("lab"), "--devices=12")
-    try:
-        running.find(ADDRESS)
-        yield running
-    finally:
-        running.close()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -6,7 +6,7 @@ import select
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,10 +36,6 @@ class ForeignDevice:
             bufsize=1,
         )
 
-    def tell(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(command + "\n")
-
     def hear(self, seconds: float = 20) -> str:
         """The next line it writes."""
         assert self._process.stdout is not None
@@ -48,7 +44,8 @@ class ForeignDevice:
         return self._process.stdout.readline().rstrip("\n")
 
     def does(self, command: str) -> str:
-        self.tell(command)
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
         return self.hear()
 
     def close(self) -> None:
@@ -63,29 +60,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
     return folder
-
-
-@pytest.fixture
-def coap_port() -> int:
-    return free_port(socket.SOCK_DGRAM)
-
-
-@pytest.fixture
-def server(start_server, coap_port: int) -> ServerProcess:
-    made: ServerProcess = start_server("--coap", f"127.0.0.1:{coap_port}")
-    return made
-
-
-@pytest.fixture
-def device(installed: Path, server: ServerProcess, coap_port: int) -> Iterator[ForeignDevice]:
-    made = ForeignDevice(installed, "foreign", coap_port)
-    yield made
-    made.close()
-
-
-def device_id_of(application: Application, name: str) -> str:
-    listed = application.json("GET", "/v3/devices")["data"]
-    return next(str(each["id"]) for each in listed if each["endpoint_name"] == name)
 
 
 def paths(application: Application, device_id: str) -> set[str]:
@@ -105,12 +79,16 @@ def told(application: Application) -> list[str]:
 
 
 def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(
-    server: ServerProcess, device: ForeignDevice
+    installed: Path, start_server: Callable[..., ServerProcess]
 ) -> None:
+    port = free_port(socket.SOCK_DGRAM)
+    server = start_server("--coap", f"127.0.0.1:{port}")
+    device = ForeignDevice(installed, "foreign", port)
     application = server.application()
 
     assert device.does("register") == "register 2.01"
-    device_id = device_id_of(application, "foreign")
+    listed = application.json("GET", "/v3/devices")["data"]
+    device_id = next(each["id"] for each in listed if each["endpoint_name"] == "foreign")
     # It registers object instances, and tells their resources when it is asked.
     wait_until(lambda: {TEMPERATURE, UNITS, RESET, SWITCH} <= paths(application, device_id), "what it was asked for")
 
@@ -138,3 +116,4 @@ def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(
     assert device.does("leave") == "leave 2.02"
     assert "de-registrations" in [kind for kind, _ in application.entries()]
     assert "Traceback" not in server.stderr
+    device.close()
