@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 from werkzeug.routing import Rule
 
-from mirror_server.log_lines import LineHandler
+from mirror_server.log_lines import ACCESS_LOG, LineHandler
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
@@ -93,9 +93,11 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    level = logging.root.level
+    loggers = [logging.root, logging.getLogger(ACCESS_LOG)]
+    levels = [logger.level for logger in loggers]
     yield
-    logging.root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
     for handler in list(logging.root.handlers):
         if isinstance(handler, LineHandler):
             logging.root.removeHandler(handler)
