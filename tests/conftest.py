@@ -22,7 +22,8 @@ import pytest
 from hypothesis import settings
 from werkzeug.routing import Rule
 
-from mirror_server.log_lines import ACCESS_LOG, LineHandler
+from mirror_server.config import ACCESS_LOG
+from mirror_server.log_lines import LineHandler
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
