@@ -94,11 +94,11 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    loggers = [logging.root, logging.getLogger(ACCESS_LOG)]
-    levels = [logger.level for logger in loggers]
+    level = logging.root.level
     yield
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
+    logging.root.setLevel(level)
+    # It may have been set up before this, by what a whole module shares.
+    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
     for handler in list(logging.root.handlers):
         if isinstance(handler, LineHandler):
             logging.root.removeHandler(handler)
