@@ -94,11 +94,12 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    level = logging.root.level
+    access_log, level = logging.getLogger(ACCESS_LOG), logging.root.level
+    # Others may have set it up before this, as a module or a library that configures the log of the whole process.
+    access_log.setLevel(logging.NOTSET)
+    access_log.disabled = False
     yield
     logging.root.setLevel(level)
-    # It may have been set up before this, by what a whole module shares.
-    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
     for handler in list(logging.root.handlers):
         if isinstance(handler, LineHandler):
             logging.root.removeHandler(handler)
