@@ -94,12 +94,11 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    access_log, level = logging.getLogger(ACCESS_LOG), logging.root.level
-    # Others may have set it up before this, as a module or a library that configures the log of the whole process.
-    access_log.setLevel(logging.NOTSET)
-    access_log.disabled = False
+    loggers = [logging.getLogger(name) for name in (None, "mirror_server", ACCESS_LOG)]
+    levels = [logger.level for logger in loggers]
     yield
-    logging.root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
     for handler in list(logging.root.handlers):
         if isinstance(handler, LineHandler):
             logging.root.removeHandler(handler)
