@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
@@ -93,7 +94,8 @@ class Bridge:
         self._websocket_look_seconds = websocket_look_seconds
         self._reading_seconds = reading_seconds
         self._turn = _Turn()
-        self._resting: dict[str, asyncio.Event] = {}
+        # A loop that ended, as of a client in the process of this server, ends no rest any more.
+        self._resting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = WeakKeyDictionary()
         self._stopping = asyncio.Event()
         self._parked: set[Parked] = set()
         self._calls: Calls | None = None
@@ -131,13 +133,11 @@ class Bridge:
 
     def _rest(self, environ: WSGIEnvironment, seconds: float) -> None:
         """Let others have their turns for so long before the next request of the same key is served."""
-        key = environ.get("HTTP_AUTHORIZATION", "")
-        if key not in self._resting:
-            self._resting[key] = asyncio.Event()
-            asyncio.get_running_loop().call_later(seconds, self._end_rest, key)
-
-    def _end_rest(self, key: str) -> None:
-        self._resting.pop(key).set()
+        key, loop = environ.get("HTTP_AUTHORIZATION", ""), asyncio.get_running_loop()
+        resting = self._resting.setdefault(loop, {})
+        if key not in resting:
+            resting[key] = asyncio.Event()
+            loop.call_later(seconds, lambda: resting.pop(key).set())
 
     def wait_for_told(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
@@ -161,8 +161,9 @@ class Bridge:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        while (resting := self._resting.get(environ.get("HTTP_AUTHORIZATION", ""))) is not None:
-            await resting.wait()
+        resting = self._resting.get(asyncio.get_running_loop(), {})
+        while (rest := resting.get(environ.get("HTTP_AUTHORIZATION", ""))) is not None:
+            await rest.wait()
         unfinished = Unfinished(environ, self._slots)
         environ |= {
             PARK: unfinished.park,

@@ -272,3 +272,15 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
     assert (large[0].status, large[1].status, other.status) == (400, None, 200)
     large[1].task.cancel()
     await asyncio.wait([large[1].task])
+
+
+async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, monkeypatch):
+    seconds = iter((0, 1000))
+    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=lambda: next(seconds, 1000)))
+    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+
+    async def ask():
+        return (await Request(bridge, key, "/v3/devices").end()).status
+
+    await Request(bridge, key, "/v3/device-queries", method="POST", body=b" " * 100_000).end()
+    assert await asyncio.to_thread(asyncio.run, ask()) == 200
