@@ -94,7 +94,7 @@ class Bridge:
         self._websocket_look_seconds = websocket_look_seconds
         self._reading_seconds = reading_seconds
         self._turn = _Turn()
-        # A loop that ended, as of a client in the process of this server, ends no rest any more.
+        # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
         self._resting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = WeakKeyDictionary()
         self._stopping = asyncio.Event()
         self._parked: set[Parked] = set()

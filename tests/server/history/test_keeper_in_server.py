@@ -1,14 +1,12 @@
 """A server looks after its history by itself, while it leads."""
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import found, found_at
+from histories import Kept, found, found_at
 from waits import wait_until
 
 from mirror_server.clock import SystemClock
@@ -59,22 +57,12 @@ def test_it_looks_by_the_clock_of_the_system(tmp_path: Path, monkeypatch: pytest
     services.close()
 
 
-def test_one_thread_at_a_time_looks_after_it(new_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_at_a_time_looks_after_it(new_history: Callable[[], Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one deletes what the other is about to name."""
-    keeper = new_server(keep_history_seconds=86_400).services._keeper
-    begin, is_inside = keeper._sealing.begin, []
-
-    def begin_alone(*instants: Any) -> None:
-        assert not is_inside
-        is_inside.append(True)
-        begin(*instants)
-        threading.Event().wait(0.02)
-        is_inside.clear()
-
-    monkeypatch.setattr(keeper._sealing, "begin", begin_alone)
-    with ThreadPoolExecutor(4) as threads:
-        for ended in [threads.submit(keeper.round) for _ in range(4)]:
-            ended.result()
+    keeper, is_locked = new_history().keeper, []
+    monkeypatch.setattr(keeper._sealing, "begin", lambda *_instants: is_locked.append(keeper._looking.locked()))
+    keeper.round()
+    assert is_locked == [True]
 
 
 def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server: Callable[..., Any]) -> None:
