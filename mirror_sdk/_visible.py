@@ -52,7 +52,8 @@ def visible_line(text: str) -> str:
 def without_key(text: str, key: str) -> str:
     """The text without an access key that stands in it, as a whole or its secret part alone."""
     shown = text.replace(key, _HIDDEN)
-    secret = key.rpartition("_")[2]
+    # A secret may have underscores of its own.
+    secret = key.split("_", 2)[-1]
     return shown.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else shown
 
 

@@ -320,7 +320,7 @@ def test_no_secret_is_in_it(mirror, client_of, lights, file):
         client.explain("light-0", LEVEL)
     told = everything_in(file)
     assert b"light-0" in told
-    for secret in (key.encode(), key.rpartition("_")[2].encode(), b"Bearer", b"uthorization"):
+    for secret in (key.encode(), key.split("_", 2)[2].encode(), b"Bearer", b"uthorization"):
         assert secret not in told
 
 

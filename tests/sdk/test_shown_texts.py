@@ -29,8 +29,8 @@ from mirror_sdk.values import decode
 from mirror_sdk.widgets.models.wording import value_text
 from mirror_sdk.wire.directory import Device
 
-KEY = "ak_0123456789abcdef_" + "S3cr3t" * 6
-SECRET = KEY.rpartition("_")[2]
+KEY = "ak_0123456789abcdef_" + "S3cr3t_" * 6 + "x"
+SECRET = KEY.split("_", 2)[2]
 HOSTILE = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
 
 
