@@ -88,13 +88,11 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
         for request in expensive(filled):
             # A process of its own, which takes no time from this one.
             attacking = multiprocessing.Process(target=repeat, args=(server, request.encode(), run.scale.seconds))
-            attacking.start()
-            while attacking.is_alive():
+            for _ in until_over(attacking):
                 for what, asked in others.items():
                     began = time.perf_counter()
                     ask(server, asked)
                     slowest_ms[what] = max(slowest_ms[what], 1000 * (time.perf_counter() - began))
-                attacking.join(_LOOK_SECONDS)
     for what, milliseconds in slowest_ms.items():
         # 250 ms where a bare request takes a quarter of one.
         name = f"expensive requests: slowest {what} of another key"
@@ -172,13 +170,20 @@ def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, floa
     before = resident_bytes(server.pid)
     slowest = 0.0
     attacking = threading.Thread(target=attack, args=(server,))
-    attacking.start()
-    while attacking.is_alive():
+    for _ in until_over(attacking):
         began = time.perf_counter()
         ask(server, get("/healthz"))
         slowest = max(slowest, time.perf_counter() - began)
-        attacking.join(_LOOK_SECONDS)
     return max(most_resident_bytes(server.pid) - before, 1) / _MIB, 1000 * slowest
+
+
+def until_over(attack: threading.Thread | multiprocessing.Process) -> Iterator[None]:
+    """Begin an attack and look again and again, at least once, until it is over."""
+    attack.start()
+    yield
+    while attack.is_alive():
+        attack.join(_LOOK_SECONDS)
+        yield
 
 
 def ask(server: Server, request: str) -> None:
