@@ -111,13 +111,15 @@ function element(tag, attributes, ...children) {
    before they look at what is around it. */
 const keepKeys = ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true");
 
-/* The rows of one Grid, for all its views. What Python sends before this module is loaded is asked for again. */
+/* The rows of one Grid, for all its views. What Python sends before this module is loaded is asked for again; a kernel that
+   is busy does not hear that, and has them all in the state until it does. */
 class Rows {
   constructor(model) {
     this.model = model;
     this.take({ ...model.get("table"), all: true });
     this.views = new Set();
     model.on("msg:custom", (message) => this.hear(message));
+    model.on("change:table", () => this.hear({ ...model.get("table"), all: true }));
     model.send({ have: this.version });
   }
 

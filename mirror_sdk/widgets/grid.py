@@ -192,9 +192,10 @@ class Grid(LazyModule):
         rows = list(self._on_page.values())
         self.table.update(version=self.table["version"] + 1, rows=rows)
         if not self._is_heard:
-            # A page that opens asks for them. While a cell runs the kernel may hear that at its end alone.
+            # A page that opens asks for them. While a cell runs the kernel may hear that at its end alone, and what
+            # is sent before the page has its module would be missed.
             self.send_state("table")
-        if all_of_them or len(changed) == len(rows):
+        elif all_of_them or len(changed) == len(rows):
             self.send({**self.table, "all": True})
         else:
             some = [self._on_page[key] for key in changed]
