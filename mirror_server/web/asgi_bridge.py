@@ -32,6 +32,7 @@ from mirror_server.views.websocket import OPEN
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
 from mirror_server.web.calls import Calls
 from mirror_server.web.parked import Parked, is_gone, until_gone
+from mirror_server.web.shares import Shares
 from mirror_server.web.unread import Reader, Unread
 from mirror_server.web.websocket_serving import accept, environ_of_handshake, refuse, serve
 from mirror_server.web.wsgi_call import Answer, EncodedShared, Message, Receive, Send, Unfinished, environ_of
@@ -49,8 +50,6 @@ _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
-# Many such requests of one key may have arrived at once: others get a turn of the loop after each.
-_SHORT_SECONDS = 0.002
 _LAST_SECONDS = 0.5
 # The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
@@ -95,7 +94,7 @@ class Bridge:
         self._reading_seconds = reading_seconds
         self._turn = _Turn()
         # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
-        self._resting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = WeakKeyDictionary()
+        self._shares: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
         self._stopping = asyncio.Event()
         self._parked: set[Parked] = set()
         self._calls: Calls | None = None
@@ -131,14 +130,6 @@ class Bridge:
         answer = Answer.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
         return answer.status, answer.headers, answer.body
 
-    def _rest(self, environ: WSGIEnvironment, seconds: float) -> None:
-        """Let others have their turns for so long before the next request of the same key is served."""
-        key, loop = environ.get("HTTP_AUTHORIZATION", ""), asyncio.get_running_loop()
-        resting = self._resting.setdefault(loop, {})
-        if key not in resting:
-            resting[key] = asyncio.Event()
-            loop.call_later(seconds, lambda: resting.pop(key).set())
-
     def wait_for_told(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
         if self._calls is not None:
@@ -156,14 +147,14 @@ class Bridge:
             await self._open_websocket(scope, send)
             return
         environ = environ_of(scope)
+        shares = self._shares_here()
+        await shares.turn(environ)
         body = await self._body(environ, receive, send)
         if body is None:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        resting = self._resting.get(asyncio.get_running_loop(), {})
-        while (rest := resting.get(environ.get("HTTP_AUTHORIZATION", ""))) is not None:
-            await rest.wait()
+        await shares.turn(environ)
         unfinished = Unfinished(environ, self._slots)
         environ |= {
             PARK: unfinished.park,
@@ -173,14 +164,7 @@ class Bridge:
         }
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
-        # What it waits for the database meanwhile, those that arrived with it need not wait for again.
-        began_at = time.thread_time()
-        answer = Answer.of(self._app, environ, unfinished)
-        took_seconds = time.thread_time() - began_at
-        if len(body) > _LARGE_BODY_BYTES:
-            self._rest(environ, took_seconds)
-        elif took_seconds > _SHORT_SECONDS:
-            self._rest(environ, 0)
+        answer = self._ask(environ, unfinished, is_large=len(body) > _LARGE_BODY_BYTES)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
             unfinished.release()
@@ -192,12 +176,27 @@ class Bridge:
             unfinished.release()
             if whole is not None:
                 if len(whole.body) > _LARGE_BYTES:
-                    self._rest(environ, 0)
+                    shares.rest(environ)
                 await reader.send(whole)
         finally:
             unfinished.release()
             if unfinished.deferred is not None and unfinished.deferred.sent is not None:
                 asyncio.get_running_loop().call_later(self._reading_seconds, unfinished.deferred.sent)
+
+    def _ask(self, environ: WSGIEnvironment, unfinished: Unfinished | None = None, *, is_large: bool = False) -> Answer:
+        """What the app answers; the time that it takes counts as its key's."""
+        # What it waits for the database meanwhile, those that arrived with it need not wait for again.
+        began_at = time.thread_time()
+        answer = Answer.of(self._app, environ, unfinished)
+        self._shares_here().count(environ, time.thread_time() - began_at, is_large=is_large)
+        return answer
+
+    def _shares_here(self) -> Shares:
+        loop = asyncio.get_running_loop()
+        shares = self._shares.get(loop)
+        if shares is None:
+            shares = self._shares[loop] = Shares()
+        return shares
 
     async def _open_websocket(self, scope: Message, send: Send) -> None:
         environ = environ_of_handshake(scope)
@@ -264,7 +263,7 @@ class Bridge:
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
         """Whether the head lets a client send a body; one that may not is told why."""
-        answer = Answer.of(self._app, environ | {HEAD_ONLY: True})
+        answer = self._ask(environ | {HEAD_ONLY: True})
         if answer.status != 100:
             # The body may still come; nothing is read behind it.
             await answer.send(send, is_last=True)
@@ -419,8 +418,8 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-_DOWNLOADS = ThreadPoolExecutor(8, "download", _give_way)
-"""As many as there may be snapshots at once; what reads for long holds no thread that others wait for."""
+_DOWNLOADS = ThreadPoolExecutor(2, "download", _give_way)
+"""Few: an interpreter runs one thread at a time, and every other request waits for each of these again and again."""
 
 
 async def _chunks(download: Download, reader: Reader) -> AsyncGenerator[bytes]:

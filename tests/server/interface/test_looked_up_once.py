@@ -17,7 +17,6 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.waiting import Waiting
-from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
 
@@ -174,7 +173,7 @@ def asking(server, monkeypatch):
 
     monkeypatch.setattr(database, "version", ask)
     # No request takes so long that others get a turn of the loop after it.
-    monkeypatch.setattr(asgi_bridge, "_SHORT_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.shares._MOST_SECONDS", 60)
     return asked, then
 
 
