@@ -94,4 +94,6 @@ def _execute(folder: Path, leading: dict[str, str]) -> set[str]:
 
 
 if __name__ == "__main__":
+    # What it started is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it was told to end"))
     main(sys.argv[1], Path(sys.argv[2]))

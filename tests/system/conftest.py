@@ -9,6 +9,14 @@ import databases
 import packages
 import pytest
 
+LONGEST = (
+    "test_every_benchmark.py",
+    "test_binder_image.py",
+    "test_notebooks_by_nbval.py",
+    "test_user_script.py",
+    "test_process_programs_for_javascript.py",
+)
+
 
 def pytest_configure() -> None:
     databases.find_postgresql()
@@ -19,3 +27,8 @@ def pytest_configure() -> None:
         commands.append("pip install '.[test-system]'")
     if commands:
         raise pytest.UsageError(f"tests/system needs more than Python: {' && '.join(commands)}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Begun last, one of them would keep a single worker busy at the end.
+    items.sort(key=lambda item: item.path.name not in LONGEST)
