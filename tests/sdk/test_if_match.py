@@ -7,13 +7,12 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from usual import LEVEL, SWITCH
 
 from mirror_sdk import PreconditionFailed, ValueRefused
 from mirror_sdk.resource import seen_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
-LEVEL = "/3311/0/5851"
-SWITCH = "/3311/0/5850"
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
 
 

@@ -7,13 +7,13 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import TEMPERATURE
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame
 
 pytestmark = pytest.mark.both_clients
 
-TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
 
 

@@ -2,12 +2,12 @@
 
 import httpx
 import pytest
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
 from mirror_sdk.naming import KnownNames
 from mirror_server.service.keys import Scope
 
-SWITCH, TEMPERATURE = "/3311/0/5850", "/3303/0/5700"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": SWITCH, "value": "0", "observable": True, "writable": True},

@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
+from usual import SWITCH, URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
@@ -34,8 +35,6 @@ from mirror_sdk.snapshot import table
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.entries import Batch, Entries
 
-URL = "http://mirror.localhost"
-SWITCH = "/3311/0/5850"
 PATIENCE_SECONDS = 60
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),

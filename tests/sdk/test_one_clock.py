@@ -7,13 +7,12 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
+from usual import LEVEL, SWITCH
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 
-URL = "http://mirror.localhost"
-LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
 RESOURCES = [
     {"path": LEVEL, "value": "10", "writable": True, "observable": True},
     {"path": SWITCH, "value": "0", "writable": True, "observable": True},

@@ -7,13 +7,14 @@ from itertools import product
 import pandas as pd
 import pytest
 from changed_answers import answer_with, without_arrow
+from usual import LEVEL
 
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.frames import drift_frame, state_frame
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.snapshot import NDJSON
 
-LEVEL, POWER = "/3311/0/5851", "/3311/0/5850"
+POWER = "/3311/0/5850"
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 BEFORE, AFTER = AT - timedelta(seconds=1), AT + timedelta(seconds=1)
 REVISIONS = ["reported_revision", "desired_revision"]

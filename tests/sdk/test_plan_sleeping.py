@@ -6,15 +6,10 @@ from datetime import timedelta
 
 import pytest
 from patience import until
+from usual import DIMMER, LAMP, LEVEL, all_to, statuses
 
 from mirror_sdk import ValueRefused, show_progress
 
-LEVEL = "/3311/0/5851"
-SWITCH = "/3311/0/5850"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-]
 DAY_SECONDS = 24 * 3600
 CONTACT = timedelta(minutes=15)
 
@@ -24,7 +19,7 @@ def add(bench, plain):
     """Adds a device whose level is known; one that sleeps has fallen asleep."""
 
     def add(name, *, sleeps=False, is_known=True):
-        device_id = bench.add_device(name, RESOURCES, queue_mode=sleeps)
+        device_id = bench.add_device(name, [DIMMER, LAMP], queue_mode=sleeps)
         if is_known:
             plain.read_value(device_id, LEVEL)
         if sleeps:
@@ -45,18 +40,10 @@ def lights(add, sleepers):
     return [add(f"light-{number}") for number in range(2)]
 
 
-def all_to(devices, level=40):
-    return [(device_id, LEVEL, level) for device_id in devices]
-
-
 def own_levels(bench, devices):
     """What the devices have, which nobody has to wake them for."""
     found = {one.id: {resource.path: resource.value for resource in one.resources} for one in bench.list_devices()}
     return [found[device_id][LEVEL] for device_id in devices]
-
-
-def statuses(frame):
-    return frame["status"].tolist()
 
 
 def test_each_row_has_the_expiry_of_its_device_which_is_longer_after_a_long_silence(client, bench, sleepers, lights):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mirrored import TAKEN_AT
 from mirrored import device as device_object
 from mirrored import resource as state
+from usual import LEVEL, SWITCH, add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading
@@ -19,7 +20,7 @@ from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
 
-LEVEL, SWITCH, COLOUR = "/3311/0/5851", "/3311/0/5850", "/3311/0/5706"
+COLOUR = "/3311/0/5706"
 OWN = "/10250/0/1"
 PATHS = (LEVEL, SWITCH, COLOUR, OWN)
 RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
@@ -27,11 +28,7 @@ RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
 
 @pytest.fixture
 def lights(bench):
-    return [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
-
-
-def all_to(devices, level=40):
-    return [(device_id, LEVEL, level) for device_id in devices]
+    return add_lights(bench, 3, resources=RESOURCES)
 
 
 def undoable(plan):
@@ -61,7 +58,7 @@ def test_what_is_not_known_is_read_first(client, lights):
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     plan.apply()
     plan.undo().apply()
-    assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
+    assert levels(client, lights) == [10] * 3
     assert client.plan(all_to(lights, 10), read_first=True).frame["check"].tolist() == ["already_so"] * 3
 
 

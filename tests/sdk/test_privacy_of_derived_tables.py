@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from usual import TEMPERATURE
 
 from mirror_sdk.frames import HISTORY_SCHEMA, mirror
 from mirror_sdk.frames.columns import build
@@ -24,7 +25,6 @@ COORDINATES = {
     "/4/0/8": (26201337.0, 26201555.0),
 }
 PERSONAL = {number for pair in COORDINATES.values() for number in (*pair, pair[1] - pair[0])}
-TEMPERATURE = "/3303/0/5700"
 
 
 def history():

@@ -6,10 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from naive_history import BEGIN, Row, at, frame_of
+from usual import TEMPERATURE
 
 from mirror_sdk import ValueRefused
-
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from usual import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
-TEMPERATURE = "/3303/0/5700"
 ANSWERS = {
     "resample": lambda frame: frame.mirror.resample("10s"),
     "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),

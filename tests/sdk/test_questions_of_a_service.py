@@ -5,11 +5,12 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 from patience import until
+from usual import TEMPERATURE
 
 from mirror_sdk.recording import recorder as recorder_module
 from mirror_server.devices.link import Content, Observation
 
-TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
+LIGHT = "/3311/0/5850"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": LIGHT, "value": "0", "observable": True, "writable": True},

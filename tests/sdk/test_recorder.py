@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -38,10 +39,6 @@ from mirror_sdk.recording.layout import (
     state_path,
 )
 from mirror_sdk.tables.state import ADDED_COLUMNS
-
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
-URL = "http://mirror.localhost"
 
 
 def numbers(frame):

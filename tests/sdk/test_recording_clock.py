@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from patience import until
 from recording_readers import make_older
+from usual import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge
 from mirror_sdk.recording.recorder import Tape
 from mirror_sdk.wire.routes import TIME_HEADER
 
-TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -11,6 +11,7 @@ import pytest
 from filelock import FileLock
 from patience import until
 from recording_readers import READERS, Killed, killed_at, make_older, seen
+from usual import TEMPERATURE
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -20,7 +21,6 @@ from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 
-TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ABOUT = About(server="http://mirror.localhost", key="a key", devices=None, paths=None)
 

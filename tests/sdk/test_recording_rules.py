@@ -8,6 +8,7 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import (
     AccessDenied,
@@ -21,8 +22,6 @@ from mirror_sdk import (
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": SWITCH, "value": "0", "observable": True, "writable": True},

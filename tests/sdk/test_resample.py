@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from usual import TEMPERATURE
 
 from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -21,7 +22,6 @@ from mirror_sdk.frames.questions import steps
 from mirror_sdk.frames.questions.bins import bins_of
 from mirror_sdk.values import decode
 
-TEMPERATURE = "/3303/0/5700"
 ALL = ["time_weighted_mean", "last", "min", "max", "count"]
 HOUR = 3_600_000
 

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 from blocking import pause_in_no_time
+from usual import DEVICE
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.bench.operations import advance_bench_clock
@@ -10,7 +11,6 @@ from mirror_sdk.errors import APIError, ConfigError, LimitExceeded, MirrorError,
 
 pytestmark = pytest.mark.both_clients
 
-DEVICE = "015f0000592df24b952bc53fa97265c8"
 OBJECT = {"object": "device-echo", "device_id": DEVICE, "created_at": "2026-01-31T00:00:00Z", "resources": []}
 LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemoteProtocolError("closed")]
 

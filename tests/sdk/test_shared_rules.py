@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from blocking import pause_in_no_time
+from usual import URL
 
 from mirror_sdk import (
     CallTimeout,
@@ -16,7 +17,6 @@ from mirror_sdk import (
 )
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
-URL = "http://mirror.localhost"
 TEMPERATURES = {"resource_path": ["/3303/*"]}
 LIGHTS = {"endpoint_type": "Light", "resource_path": ["/3311/0/5850", "/3311/0/5851"]}
 DOORS = {"endpoint_name": "door-*"}

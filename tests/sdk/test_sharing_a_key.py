@@ -3,11 +3,9 @@
 import threading
 
 import pytest
+from usual import SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import Conflict, MirrorClient
-
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
+from usual import DEVICE
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
-DEVICE = "015f0000592df24b952bc53fa97265c8"
 PAGE = b"<!doctype html><title>Please log in</title>"
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
+from usual import TEMPERATURE
 
 from mirror_sdk import DeviceObject
 from mirror_sdk.frames import state_frame
@@ -11,7 +12,6 @@ from mirror_sdk.frames.stale import silent_rows
 from mirror_sdk.wire import device_object as wire
 
 REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-TEMPERATURE = "/3303/0/5700"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SECOND = timedelta(seconds=1)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from usual import TEMPERATURE
 
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
-
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):

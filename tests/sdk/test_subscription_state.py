@@ -1,11 +1,11 @@
 """What either client, an explanation and the explorer tell of a subscription that is not met, and of late writes."""
 
 import pytest
+from usual import LEVEL, TEMPERATURE
 
 from mirror_sdk import EventKind, SubscriptionState
 from mirror_sdk.frames import DriftKind
 
-TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": LEVEL, "value": "10", "observable": True, "writable": True},

@@ -15,6 +15,7 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
+from usual import DEVICE
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
@@ -22,7 +23,6 @@ from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, ServerError, ValueRefused, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
 
-DEVICE = "015f0000592df24b952bc53fa97265c8"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"

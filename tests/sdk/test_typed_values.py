@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from usual import LEVEL, SWITCH
 
 from mirror_sdk import ValueRefused, parse_value
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
 
-SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
+SECONDS, UNSIGNED, SET_POINT = "/3311/0/5852", "/5/0/13", "/3308/0/5900"
 ANALOG = "/3203/0/5650"
 CLOCK, LINK, PACKAGE, NAME, REBOOT, UNDECLARED = "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/15", "/3/0/4", "/27000/0/1"
 EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)

@@ -3,15 +3,14 @@
 import pandas as pd
 import pytest
 from patience import until
+from usual import LEVEL, TEMPERATURE, URL
 
 from mirror_sdk import MirrorClient, UnitWarning
 from mirror_sdk.recording import Recording
 from mirror_sdk.recording import recorder as recorder_module
 from mirror_server.service.keys import Scope
 
-URL = "http://mirror.localhost"
-
-TEMPERATURE, UNITS, LEVEL = "/3303/0/5700", "/3303/0/5701", "/3311/0/5851"
+UNITS = "/3303/0/5701"
 
 
 @pytest.fixture

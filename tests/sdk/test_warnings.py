@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 from changed_answers import Between
+from usual import SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.wire.entries import Gap
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 PATIENCE_SECONDS = 30
 
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from patience import until as wait_until
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
 from mirror_sdk.wire.entries import Unreadable
-
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 
 @pytest.fixture

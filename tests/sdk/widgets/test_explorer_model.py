@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_server.service.keys import Scope
-
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 
 import pytest
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import Event, EventKind
 from mirror_sdk.widgets.models import fleet_model
 from mirror_sdk.widgets.models.fleet_model import FLEET_SCHEMA, FleetModel
 from mirror_sdk.widgets.models.marks import Mark
 
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 SNAPSHOT = "GET /v3/device-echo"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from usual import TEMPERATURE, URL
 
 from mirror_sdk import Bench, MirrorClient, show_progress
 from mirror_sdk.events import EventKind
@@ -11,9 +12,6 @@ from mirror_sdk.widgets import EventWatcher
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
 from mirror_server.service.keys import Scope
-
-URL = "http://mirror.localhost"
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture

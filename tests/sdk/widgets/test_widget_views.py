@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import ipywidgets
 import pytest
 from patience import until
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -23,7 +24,7 @@ from mirror_sdk.widgets.models.time_window import Stretch
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
+REBOOT = "/3/0/4"
 NASTY = "<img src=x onerror=alert(1)>"
 
 

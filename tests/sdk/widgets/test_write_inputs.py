@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from usual import LEVEL, SWITCH
 
 from mirror_sdk.values import decode, encode
 from mirror_sdk.widgets.models.write_inputs import InputKind, entry_of, form_of, read_entry
 
-LEVEL, SWITCH, SET_POINT, TIME, PACKAGE = "/3311/0/5851", "/3311/0/5850", "/3308/0/5900", "/3/0/13", "/5/0/0"
+SET_POINT, TIME, PACKAGE = "/3308/0/5900", "/3/0/13", "/5/0/0"
 LINK, DEBOUNCE, NAME, UNKNOWN = "/3/0/22", "/3200/0/5503", "/3311/0/5750", "/10250/0/1"
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 from patience import until
+from usual import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
 from mirror_sdk.frames import REQUESTS_SCHEMA
@@ -15,7 +16,7 @@ from mirror_sdk.widgets.models.write_inputs import InputKind
 from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
 from mirror_server.service.keys import Scope
 
-LEVEL, SWITCH, TEMPERATURE, OWN = "/3311/0/5851", "/3311/0/5850", "/3303/0/5700", "/10250/0/1"
+OWN = "/10250/0/1"
 RESOURCES = [
     {"path": LEVEL, "value": "10", "writable": True, "observable": True},
     {"path": SWITCH, "value": "0", "writable": True},

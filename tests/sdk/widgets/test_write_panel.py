@@ -8,11 +8,12 @@ from functools import partial
 import ipywidgets
 import pytest
 from patience import until
+from usual import LEVEL
 
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
 
-LEVEL, OWN = "/3311/0/5851", "/10250/0/1"
+OWN = "/10250/0/1"
 RESOURCES = [
     {"path": LEVEL, "value": "10", "writable": True, "observable": True},
     {"path": OWN, "value": "0", "writable": True},

@@ -1,0 +1,29 @@
+"""What most tests of the client have in common: the address of the service, paths, and the resources of devices."""
+
+URL = "http://mirror.localhost"
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
+SENSOR = {"path": TEMPERATURE, "value": "21.5", "observable": True}
+DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
+LAMP = {"path": SWITCH, "value": "0", "observable": True, "writable": True}
+
+
+def add_lights(bench, count, reader=None, resources=(DIMMER, LAMP, SENSOR), endpoint_type="Light"):
+    """Add lights, whose levels are known where a client reads them."""
+    ids = [bench.add_device(f"light-{number}", resources, endpoint_type=endpoint_type) for number in range(count)]
+    if reader is not None:
+        levels(reader, ids)
+    return ids
+
+
+def all_to(devices, level=40):
+    """What a plan is wanted to write."""
+    return [(device_id, LEVEL, level) for device_id in devices]
+
+
+def levels(client, devices):
+    return [client.read_value(device_id, LEVEL) for device_id in devices]
+
+
+def statuses(frame):
+    return frame["status"].tolist()
