@@ -2,7 +2,8 @@
 
 URL = "http://mirror.localhost"
 DEVICE = "015f0000592df24b952bc53fa97265c8"
-TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
+TEMPERATURE, SWITCH, LEVEL, OWN = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/10250/0/1"
+NASTY = "<img src=x onerror=alert(1)>"
 SENSOR = {"path": TEMPERATURE, "value": "21.5", "observable": True}
 DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
 LAMP = {"path": SWITCH, "value": "0", "observable": True, "writable": True}

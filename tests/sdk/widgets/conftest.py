@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from usual import DIMMER, LAMP, OWN, SENSOR, URL, add_lights
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.calls import run_now
@@ -38,7 +39,7 @@ def transport(mirror: Any) -> CountingTransport:
 
 @pytest.fixture
 def client(mirror: Any, transport: CountingTransport) -> Iterator[MirrorClient]:
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as one:
+    with MirrorClient(URL, mirror.new_key(), transport=transport) as one:
         yield one
 
 
@@ -54,6 +55,12 @@ def widget(client: MirrorClient) -> Iterator[Callable[..., Any]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def lights(client: MirrorClient, bench: Any) -> list[str]:
+    """Three lights whose level was read once."""
+    return add_lights(bench, 3, client, [DIMMER, LAMP, SENSOR, {"path": OWN, "value": "x"}])
 
 
 @pytest.fixture

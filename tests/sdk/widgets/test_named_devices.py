@@ -1,23 +1,22 @@
 """Widgets take a device as the client does."""
 
 import pytest
+from usual import DIMMER, LEVEL
 
 from mirror_sdk import EventKind, UnknownDevice
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
-
-DIMMER = "/3311/0/5851"
 
 
 @pytest.fixture
 def light(bench):
     bench.add_device("station-01", [])
-    return bench.add_device("light-01", [{"path": DIMMER, "value": "10", "writable": True, "observable": True}])
+    return bench.add_device("light-01", [DIMMER])
 
 
 @pytest.fixture
 def spellings(plain, light):
     """A device by id, by name, of the directory, of the mirror, and of a request."""
-    handle = plain.begin_read(light, DIMMER)
+    handle = plain.begin_read(light, LEVEL)
     return [light, "light-01", plain.get_directory_device(light), plain.get_device(light), handle]
 
 
@@ -36,7 +35,7 @@ def test_explorers_and_panels_take_a_device_in_any_form(plain, light, spellings)
 
 
 def test_a_watcher_shows_the_events_of_a_device_in_any_form(plain, light, spellings):
-    plain.subscribe(light, DIMMER)
+    plain.subscribe(light, LEVEL)
     # The subscription brings it in a while.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
     for spelling in spellings:

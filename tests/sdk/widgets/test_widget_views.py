@@ -7,10 +7,10 @@ import warnings
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
-import ipywidgets
 import pytest
 from patience import until
-from usual import SWITCH, TEMPERATURE
+from usual import NASTY, SWITCH, TEMPERATURE
+from widget_parts import all_html, all_parts
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -25,21 +25,10 @@ from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
 REBOOT = "/3/0/4"
-NASTY = "<img src=x onerror=alert(1)>"
 
 
 def row(grid, key):
     return next(one for one in grid.rows if one["key"] == key)
-
-
-def all_html(widget):
-    parts = all_parts(widget)
-    html = "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
-    return html + "".join(part.static_html() for part in parts if isinstance(part, Grid))
-
-
-def all_parts(widget):
-    return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
 
 
 def shown_rows(widget):

@@ -5,41 +5,18 @@ import sys
 import threading
 from functools import partial
 
-import ipywidgets
 import pytest
 from patience import until
-from usual import LEVEL
+from usual import DIMMER, LEVEL, NASTY, OWN
+from widget_parts import all_html, all_parts
 
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
-
-OWN = "/10250/0/1"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": OWN, "value": "0", "writable": True},
-]
-NASTY = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def lights(client, bench):
-    ids = [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
-    for device_id in ids:
-        client.read_value(device_id, LEVEL)
-    return ids
 
 
 @pytest.fixture
 def new_panel(widget):
     return partial(widget, WritePanel)
-
-
-def all_parts(widget):
-    return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
-
-
-def all_html(widget):
-    return "".join(part.value for part in all_parts(widget) if isinstance(part, ipywidgets.HTML))
 
 
 def enter(panel, path=LEVEL, value="40"):
@@ -171,7 +148,7 @@ transport = httpx.WSGITransport(app=create_app(services))
 key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
 client = MirrorClient("http://mirror.localhost", key, transport=transport)
 bench = Bench(client)
-device = bench.add_device("asleep", {RESOURCES!r})
+device = bench.add_device("asleep", {[DIMMER]!r})
 bench.set_online(device, False)
 panel = WritePanel(client, [device], expiry_seconds=3600)
 panel.model.value.choose_path("{LEVEL}")
