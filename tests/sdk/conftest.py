@@ -63,9 +63,9 @@ class Mirror:
 
 
 @pytest.fixture
-def kept_seconds() -> float | None:
-    """For how long what happened is kept; ``None`` for not at all. A module of tests may say otherwise."""
-    return None
+def kept_seconds(request: pytest.FixtureRequest) -> float | None:
+    """For how long what happened is kept: with the mark ``keeps_history`` a week, else not at all."""
+    return None if request.node.get_closest_marker("keeps_history") is None else 7 * 86_400.0
 
 
 @pytest.fixture
@@ -228,6 +228,19 @@ def client_over(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., 
 def folder(tmp_path: Path) -> Path:
     """Where a recording is to be."""
     return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def last_look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last look of a recorder comes soon, not when a poll of real time has ended."""
+    monkeypatch.setattr("mirror_sdk.recording.recorder.DEFAULT_HOLD_SECONDS", 1)
+
+
+@pytest.fixture
+def rivals(mirror: Mirror, client_of: Callable[..., Any]) -> list[Any]:
+    """Two clients with one key."""
+    key = mirror.new_key()
+    return [client_of(URL, key, transport=mirror.either_transport) for _ in range(2)]
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ from mirror_sdk.snapshot import table
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.entries import Batch, Entries
 
+pytestmark = pytest.mark.keeps_history
+
 PATIENCE_SECONDS = 60
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),
@@ -132,11 +134,6 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "record": (nothing, lambda c, _, folder: c.record(folder / "run.parquet")),
 }
 """What is done before, and what is looked at."""
-
-
-@pytest.fixture
-def kept_seconds() -> float:
-    return 86_400.0
 
 
 def test_it_is_not_done_on_the_thread_of_the_loop(mirror, device_id, tmp_path):

@@ -16,12 +16,9 @@ from mirror_sdk.wire.model import write_timestamp
 from mirror_server.store import history, revisions
 from mirror_server.store.history import HistoryRow
 
+pytestmark = pytest.mark.keeps_history
+
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
 
 
 @pytest.fixture

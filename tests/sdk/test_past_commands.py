@@ -10,10 +10,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observation
 
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86400.0
+pytestmark = pytest.mark.keeps_history
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 from patience import until
 from recording_readers import READERS, Killed, killed_at, make_older, seen
-from usual import TEMPERATURE
+from usual import TEMPERATURE, Clock
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -72,16 +72,6 @@ def event(number):
     return Event(
         kind=EventKind.OBSERVATION, seq=number, uid=f"{number}", device_id="d", path=TEMPERATURE, received_at=AT
     )
-
-
-class Clock:
-    """Seconds that pass when it is told so."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):
@@ -255,16 +245,6 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
             ask()
     shutil.rmtree(layout.beside(folder))
     assert Recording(folder).audit().complete
-
-
-def test_files_of_others_make_no_recording(folder):
-    folder.mkdir()
-    (folder / "part-00000-7c.snappy.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueRefused, match="holds other files"):
-        RecordingFolder(folder, ABOUT)
-    assert not layout.beside(folder).exists()
-    with pytest.raises(ValueRefused, match="needs a place beside it"):
-        layout.beside(Path("/"))
 
 
 def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
-from usual import SWITCH, TEMPERATURE, URL
+from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import (
     AccessDenied,
@@ -22,22 +22,15 @@ from mirror_sdk import (
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
 
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-]
 TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
 
 
 @pytest.fixture
 def sensors(bench):
     """Five of them by name -> id, of two types, and one without a temperature."""
-    found = {
-        f"sensor-{number}": bench.add_device(f"sensor-{number}", RESOURCES, endpoint_type="AB"[number % 2])
-        for number in range(1, 6)
-    }
-    found["lamp"] = bench.add_device("lamp", RESOURCES[1:], endpoint_type="Lamp")
-    return found
+    types = {f"sensor-{number}": "AB"[number % 2] for number in range(1, 6)}
+    found = {name: bench.add_device(name, [SENSOR, LAMP], endpoint_type=kind) for name, kind in types.items()}
+    return found | {"lamp": bench.add_device("lamp", [LAMP], endpoint_type="Lamp")}
 
 
 def told(client, folder, **options):
@@ -102,7 +95,7 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, benc
     """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
     monkeypatch.setattr("mirror_sdk.recording.subscribing._MOST_ASKED", 2)
     for number in range(5):
-        bench.add_device(f"d{number}", RESOURCES)
+        bench.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.put_presubscriptions([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
     bench.advance(1)

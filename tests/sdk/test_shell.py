@@ -12,6 +12,8 @@ from click import ClickException
 from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
 from mirror_sdk.cli.log_commands import Silence
 
+pytestmark = pytest.mark.keeps_history
+
 NOTHING = {
     "devices": "'mirror-device' plays one",
     "device-events": "no device has registered yet",
@@ -26,11 +28,6 @@ NOTHING = {
     "watch --timeout 0 --path /3303/*": "mirror rules --add --path '/3303/*' adds such a rule",
     "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1 adds",
 }
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86400.0
 
 
 @pytest.mark.parametrize(

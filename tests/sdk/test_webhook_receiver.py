@@ -187,18 +187,13 @@ def impatient(monkeypatch):
     monkeypatch.setattr("mirror_sdk.webhook.SILENCE_SECONDS", 0.05)
 
 
-@pytest.fixture
-def rivals(mirror, client_of, impatient):
-    """Two clients with one key."""
-    key = mirror.new_key()
-    return [client_of("http://mirror.localhost", key, transport=mirror.either_transport) for _ in range(2)]
-
-
 def values_of(events, last):
     return [value for _, _, value, _ in until(events, last)]
 
 
-def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_again(rivals, receiver, bench, device_id):
+def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_again(
+    impatient, rivals, receiver, bench, device_id
+):
     one, two = rivals
     one.use_webhook(receiver)
     events = one.events(timeout=60)
@@ -216,7 +211,9 @@ def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_aga
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("is_polling", [False, True], ids=["by a webhook", "by long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, receiver, bench, device_id, is_polling):
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(
+    impatient, rivals, receiver, bench, device_id, is_polling
+):
     one, two = rivals
     one.use_webhook(receiver)
     events = one.events(timeout=60)

@@ -12,6 +12,16 @@ DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
 LAMP = {"path": SWITCH, "value": "0", "observable": True, "writable": True}
 
 
+class Clock:
+    """Seconds that pass when it is told so."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def add_lights(bench, count, reader=None, resources=(DIMMER, LAMP, SENSOR), endpoint_type="Light"):
     """Add lights, whose levels are known where a client reads them."""
     ids = [bench.add_device(f"light-{number}", resources, endpoint_type=endpoint_type) for number in range(count)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from usual import DIMMER, LAMP, OWN, SENSOR, URL, add_lights
+from usual import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.calls import run_now
@@ -93,16 +93,6 @@ def later() -> Later:
     return Later()
 
 
-class Seconds:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
+def seconds() -> Clock:
+    return Clock(1000.0)

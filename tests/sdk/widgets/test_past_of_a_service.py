@@ -13,10 +13,7 @@ from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
 from mirror_server.service.keys import Scope
 
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
+pytestmark = pytest.mark.keeps_history
 
 
 @pytest.fixture
