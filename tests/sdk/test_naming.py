@@ -2,18 +2,13 @@
 
 import httpx
 import pytest
-from usual import SWITCH, TEMPERATURE
+from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
 from mirror_sdk.naming import KnownNames
 from mirror_server.service.keys import Scope
 
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-    {"path": "/3/0/4", "value": "", "executable": True},
-]
-
+RESOURCES = [SENSOR, LAMP, {"path": "/3/0/4", "value": "", "executable": True}]
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
     "get_directory_device": lambda c, d: c.get_directory_device(d).id,
@@ -111,12 +106,12 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
 
 def test_many_names_are_one_question_or_few_where_they_are_long(named, directory, bench):
     names = [f"lamp-{number}" for number in range(10)]
-    ids = [bench.add_device(name, RESOURCES[:1]) for name in names]
+    ids = [bench.add_device(name, [SENSOR]) for name in names]
     assert named.snapshot(names)["device_id"].tolist() == sorted(ids)
     assert directory.questions() == 1
     assert named.plan([(name, TEMPERATURE, 1.0) for name in names]).frame["device_id"].tolist() == ids
     names = [f"{number:02}{'ü' * 61}," if number % 10 == 5 else f"{number:02}{'語' * 62}" for number in range(20)]
-    ids = [bench.add_device(name, RESOURCES[:1]) for name in names]
+    ids = [bench.add_device(name, [SENSOR]) for name in names]
     assert named.state_frame(names)["device_id"].tolist() == ids
     assert directory.longest < 4000
     assert directory.questions() < len(names) // 2
@@ -247,7 +242,7 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
 
 
 def test_the_bench_asks_for_names_with_its_own_key(mirror, light):
-    with MirrorClient("http://mirror.localhost", mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
+    with MirrorClient(URL, mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
         bench = Bench(operator)
         listed_device = next(one for one in bench.list_devices() if one.id == light)
         for spelling in ("light-01", listed_device, light):

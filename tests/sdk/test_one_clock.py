@@ -7,16 +7,12 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
-from usual import LEVEL, SWITCH
+from usual import LEVEL, SWITCH, add_lights, all_to
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-]
 INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
 
 
@@ -37,7 +33,7 @@ def now(begins_at: datetime, bench: Any) -> Callable[[], datetime]:
 
 @pytest.fixture
 def lights(now: object, bench: Any) -> list[str]:
-    return [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(3)]
+    return add_lights(bench, 3)
 
 
 def in_order(frame: pd.DataFrame) -> bool:
@@ -51,7 +47,7 @@ def handles(*requests: Any) -> list[Any]:
 
 def test_a_plans_ledger_is_by_the_services_clock(now, client, bench, lights):
     begin = pd.Timestamp(now())
-    result = client.plan([(device_id, LEVEL, 40) for device_id in lights]).apply()
+    result = client.plan(all_to(lights)).apply()
     assert result["status"].tolist() == ["success"] * 3
     for name in INSTANTS[:3]:
         assert result[name].tolist() == [begin] * 3
@@ -99,7 +95,7 @@ def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, clie
         return answer
 
     client = client_over(silent)
-    plan = client.plan([(lights[0], LEVEL, 40), (lights[1], LEVEL, 40)])
+    plan = client.plan(all_to(lights[:2]))
     result = plan.apply(canary=0)
     assert result["status"].tolist() == ["success"] * 2
     assert result[["requested_at", "accepted_at", "expires_at"]].isna().all(axis=None)

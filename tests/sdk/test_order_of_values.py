@@ -7,14 +7,13 @@ from itertools import product
 import pandas as pd
 import pytest
 from changed_answers import answer_with, without_arrow
-from usual import LEVEL
+from usual import DIMMER, LAMP, LEVEL, SWITCH
 
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.frames import drift_frame, state_frame
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.snapshot import NDJSON
 
-POWER = "/3311/0/5850"
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 BEFORE, AFTER = AT - timedelta(seconds=1), AT + timedelta(seconds=1)
 REVISIONS = ["reported_revision", "desired_revision"]
@@ -23,8 +22,7 @@ REVISIONS = ["reported_revision", "desired_revision"]
 @pytest.fixture
 def light(bench):
     """A light on a clock that stands still."""
-    level = {"path": LEVEL, "value": "94", "observable": True, "writable": True}
-    return bench.add_device("light-01", [level, {"path": POWER, "value": "1", "writable": True}])
+    return bench.add_device("light-01", [DIMMER | {"value": "94"}, LAMP])
 
 
 @pytest.fixture
@@ -184,7 +182,7 @@ def test_a_plan_goes_by_what_came_last(client, bench, light):
     client.write_value(light, LEVEL, 40)
     bench.set_value(light, LEVEL, 5)
     client.read_value(light, LEVEL)
-    (again, other) = client.plan([(light, LEVEL, 40), (light, POWER, True)]).planned
+    (again, other) = client.plan([(light, LEVEL, 40), (light, SWITCH, True)]).planned
     assert (again.finding.check.value, again.before.python) == ("ok", 5)
     assert other.finding.check.value == "ok"
     client.write_value(light, LEVEL, 40)

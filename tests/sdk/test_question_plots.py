@@ -5,7 +5,7 @@ import sys
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from naive_history import BEGIN, Row, at, frame_of
+from naive_history import BEGIN, Row, at, frame_of, told
 from usual import TEMPERATURE
 
 from mirror_sdk import ValueRefused
@@ -15,10 +15,6 @@ from mirror_sdk import ValueRefused
 def closed():
     yield
     plt.close("all")
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def labels(axes):

@@ -4,13 +4,14 @@ import inspect
 import math
 import re
 from dataclasses import replace
+from datetime import datetime
 from itertools import groupby, pairwise
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable, told
 from usual import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
@@ -18,7 +19,7 @@ from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
 ANSWERS = {
-    "resample": lambda frame: frame.mirror.resample("10s"),
+    "resample": lambda frame: frame.mirror.resample("10s", ["time_weighted_mean", "last", "min", "max", "count"]),
     "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
     "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
     "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
@@ -32,11 +33,6 @@ ANSWERS = {
     "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
 }
 LIMITS = st.one_of(st.none(), st.integers(1, 12))
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    """Values at seconds."""
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def seconds(spans):
@@ -506,6 +502,7 @@ def test_texts_are_not_compared_but_counted():
 
 
 OTHERS = {
+    "resample durations": "bin device_id endpoint_name path value duration covered",
     "each duration": "device_id endpoint_name path begin end duration begin_seen end_seen",
     "each presence": "device_id endpoint_name presence begin end duration",
     "binned rates": "bin device_id endpoint_name path increase rate resets covered",
@@ -515,7 +512,9 @@ VALUES = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
 SOME = [*VALUES, Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
 
 
-@pytest.mark.parametrize("name", ["durations", "availability", "rates", "compare", "gaps", "late", "unchanged"])
+@pytest.mark.parametrize(
+    "name", ["resample", "durations", "availability", "rates", "compare", "gaps", "late", "unchanged"]
+)
 def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_path):
     for frame in (EMPTY, frame_of(SOME)):
         text = inspect.getdoc(getattr(frame.mirror, name))
@@ -544,9 +543,22 @@ def test_times_are_in_the_zone_that_is_asked_for():
         assert str(found[column].dt.tz) == "Europe/Berlin"
 
 
+def asked_for(*arguments, **options):
+    return lambda frame: frame.mirror.resample(*arguments, **options)
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
+        (asked_for("soon"), r"bin='soon' is no span of time; write one like '15min'"),
+        (asked_for("0s"), r"bin='0s' must be a millisecond or longer"),
+        (asked_for("1s", "mean"), r"how='mean' is no statistic; give one of time_weighted_mean, last"),
+        (asked_for("1s", ["duration", "last"]), r'"duration" has a row for each value'),
+        (asked_for("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
+        (asked_for("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
+        (asked_for("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
+        (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
+        (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
         (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
         (lambda frame: frame.mirror.late("long"), r"longer_than='long' is no span of time"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),

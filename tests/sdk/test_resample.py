@@ -1,8 +1,6 @@
 """Statistics by bins of time: compared with a plain re-computation, and at the borders."""
 
-import inspect
 import math
-import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
@@ -11,24 +9,18 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable, told
 from usual import TEMPERATURE
 
 from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.frames import HISTORY_SCHEMA, events_frame, history_frame
-from mirror_sdk.frames.columns import build
+from mirror_sdk.frames import events_frame, history_frame
 from mirror_sdk.frames.questions import steps
 from mirror_sdk.frames.questions.bins import bins_of
 from mirror_sdk.values import decode
 
 ALL = ["time_weighted_mean", "last", "min", "max", "count"]
 HOUR = 3_600_000
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    """Values at seconds."""
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def naive_bins(naive, length, begin, end):
@@ -298,8 +290,8 @@ def test_events_tell_the_same_as_a_history():
             event(EventKind.ASYNC_RESPONSE, 60, seq=8),
         ]
     )
-    for told in (events, events.drop(columns="value_kind"), history_frame(events)):
-        found = told.mirror.resample("10s", ["time_weighted_mean", "count"], end=at(60))
+    for table in (events, events.drop(columns="value_kind"), history_frame(events)):
+        found = table.mirror.resample("10s", ["time_weighted_mean", "count"], end=at(60))
         assert found["time_weighted_mean"].tolist() == [10.0, 20.0, pd.NA, pd.NA, pd.NA, 23.0]
         assert found["covered"].tolist() == [0.5, 1.0, 0.0, 0.0, 0.0, 1.0]
         assert found["count"].tolist() == [1, 1, 0, 0, 0, 2]
@@ -374,26 +366,6 @@ def test_days_of_a_zone_have_23_or_25_hours():
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"bin": "soon"}, r"bin='soon' is no span of time; write one like '15min'"),
-        ({"bin": "0s"}, r"bin='0s' must be a millisecond or longer"),
-        ({"bin": "1s", "how": "mean"}, r"how='mean' is no statistic; give one of time_weighted_mean, last"),
-        ({"bin": "1s", "how": ["duration", "last"]}, r'"duration" has a row for each value'),
-        ({"bin": "1s", "silence_limit": "-1s"}, r"silence_limit='-1s' must be"),
-        ({"bin": "1s", "paths": TEMPERATURE}, r"paths='/3303/0/5700' is one text; give a list"),
-        ({"bin": "1s", "begin": datetime(2026, 1, 1)}, r"begin=2026-01-01 00:00:00 has no time zone"),
-        ({"bin": "1s", "begin": at(9), "end": at(1)}, r"lies before begin="),
-        ({"bin": "1s", "tz": "Mars/Olympus"}, r"tz='Mars/Olympus' is no time zone"),
-        ({"bin": "1ms", "begin": at(-(10**9))}, r"rows, and 50,000,000 are the most; give a longer bin"),
-    ],
-)
-def test_an_argument_that_says_nothing_is_refused(arguments, message):
-    with pytest.raises(ValueRefused, match=message):
-        frame_of(told((0, 1.0), (9, 2.0))).mirror.resample(**arguments)
-
-
 def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
     with pytest.raises(ValueRefused, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
@@ -421,22 +393,6 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
     ):
         with pytest.raises(ValueRefused, match=message):
             wrong.mirror.resample("1s")
-
-
-# Its columns
-
-
-def test_the_columns_are_the_documented_ones_also_of_an_empty_table():
-    documented = re.findall(
-        r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(pd.DataFrame().mirror.resample), flags=re.MULTILINE
-    )
-    empty = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
-    for frame in (empty, frame_of(told((0, 1.0)))):
-        found = frame.mirror.resample("1h", ALL)
-        assert [(name, str(dtype).partition("[python")[0]) for name, dtype in found.dtypes.items()] == documented[1:]
-        spans = frame.mirror.resample("1h", "duration")
-        assert spans.columns.tolist() == ["bin", "device_id", "endpoint_name", "path", "value", "duration", "covered"]
-        assert str(spans["duration"].dtype) == "timedelta64[ms]"
 
 
 def test_many_resources_at_once_are_what_each_is_by_itself(monkeypatch):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from usual import SWITCH, TEMPERATURE
+from usual import LAMP, SENSOR, SWITCH, TEMPERATURE
 
 from mirror_sdk import Event, EventKind
 from mirror_sdk.widgets.models import fleet_model
@@ -11,10 +11,6 @@ from mirror_sdk.widgets.models.fleet_model import FLEET_SCHEMA, FleetModel
 from mirror_sdk.widgets.models.marks import Mark
 
 SNAPSHOT = "GET /v3/device-echo"
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True},
-]
 
 
 def event(kind, device_id=None):
@@ -22,7 +18,7 @@ def event(kind, device_id=None):
 
 
 def add(bench, name):
-    return bench.add_device(name, RESOURCES)
+    return bench.add_device(name, [SENSOR, LAMP])
 
 
 @pytest.fixture

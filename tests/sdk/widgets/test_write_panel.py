@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from patience import until
-from usual import DIMMER, LEVEL, NASTY, OWN
+from usual import LEVEL, NASTY, OWN
 from widget_parts import all_html, all_parts
 
 from mirror_sdk.plan import Plan
@@ -132,33 +132,19 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench
     panel.close()
 
 
-def test_the_interpreter_ends_at_once_while_a_write_waits(tmp_path):
+def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, bench, lights):
     program = f"""
-import httpx, threading, time
-from mirror_sdk import Bench, MirrorClient
+import time
+from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import WritePanel
-from mirror_server.config import Settings
-from mirror_server.service import keys
-from mirror_server.service.keys import Scope
-from mirror_server.services import Services
-from mirror_server.web.app import create_app
-services = Services(Settings(database_url="sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True))
-services.start()
-transport = httpx.WSGITransport(app=create_app(services))
-key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
-client = MirrorClient("http://mirror.localhost", key, transport=transport)
-bench = Bench(client)
-device = bench.add_device("asleep", {[DIMMER]!r})
-bench.set_online(device, False)
-panel = WritePanel(client, [device], expiry_seconds=3600)
-panel.model.value.choose_path("{LEVEL}")
+panel = WritePanel(MirrorClient({address!r}, {mirror.new_key()!r}), {lights[:1]}, path="{LEVEL}", expiry_seconds=3600)
 panel.model.value.enter("40")
 def wait(condition):
     while not condition(): time.sleep(0.01)
 panel.preview_button.click(); wait(lambda: panel.model.can_apply)
 panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["state"] == "… pending")
-services.close()
 print("ends", flush=True)
 """
+    bench.set_online(lights[0], False)
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.returncode) == ("ends\n", 0), run.stderr
