@@ -15,7 +15,7 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
-from usual import DEVICE
+from usual import DEVICE, SWITCH, TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
@@ -144,16 +144,14 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+def trickle_of_devices(request):
+    return one_by_one(LONG, b"[") if b"/devices" in request else [HEAD + b"Content-Length: 2\r\n\r\n[]"]
+
+
 @pytest.mark.both_clients
 def test_a_call_over_a_kept_connection_ends_and_the_next_call_works(client_of):
     """What is left of the one answer is not taken for the other's."""
-
-    def answer(request):
-        if b"/devices" in request:
-            return one_by_one(LONG, b"[")
-        return [HEAD + b"Content-Length: 2\r\n\r\n[]"]
-
-    with HostileService(answer) as service:
+    with HostileService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
         assert client.get_presubscriptions() == []
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
@@ -166,9 +164,7 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
 
     def answer(request):
         asked.append(request)
-        if b"/devices" in request:
-            return one_by_one(LONG, b"[")
-        return [HEAD + b"Content-Length: 2\r\n\r\n[]"]
+        return trickle_of_devices(request)
 
     with HostileService(answer) as service:
         monkeypatch.setenv("HTTP_PROXY", service.url)
@@ -191,25 +187,24 @@ def refuse_name(*_, **__):
 
 # Of each call
 
-PATH = "/3303/0/5700"
 EARLIER = datetime(2026, 1, 5, tzinfo=UTC)
 OF_EACH_CALL = {
     "list_devices": (),
     "get_device": (DEVICE,),
     "create_device_query": ("lights", ""),
     "device_events_frame": (),
-    "explain": (DEVICE, PATH),
+    "explain": (DEVICE, TEMPERATURE),
     "browse": ("a-name",),
     "state_frame": (),
     "snapshot_dataset": ("FOLDER",),
     "refresh": ("FRAME",),
     "as_of": (EARLIER,),
     "changes": (EARLIER, EARLIER),
-    "resume_request": ("a1", "a-name", PATH),
-    "read_value": (DEVICE, PATH),
-    "write_value": (DEVICE, "/3311/0/5850", True),
-    "plan": ([(DEVICE, "/3311/0/5850", True)],),
-    "subscription_state": (DEVICE, PATH),
+    "resume_request": ("a1", "a-name", TEMPERATURE),
+    "read_value": (DEVICE, TEMPERATURE),
+    "write_value": (DEVICE, SWITCH, True),
+    "plan": ([(DEVICE, SWITCH, True)],),
+    "subscription_state": (DEVICE, TEMPERATURE),
     "remove_presubscriptions": ([{}],),
     "events_frame": (),
     "watch": (print,),
@@ -246,11 +241,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
-        given = {
-            "FOLDER": tmp_path / "folder",
-            "FRAME": of_a_snapshot(service.url),
-            "RECEIVER": CallbackInbox(),
-        }
+        given = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
 
         def call():
@@ -296,7 +287,7 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
         takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
-        request = client.begin_read(DEVICE, PATH)
+        request = client.begin_read(DEVICE, TEMPERATURE)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 

@@ -143,8 +143,13 @@ def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch)
     assert slow.read(0).entries == ()
 
 
-def numbered(*entries):
-    return json.dumps({"de-registrations": [{"ep": "d", **entry} for entry in entries]}).encode()
+def numbered(*numbers, **more):
+    return json.dumps({"de-registrations": [{"ep": "d", "seq": seq, **more} for seq in numbers]}).encode()
+
+
+def receive(inbox, *messages):
+    for message in messages:
+        inbox.receive(message, inbox.headers)
 
 
 def read_all(reader):
@@ -160,9 +165,7 @@ def read_all(reader):
 def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     inbox = CallbackInbox()
     reader = CallbackReader(inbox)
-    inbox.receive(b"{}", inbox.headers)
-    for message in [numbered({"seq": 5}, {"seq": 6}), numbered({"seq": 9}), numbered({"seq": 10}, {"seq": 12})]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, b"{}", numbered(5, 6), numbered(9), numbered(10, 12))
     assert read_all(reader) == [5, 6, (7, 8), 9, 10, (11, 11), 12]
     assert read_all(reader.beside(9)) == [10, (11, 11), 12]
 
@@ -170,10 +173,9 @@ def test_what_the_log_had_dropped_before_it_came_is_a_loss():
 def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
     inbox = CallbackInbox()
     earlier = CallbackReader(inbox)
-    for message in [b"{}", numbered({"seq": 5}), b"{}"]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, b"{}", numbered(5), b"{}")
     later = CallbackReader(inbox)
-    inbox.receive(numbered({"seq": 20}, {"seq": 22}), inbox.headers)
+    receive(inbox, numbered(20, 22))
     assert read_all(earlier) == [5, (6, 19), 20, (21, 21), 22]
     assert read_all(later) == [20, (21, 21), 22]
 
@@ -249,8 +251,6 @@ def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(clien
 def test_an_entry_that_comes_again_is_dropped_by_its_identity_or_else_by_its_number():
     """One that an earlier version of the service logged, or that cannot be read, has no identity."""
     inbox = CallbackInbox()
-    six = numbered({"seq": 6, "uid": "u"})
-    for message in [numbered({"seq": 5}), numbered({"seq": 5}), six, six]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, numbered(5), numbered(5), numbered(6, uid="u"), numbered(6, uid="u"))
     assert read_all(CallbackReader(inbox).beside(0)) == [5, 6]
     assert inbox.duplicates == 2

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from usual import SWITCH, TEMPERATURE
+from usual import SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
@@ -31,10 +31,8 @@ def test_devices_are_rows_by_their_names(model, bench, device_id):
     gone = bench.add_device("lamp", endpoint_type="Light")
     bench.deregister(gone)
     model.load_devices()
-    assert [(one["name"], one["type"], one["state"]) for one in model.device_rows] == [
-        ("lamp", "Light", "deregistered"),
-        ("sensor-1", "Light", "registered"),
-    ]
+    told = [(one["name"], one["type"], one["state"]) for one in model.device_rows]
+    assert told == [("lamp", "Light", "deregistered"), ("sensor-1", "Light", "registered")]
     listed = {one["key"]: one for one in model.device_rows}
     assert listed[device_id]["last_contact"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
     assert listed[gone]["tones"] == {"state": "dim"}
@@ -105,7 +103,12 @@ def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later,
     assert sum("device-requests" in request for request in transport.requests) == 1
 
 
-def test_subscribing_and_ending_it(model, client, device_id):
+def test_subscribing_and_ending_it_and_what_another_application_subscribed(model, client, plain, device_id):
+    plain.subscribe(device_id, TEMPERATURE)
+    plain.read_value(device_id, TEMPERATURE)
+    model.load()
+    assert row(model, TEMPERATURE)["subscription"] == "by another key"
+    plain.unsubscribe(device_id, TEMPERATURE)
     model.subscribe(TEMPERATURE)
     assert client.is_subscribed(device_id, TEMPERATURE)
     client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
@@ -125,14 +128,6 @@ def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, 
         mirror.services.database.settle(10)
         model.load()
         assert row(model, TEMPERATURE)["subscription"] == shown
-
-
-def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as other:
-        other.subscribe(device_id, TEMPERATURE)
-        other.read_value(device_id, TEMPERATURE)
-    model.load()
-    assert row(model, TEMPERATURE)["subscription"] == "by another key"
 
 
 def test_drift_marks(model, client, bench, device_id):
@@ -162,7 +157,7 @@ def test_the_selected_resources_are_rows_of_the_state_table(model, client):
     assert found["path"].tolist() == [SWITCH, TEMPERATURE] or found["path"].tolist() == [TEMPERATURE, SWITCH]
     assert found.dtypes.equals(whole.dtypes)
     assert found.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
-    assert found.attrs["mirror"]["server"] == "http://mirror.localhost"
+    assert found.attrs["mirror"]["server"] == URL
     assert list(client.plan(found.assign(value=True)).frame["path"]) == found["path"].tolist()
     empty = ExplorerModel(client).frame([TEMPERATURE])
     assert (len(empty), list(empty)) == (0, list(whole))
@@ -170,7 +165,7 @@ def test_the_selected_resources_are_rows_of_the_state_table(model, client):
 
 def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirror, device_id):
     key = mirror.new_key(Scope.READ)
-    with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as reader:
+    with MirrorClient(URL, key, transport=mirror.transport) as reader:
         model = ExplorerModel(reader)
         model.choose(device_id)
         assert len(model.rows) == 3

@@ -40,13 +40,18 @@ class Page(Grid):
         return [state[name] for state in self.states if name in state]
 
 
+def page_of(*keys: str) -> Page:
+    grid = Page()
+    grid.show([row(key) for key in keys])
+    return grid
+
+
 def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
     return {"key": key, "name": f"device {key}", "level": level, **more}
 
 
 def test_the_page_is_sent_what_differs() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b"), row("c")])
+    grid = page_of("a", "b", "c")
     grid.show([row("a"), row("b"), row("c")])
     grid.show([row("a"), row("c", 7), row("d")])
     first, second = grid.sent
@@ -56,8 +61,7 @@ def test_the_page_is_sent_what_differs() -> None:
 
 
 def test_a_page_that_missed_something_finds_all_rows_in_the_state_and_is_sent_them_on_request() -> None:
-    grid = Page()
-    grid.show([row("a")])
+    grid = page_of("a")
     grid.show([row("a"), row("b")])
     assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
     grid._handle_custom_msg({"have": 1}, [])
@@ -76,8 +80,7 @@ def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None
 
 
 def test_rows_that_are_gone_are_selected_no_more() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b"), row("c")])
+    grid = page_of("a", "b", "c")
     grid.selected = ["c", "a"]
     assert [one["key"] for one in grid.selected_rows] == ["a", "c"]
     grid.show([row("b"), row("c")])
@@ -85,8 +88,7 @@ def test_rows_that_are_gone_are_selected_no_more() -> None:
 
 
 def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_once() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     noticed: list[list[str]] = []
     grid.observe(lambda change: noticed.append(change["new"]), "selected")
     grid._handle_custom_msg({"selected": ["b"]}, [])
@@ -100,8 +102,7 @@ def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_on
 
 
 def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     grid._handle_custom_msg({"selected": ["a"]}, [])
     grid.selected = []
     grid.set_state({"selected": ["a"]})
@@ -111,8 +112,7 @@ def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> Non
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
 def test_what_is_no_selection_changes_none(content: object) -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     grid.selected = ["b"]
     grid._handle_custom_msg({"selected": content}, [])
     assert grid.selected == ["b"]

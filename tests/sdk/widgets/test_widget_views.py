@@ -195,11 +195,6 @@ def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
 # The plot
 
 
-def test_nothing_that_is_drawn_is_offered_to_be_uploaded(plot):
-    assert plot.figure._config["showSendToCloud"] is False
-    assert plot.figure._config["plotlyServerURL"] == ""
-
-
 def series(device, unit, *numbers, broken=()):
     at = datetime(2026, 1, 5, tzinfo=UTC)
     points = [Point(at + timedelta(seconds=n), one, n not in broken) for n, one in enumerate(numbers)]
@@ -226,6 +221,9 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     assert one.y == (1.0, 2.0, None, 3.0)
     assert one.connectgaps is False
     assert [trace.visible for trace in plot.figure.data] == [True] * 3 + [False] * 3
+    # Nothing that is drawn is offered to be uploaded.
+    assert plot.figure._config["showSendToCloud"] is False
+    assert plot.figure._config["plotlyServerURL"] == ""
 
 
 def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
@@ -323,9 +321,7 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
             assert earlier.comm is not None
         with EventWatcher(again, live=False):
             assert earlier.comm is None
-
-
-def test_the_next_widget_of_a_kind_closes_the_earlier_unless_it_is_to_stay(widget):
+    # As the next one of its kind does, unless it is to stay.
     first, watcher = widget(Explorer), widget(EventWatcher)
     second = widget(Explorer)
     assert (first.comm, watcher.comm is None) == (None, False)
