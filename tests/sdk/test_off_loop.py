@@ -32,7 +32,6 @@ from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.resource import Resource
-from mirror_sdk.snapshot import table
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.entries import Batch, Entries
 
@@ -409,12 +408,6 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
         await behind(client)
         # What the error knows of was held as long as this.
         assert error.value.__traceback__ is not None
-
-
-def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id, monkeypatch):
-    slow = Slow(table.snapshot_parts)
-    monkeypatch.setattr(table, "snapshot_parts", slow)
-    run(cancelled(mirror, slow, lambda client: client.snapshot()))
 
 
 def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_it(caplog):

@@ -36,11 +36,6 @@ def lights(now: object, bench: Any) -> list[str]:
     return add_lights(bench, 3)
 
 
-def in_order(frame: pd.DataFrame) -> bool:
-    pairs = (("requested_at", "accepted_at"), ("accepted_at", "finished_at"))
-    return all((frame[first] <= frame[second]).all() for first, second in pairs)
-
-
 def handles(*requests: Any) -> list[Any]:
     return [getattr(each, "_wrapped", each) for each in requests]
 
@@ -85,7 +80,8 @@ def test_a_repeated_async_id_was_accepted_the_first_time(now, client, bench, lig
     assert (again.accepted_at, again.expires_at) == (begin, begin + timedelta(seconds=600))
     bench.set_online(lights[0], True)
     assert again.exception() is None
-    assert in_order(requests_frame(handles(again)))
+    row = requests_frame(handles(again)).iloc[0]
+    assert row["requested_at"] <= row["accepted_at"] <= row["finished_at"]
 
 
 def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, client_over, lights):

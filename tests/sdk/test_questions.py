@@ -44,6 +44,13 @@ def instants(times):
     return [None if pd.isna(one) else (one - BEGIN).total_seconds() for one in times]
 
 
+def rows_of(found, names):
+    """The rows of some columns: times as seconds behind the beginning, and spans in seconds."""
+    columns = [found[name] for name in names.split()]
+    read = {"datetime64": instants, "timedelta64": seconds}
+    return list(zip(*(read.get(str(one.dtype).partition("[")[0], list)(one) for one in columns), strict=True))
+
+
 def limited(limit):
     return None if limit is None else f"{limit}s"
 
@@ -100,16 +107,11 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
             sight = known.get(first - 1) is not None, known.get(last) is not None
             stretches.append((device, path, first, last, last - first, *sight))
     found = frame.mirror.durations("/3303/*", **arguments, **options)
-    spans = [seconds(found[name]) for name in ("duration", "longest", "known")]
-    columns = [found["device_id"], found["path"], spans[0], found["stretches"], spans[1], spans[2]]
-    assert list(zip(*columns, strict=True)) == expected
+    assert rows_of(found, "device_id path duration stretches longest known") == expected
     shares = [None if row[5] == 0 else row[2] / row[5] for row in expected]
     assert [None if pd.isna(one) else one for one in found["share"]] == pytest.approx(shares)
     rows = frame.mirror.durations("/3303/*", **arguments, **options, each=True)
-    times = [instants(rows[name]) for name in ("begin", "end")]
-    seen = [rows["begin_seen"], rows["end_seen"]]
-    columns = [rows["device_id"], rows["path"], *times, seconds(rows["duration"]), *seen]
-    assert list(zip(*columns, strict=True)) == stretches
+    assert rows_of(rows, "device_id path begin end duration begin_seen end_seen") == stretches
 
 
 def test_a_text_may_be_the_condition_and_booleans_need_none():
@@ -156,9 +158,7 @@ def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_tha
                 count = sum(first <= time < last for time in times)
                 expected.append((device, path, value, first, last, count, last == end))
     found = frame.mirror.unchanged(f"{longer_than}s", **options)
-    times = [instants(found[name]) for name in ("begin", "end")]
-    columns = [found["device_id"], found["path"], found["value_num"], *times, found["told"], found["lasting"]]
-    assert list(zip(*columns, strict=True)) == expected
+    assert rows_of(found, "device_id path value_num begin end told lasting") == expected
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
@@ -226,14 +226,12 @@ def test_availability_is_that_of_a_plain_computation(question):
         heard = max([second for second in naive.heard(device) if second < end], default=None)
         expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), heard))
     found = frame.mirror.availability(**options)
-    spans = [seconds(found[name]) for name in ("available", "absent", "unknown")]
-    columns = [found["device_id"], *spans, found["absences"], seconds(found["longest_absence"])]
-    assert list(zip(*columns, instants(found["last_heard_at"]), strict=True)) == expected
+    names = "device_id available absent unknown absences longest_absence last_heard_at"
+    assert rows_of(found, names) == expected
     for row, share in zip(expected, found["availability"], strict=True):
         assert pd.isna(share) if row[1] + row[2] == 0 else share == pytest.approx(row[1] / (row[1] + row[2]))
     rows = frame.mirror.availability(**options, each=True)
-    columns = [rows["device_id"], rows["presence"], instants(rows["begin"]), instants(rows["end"])]
-    assert list(zip(*columns, strict=True)) == stretches
+    assert rows_of(rows, "device_id presence begin end") == stretches
 
 
 def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
@@ -250,10 +248,12 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
     options = {"begin": at(0), "end": at(100), "silence_limit": "60s"}
     assert frame.mirror.availability(**options)["device_id"].tolist() == ["d1"]
     found = frame.mirror.availability(state=state, **options)
-    assert found["device_id"].tolist() == ["d0", "d1", "d2", "d3"]
-    spans = [seconds(found[name]) for name in ("available", "absent", "unknown")]
-    assert spans == [[0, 100, 0, 0], [100, 0, 100, 0], [0, 0, 0, 100]]
-    assert instants(found["last_heard_at"]) == [-500, 50, -500, None]
+    assert rows_of(found, "device_id available absent unknown last_heard_at") == [
+        ("d0", 0, 100, 0, -500),
+        ("d1", 100, 0, 0, 50),
+        ("d2", 0, 100, 0, -500),
+        ("d3", 0, 0, 100, None),
+    ]
     # Without a limit nobody is silent.
     silent = frame.mirror.availability(state=state, begin=at(0), end=at(100))
     assert seconds(silent["available"]) == [100, 100, 100, 0]
@@ -303,7 +303,7 @@ def told_again(at, received, value=False, order=5):
 def closed(frame, **options):
     """From when to when it was known to be closed, in hours."""
     rows = frame.mirror.durations(DOOR, equals=False, each=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options)
-    return [(b / HOUR, e / HOUR) for b, e in zip(instants(rows["begin"]), instants(rows["end"]), strict=True)]
+    return [(begin / HOUR, end / HOUR) for begin, end in rows_of(rows, "begin end")]
 
 
 def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_its_receipt():
@@ -359,8 +359,7 @@ def test_a_counter_that_is_told_again_rises_from_then_on():
         Row("reported", "d1", TEMPERATURE, 30, 9.0, order=6, received=30),
     ]
     found = frame_of(rows).mirror.rates(TEMPERATURE)
-    assert [instants(found[name]) for name in ("begin", "end")] == [[20], [30]]
-    assert found["increase"].tolist() == [4.0]
+    assert rows_of(found, "begin end increase") == [(20, 30, 4.0)]
 
 
 # What came late
@@ -380,9 +379,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
     # The order of the rows is none that counts: the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late(limited(longer_than))
-    times = [instants(found[name]) for name in ("changed_at", "received_at")]
-    spans = [seconds(found[name]) for name in ("delay", "behind")]
-    assert list(zip(found["device_id"], found["path"], *times, *spans, strict=True)) == expected
+    assert rows_of(found, "device_id path changed_at received_at delay behind") == expected
 
 
 def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
@@ -411,8 +408,7 @@ def test_rates_are_those_of_a_plain_computation(question, length):
                 rise = behind - before if behind >= before else behind
                 pairs.append((device, path, first, second, rise, behind < before))
     found = frame.mirror.rates("*", per="1min", **options)
-    columns = [found["device_id"], found["path"], instants(found["begin"]), instants(found["end"])]
-    assert list(zip(*columns, found["reset"], strict=True)) == [(*one[:4], one[5]) for one in pairs]
+    assert rows_of(found, "device_id path begin end reset") == [(*one[:4], one[5]) for one in pairs]
     assert found["increase"].tolist() == pytest.approx([one[4] for one in pairs])
     assert found["rate"].tolist() == pytest.approx([60 * one[4] / (one[3] - one[2]) for one in pairs])
     for row in frame.mirror.rates("*", bin=f"{length}s", **options).to_dict("records"):
@@ -481,8 +477,7 @@ def test_two_times_are_compared_by_what_each_is(rows, first, second, length, spa
                 both.append((sum(one / len(known) for one in known) if known else None, len(known) / width))
             expected.append((device, path, offset, *both))
     found = frame_of(rows).mirror.compare(at(first), at(second), f"{length}s", bin=f"{span}s")
-    columns = (found["device_id"], found["path"], seconds(found["offset"]))
-    assert list(zip(*columns, strict=True)) == [cell[:3] for cell in expected]
+    assert rows_of(found, "device_id path offset") == [cell[:3] for cell in expected]
     for row, (*_, a, b) in zip(found.to_dict("records"), expected, strict=True):
         for name, (value, covered) in (("a", a), ("b", b)):
             assert pd.isna(row[name]) if value is None else row[name] == pytest.approx(value)

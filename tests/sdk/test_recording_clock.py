@@ -156,12 +156,7 @@ def test_what_is_covered_lies_between_two_looks_without_a_loss():
     lost = [*gone_on, Span(12, 13, at(30), at(40))]
     assert is_covered(merge(lost), at(30), at(40))
     assert not is_covered(merge(lost), at(20), at(30))
-
-
-def test_an_instant_that_was_there_twice_is_not_known():
+    # An instant that was there twice is not known.
     set_back = [Span(0, 5, at(0), at(10)), Span(5, 9, at(4), at(20))]
-    assert is_covered(set_back, at(1), at(3))
-    assert not is_covered(set_back, at(1), at(7))
-    assert not is_covered(set_back, at(4), at(7))
-    assert is_covered(set_back, at(11), at(20))
-    assert not is_covered(set_back, at(1), at(20))
+    for begin, end, is_known in ((1, 3, True), (1, 7, False), (4, 7, False), (11, 20, True), (1, 20, False)):
+        assert is_covered(set_back, at(begin), at(end)) is is_known

@@ -57,6 +57,10 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
     assert "add_presubscriptions()" in said
+    # A warning that is an error leaves no recorder behind.
+    with pytest.raises(NotSubscribedWarning):
+        client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
+    client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
 
 
 def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, bench, sensors, folder):
@@ -109,17 +113,6 @@ def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, fo
         assert told(plain, folder, paths=["/9999/*"]) == [], rule
     plain.put_presubscriptions([{"resource_path": ["/998*"]}])
     assert told(plain, folder, paths=["/9999/*"]) != []
-
-
-def test_a_warning_that_is_an_error_leaves_no_recorder_behind(client, sensors, folder):
-    with pytest.raises(NotSubscribedWarning):
-        client.record(folder, paths=["/3303/*"])
-    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
-
-
-def test_a_key_that_may_not_look_is_told_that_it_is_not_known(new_client, sensors, folder):
-    (said,) = told(new_client(Scope.READ), folder, paths=["/3303/*"])
-    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
 
 
 # Rules that are there while it records
@@ -276,11 +269,14 @@ def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
     assert not folder.exists()
 
 
-def test_a_key_that_may_not_subscribe_is_refused(new_client, sensors, folder):
+def test_a_key_that_may_not_subscribe_is_refused_and_is_told_that_it_is_not_known_what_is_subscribed(
+    new_client, sensors, folder
+):
     client = new_client(Scope.READ)
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
-    assert told(client, folder, paths=["/3303/*"])
+    (said,) = told(client, folder, paths=["/3303/*"])
+    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
 
 
 def test_a_note_that_is_damaged_is_named(plain, sensors, folder):

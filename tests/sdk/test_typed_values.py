@@ -129,15 +129,7 @@ def light(client, bench):
     return bench.add_device("light", [LAMP, DIMMER, {"path": STRING, "value": "", "writable": True}])
 
 
-def test_a_typed_value_is_written(client, light):
-    for path, text, value in ((SWITCH, "on", True), (SWITCH, "off", False), (LEVEL, " 55 ", 55), (STRING, "", "")):
-        client.write_value(light, path, text=text)
-        assert client.read_value(light, path) == value
-    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
-    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
-
-
-def test_a_value_or_a_valid_text_is_written_and_never_both(client, light):
+def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     for arguments in ({}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}):
         for write in (client.write_value, client.begin_write):
             with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
@@ -145,6 +137,11 @@ def test_a_value_or_a_valid_text_is_written_and_never_both(client, light):
     with pytest.raises(ValueRefused, match="decimal point"):
         client.write_value(light, LEVEL, text="5,5")
     assert client.get_device(light)[LEVEL].desired is None
+    for path, text, value in ((SWITCH, "on", True), (SWITCH, "off", False), (LEVEL, " 55 ", 55), (STRING, "", "")):
+        client.write_value(light, path, text=text)
+        assert client.read_value(light, path) == value
+    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
+    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
 
 
 def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_its_row(client, light):
