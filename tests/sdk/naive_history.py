@@ -228,3 +228,7 @@ def readable(value: float | bool | str | None) -> float | bool | str | None:
 def told(*values, device="d1", path=TEMPERATURE):
     """Values at seconds."""
     return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
+
+
+def limited(limit):
+    return None if limit is None else f"{limit}s"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable, told
+from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
 from usual import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
@@ -49,10 +49,6 @@ def rows_of(found, names):
     columns = [found[name] for name in names.split()]
     read = {"datetime64": instants, "timedelta64": seconds}
     return list(zip(*(read.get(str(one.dtype).partition("[")[0], list)(one) for one in columns), strict=True))
-
-
-def limited(limit):
-    return None if limit is None else f"{limit}s"
 
 
 def runs(found):

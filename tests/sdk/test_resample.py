@@ -1,6 +1,5 @@
 """Statistics by bins of time: compared with a plain re-computation, and at the borders."""
 
-import math
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable, told
+from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
 from usual import TEMPERATURE
 
 from mirror_sdk.errors import UnitWarning, ValueRefused
@@ -49,18 +48,8 @@ def naive_bins(naive, length, begin, end):
 
 
 def assert_same(found, expected):
-    found = found.to_dict("records")
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        for name, value in ours.items():
-            other = theirs[name]
-            if pd.isna(value) or other is None:
-                assert pd.isna(value), (name, ours, theirs)
-                assert other is None, (name, ours, theirs)
-            elif isinstance(value, float):
-                assert math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-9), (name, ours, theirs)
-            else:
-                assert value == other, (name, ours, theirs)
+    wanted = pd.DataFrame(expected, columns=found.columns).astype(found.dtypes)
+    pd.testing.assert_frame_equal(found, wanted, rtol=1e-9, atol=1e-9, check_categorical=False)
 
 
 @settings(max_examples=40)
@@ -68,13 +57,8 @@ def assert_same(found, expected):
 def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
     begin = data.draw(st.one_of(st.none(), st.integers(0, SECONDS)))
     end = data.draw(st.one_of(st.none(), st.integers(begin or 0, SECONDS + 10)))
-    found = frame_of(rows).mirror.resample(
-        f"{length}s",
-        ALL,
-        silence_limit=None if limit is None else f"{limit}s",
-        begin=None if begin is None else at(begin),
-        end=None if end is None else at(end),
-    )
+    given = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
+    found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **given)
     newest = max((row.at for row in rows), default=0)
     # Without an end the newest row is asked for too.
     last = newest + 1 if end is None else end

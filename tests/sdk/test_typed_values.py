@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typed_strategies import VALUES, pairs_of
 from usual import (
     DIMMER,
     EXECUTABLE,
@@ -20,7 +21,6 @@ from usual import (
     SWITCH,
     TIME,
     UNDECLARED,
-    UNSIGNED,
     statuses,
 )
 
@@ -85,22 +85,7 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
     assert len(str(caught.value)) < 300
 
 
-VALUES = {
-    SWITCH: st.booleans(),
-    LEVEL: st.integers(0, 100),
-    INTEGER: st.integers(-(2**63), 2**63 - 1),
-    UNSIGNED: st.integers(0, 2**64 - 1),
-    FLOAT: st.floats(allow_nan=False, allow_infinity=False),
-    TIME: st.datetimes(timezones=st.just(UTC)).map(lambda at: at.replace(microsecond=0)),
-    OBJLINK: st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535)),
-    OPAQUE: st.binary(),
-    STRING: st.text(st.characters(codec="utf-8")),
-    UNDECLARED: st.text(st.characters(codec="utf-8")),
-}
-A_VALUE = st.sampled_from(list(VALUES)).flatmap(lambda path: st.tuples(st.just(path), VALUES[path]))
-
-
-@given(A_VALUE)
+@given(pairs_of(VALUES))
 def test_what_is_shown_of_a_value_can_be_typed_again(pair):
     path, value = pair
     had = decode(*encode(value, path), path)

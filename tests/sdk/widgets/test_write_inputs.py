@@ -1,10 +1,9 @@
 """What a value is entered with, and what becomes of what was entered."""
 
-from datetime import UTC
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typed_strategies import VALUES, pairs_of
 from usual import FLOAT, LEVEL, OPAQUE, OWN, SWITCH, TIME
 
 from mirror_sdk.values import decode, encode
@@ -39,20 +38,7 @@ def test_a_slider_has_the_declared_range_and_the_unit():
     assert form_of(FLOAT, "Cel").unit == "Cel"
 
 
-VALUES = {
-    SWITCH: st.booleans(),
-    LEVEL: st.integers(0, 100),
-    DEBOUNCE: st.integers(-(2**63), 2**63 - 1),
-    FLOAT: st.floats(allow_nan=False, allow_infinity=False),
-    NAME: st.text(st.characters(codec="utf-8")),
-    OWN: st.text(st.characters(codec="utf-8")),
-    TIME: st.datetimes(timezones=st.just(UTC)).map(lambda at: at.replace(microsecond=0)),
-    LINKS: st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535)),
-    OPAQUE: st.binary(min_size=1),
-}
-
-
-@given(st.sampled_from(list(VALUES)).flatmap(lambda path: st.tuples(st.just(path), VALUES[path])))
+@given(pairs_of(VALUES))
 def test_a_value_that_a_device_has_can_be_entered_as_it_is(pair):
     path, value = pair
     had = decode(*encode(value, path, allow_read_only=True), path)
