@@ -82,17 +82,15 @@ def test_each_list_is_read_as_what_it_is():
     assert [body.ep for body in others if isinstance(body, RegistrationEvent)] == ["d", "d", "d", "e", "f"]
 
 
-@pytest.mark.parametrize(
-    "broken", [None, 7, "text", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}]
-)
-def test_a_malformed_entry_never_takes_another_with_it(broken):
-    entries = list(Entries({"notifications": [GOOD, broken, GOOD]}))
+@pytest.mark.parametrize("bad", [None, 7, "x", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}])
+def test_a_malformed_entry_never_takes_another_with_it(bad):
+    entries = list(Entries({"notifications": [GOOD, bad, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
-    assert entries[1].body == Unreadable("notifications", broken)
+    assert entries[1].body == Unreadable("notifications", bad)
     # Where there is no list, all of it cannot be read.
     inbox = Inbox()
     expectation = inbox.expect("wanted")
-    inbox.feed([*Entries({"async-responses": broken, "registrations": [broken]}), answer("wanted")])
+    inbox.feed([*Entries({"async-responses": bad, "registrations": [bad]}), answer("wanted")])
     assert expectation.answer is not None
 
 

@@ -79,9 +79,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     ("timeout_seconds", "remaining_seconds", "limit"),
     [(30, 12.5, 14), (0.05, 0.05, 2), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf), (math.inf, math.inf, math.inf)],
 )
-def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one_and_a_look_or_a_wait_without_end_has_no_limit(
-    timeout_seconds, remaining_seconds, limit
-):
+def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one(timeout_seconds, remaining_seconds, limit):
     assert poll_limit(timeout_seconds, remaining_seconds) == limit
 
 

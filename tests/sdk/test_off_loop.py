@@ -430,9 +430,7 @@ def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_i
 
 
 @pytest.mark.parametrize("method", ["add", "finish"])
-def test_a_dataset_that_is_cancelled_is_there_as_a_whole_or_not_at_all(
-    mirror, device_id, tmp_path, monkeypatch, method
-):
+def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device_id, tmp_path, monkeypatch, method):
     from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset  # noqa: PLC0415
 
     slow = Slow(getattr(DatasetWriter, method))
@@ -444,9 +442,7 @@ def test_a_dataset_that_is_cancelled_is_there_as_a_whole_or_not_at_all(
         assert SnapshotDataset(folder / "fleet").device_count == 1
 
 
-def test_a_recording_that_is_cancelled_while_it_is_opened_leaves_its_folder_free(
-    mirror, device_id, tmp_path, monkeypatch
-):
+def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
     from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
 
     slow = Slow(Tape.__init__)

@@ -115,9 +115,7 @@ def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, ben
     assert statuses(plan.apply(include_offline=True, timeout=60)) == ["queued", "failure", "queued"]
 
 
-def test_what_sleeps_is_no_failure_and_waits_until_those_awake_have_not_failed_too_often(
-    client, bench, sleepers, lights
-):
+def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_often(client, bench, sleepers, lights):
     bench.set_answer(lights[1], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
@@ -155,9 +153,7 @@ def fall_asleep(bench, devices, days):
         bench.set_online(device_id, True)
 
 
-def test_an_outcome_of_days_ago_is_found_in_another_program_and_nothing_is_written_again(
-    client, new_client, bench, sleepers, lights, tmp_path
-):
+def test_an_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, bench, sleepers, lights, tmp_path):
     plan = client.plan(all_to([*sleepers, *lights]))
     first = plan.apply()
     plan.save(tmp_path / "plan.json")

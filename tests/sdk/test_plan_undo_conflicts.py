@@ -27,9 +27,7 @@ def checks(plan, lights):
     return plan.frame.set_index("device_id").loc[lights, "check"].tolist()
 
 
-def test_undo_leaves_later_changes_alone_also_that_of_a_saved_plan(
-    client, bench, new_client, somebody_else, lights, applied, tmp_path
-):
+def test_undo_leaves_alone_what_was_changed_later(client, bench, new_client, somebody_else, lights, applied, tmp_path):
     applied.save(tmp_path / "plan.json")
     bench.advance(1)
     # Written and changed by the device itself; the same value written, restored and restored in vain.

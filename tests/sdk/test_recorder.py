@@ -338,9 +338,7 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
 
 
 @pytest.mark.both_clients
-def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(
-    mirror, client_of, bench, device_id, folder
-):
+def test_without_a_service_a_recorder_ends_and_the_next_one_reads_the_rest(mirror, client_of, bench, device_id, folder):
     def fail_when_pulled(request):
         if is_pulled:
             raise httpx.ConnectError("no route")
@@ -411,9 +409,7 @@ def test_an_asynchronous_recorder_whose_stop_is_cancelled_leaves_the_folder_to_o
     assert Recording(folder).audit().complete
 
 
-def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so(
-    run, bench, device_id, folder, monkeypatch
-):
+def test_an_asynchronous_recorder_that_cannot_write_while_it_stops_tells_so(run, bench, device_id, folder, monkeypatch):
     async def scene(client):
         recorder = await client.record(folder)
         begun, stopping = threading.Event(), threading.Event()

@@ -68,10 +68,8 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert_all_see(left, both)
 
 
-def event(number):
-    return Event(
-        kind=EventKind.OBSERVATION, seq=number, uid=f"{number}", device_id="d", path=TEMPERATURE, received_at=AT
-    )
+def event(seq):
+    return Event(kind=EventKind.OBSERVATION, seq=seq, uid=f"{seq}", device_id="d", path=TEMPERATURE, received_at=AT)
 
 
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):

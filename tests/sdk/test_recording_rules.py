@@ -175,9 +175,7 @@ def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancell
 
 
 @pytest.mark.parametrize("subscribes", [False, True])
-def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_with_this_key(
-    client, new_client, sensors, folder, subscribes
-):
+def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, new_client, sensors, folder, subscribes):
     left = folder.with_name("left")
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
@@ -269,9 +267,7 @@ def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
     assert not folder.exists()
 
 
-def test_a_key_that_may_not_subscribe_is_refused_and_is_told_that_it_is_not_known_what_is_subscribed(
-    new_client, sensors, folder
-):
+def test_a_key_that_may_not_subscribe_is_refused_and_told_that_nothing_is_known(new_client, sensors, folder):
     client = new_client(Scope.READ)
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)

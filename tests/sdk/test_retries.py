@@ -102,9 +102,7 @@ def asking(retry_after):
     ("asked", "least", "most"),
     [("2.5", 2.5, 2.5), ("Fri, 20 Nov 2026 12:00:09 GMT", 9, 9), ("Fri, 20 Nov 2026 11:00:00 GMT", 0.25, 0.5)],
 )
-def test_a_pause_is_what_retry_after_asks_for_in_whatever_form_and_never_less_than_the_usual(
-    client_of, asked, least, most
-):
+def test_a_pause_is_what_retry_after_asks_for_in_any_form_and_never_less_than_the_usual(client_of, asked, least, most):
     client = client_of(Service((503, asking(asked)), (200, {}, OBJECT)))
     client.get_device(DEVICE)
     (pause,) = client.slept

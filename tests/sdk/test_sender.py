@@ -71,9 +71,7 @@ def test_the_time_an_answer_may_be_held_comes_on_top_of_the_timeout():
     assert [timeout["connect"] for timeout in timeouts] == pytest.approx([7, 7], abs=0.2)
 
 
-@pytest.mark.parametrize(
-    "error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.DecodingError("gzip")]
-)
+@pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.DecodingError("gz")])
 def test_a_failure_of_the_connection_is_ours_and_names_the_place_but_not_the_key(error):
     with pytest.raises(ConnectionFailed, match=r"GET https://mirror\.example\.com/base/healthz") as failure:
         sender(Service(error)).send(ops.get_health())

@@ -71,9 +71,7 @@ ANSWERS = {
     "no HTTP": lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n\r\n"],
     "a header without end": lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\nX: "], itertools.repeat(b"x" * 65_536)),
     "an upgrade": lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
-    "junk that is called gzip": lambda _: [
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"
-    ],
+    "junk called gzip": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"],
     "a chunk that is none": lambda _: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
     "two lengths": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
     "too much announced": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"],
@@ -188,10 +186,8 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
 
 
 def page_of(numbers, *, has_more):
-    same = {"object": "device", "state": "registered"} | dict.fromkeys(
-        ["created_at", "updated_at"], "2026-01-31T00:00Z"
-    )
-    devices = [same | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
+    one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
+    devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
     page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
     return httpx.Response(200, json=page)
 

@@ -30,9 +30,7 @@ def rooms(client, bench):
 
 def units(frame):
     told = frame[frame["event"] == "observation"]
-    return {
-        name: None if pd.isna(unit) else unit for name, unit in zip(told["endpoint_name"], told["unit"], strict=True)
-    }
+    return {who: None if pd.isna(unit) else unit for who, unit in zip(told["endpoint_name"], told["unit"], strict=True)}
 
 
 EXPECTED = {"warm": "Cel", "cold": "Far", "plain": None, "lamp": "%"}

@@ -193,42 +193,39 @@ def values_of(events, last):
     return [value for _, _, value, _ in until(events, last)]
 
 
-def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_again(
-    impatient, rivals, receiver, bench, device_id
-):
-    one, two = rivals
-    one.use_webhook(receiver)
-    events = one.events(timeout=60)
-    one.subscribe(device_id, TEMPERATURE)
+@pytest.fixture
+def hearing(impatient, rivals, receiver, device_id):
+    """The events of the first of two clients with one key; it has heard of a value by its webhook."""
+    rivals[0].use_webhook(receiver)
+    events = rivals[0].events(timeout=60)
+    rivals[0].subscribe(device_id, TEMPERATURE)
     assert values_of(events, 21.5) == [21.5]
+    return events
+
+
+def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(rivals, hearing, receiver, bench, device_id):
     with WebhookReceiver() as other:
-        two.use_webhook(other)
+        rivals[1].use_webhook(other)
         for value in ("30", "31"):
             bench.set_value(device_id, TEMPERATURE, value)
         wait_until(lambda: other.last == receiver.last + 2)
-        one.use_webhook(receiver)
+        rivals[0].use_webhook(receiver)
     bench.set_value(device_id, TEMPERATURE, "32")
-    assert values_of(events, 32.0) == [30.0, 31.0, 32.0]
+    assert values_of(hearing, 32.0) == [30.0, 31.0, 32.0]
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("is_polling", [False, True], ids=["by a webhook", "by long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(
-    impatient, rivals, receiver, bench, device_id, is_polling
-):
+@pytest.mark.parametrize("by", ["webhook", "long polling"])
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, bench, device_id, by):
     one, two = rivals
-    one.use_webhook(receiver)
-    events = one.events(timeout=60)
-    one.subscribe(device_id, TEMPERATURE)
-    assert values_of(events, 21.5) == [21.5]
     assert not one.status().is_channel_replaced
     with WebhookReceiver() as other:
-        if is_polling:
-            two.use_long_polling()
-        else:
+        if by == "webhook":
             two.use_webhook(other)
+        else:
+            two.use_long_polling()
         bench.set_value(device_id, TEMPERATURE, "30")
-        assert values_of(events, 30.0) == [30.0]
+        assert values_of(hearing, 30.0) == [30.0]
         assert one.begin_read(device_id, SWITCH).result(60).python is False
         assert one.status().is_channel_replaced
         assert "another program replaced the webhook" in repr(one.status())

@@ -1,8 +1,21 @@
-"""The parts that a widget is made of."""
+"""The parts that a widget is made of, and the events that it shows."""
+
+from datetime import UTC, datetime
 
 import ipywidgets
+from usual import TEMPERATURE
 
+from mirror_sdk import Event, EventKind
+from mirror_sdk.values import decode
 from mirror_sdk.widgets.grid import Grid
+
+START = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
+def observation(number, device="d1", path=TEMPERATURE, at=START, text=None):
+    value = decode((text or str(number)).encode(), "text/plain", path)
+    about = {"received_at": at, "changed_at": at, "seq": number}
+    return Event(kind=EventKind.OBSERVATION, **about, device_id=device, path=path, value=value)
 
 
 def all_parts(widget):

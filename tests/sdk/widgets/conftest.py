@@ -66,9 +66,7 @@ def lights(client: MirrorClient, bench: Any) -> list[str]:
 @pytest.fixture
 def erase(mirror: Any) -> Callable[[str], object]:
     """What an operator does: a device is not there any more."""
-    return lambda device_id: mirror.services.database.write(
-        lambda session: maintenance.erase_device(session, device_id)
-    )
+    return lambda device_id: mirror.services.database.write(lambda at: maintenance.erase_device(at, device_id))
 
 
 class Later:

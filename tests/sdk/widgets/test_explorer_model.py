@@ -201,9 +201,7 @@ def test_an_answer_that_was_overtaken_is_not_shown(client, bench, device_id, lat
     assert [one["path"] for one in model.rows] == ["/3/0/0"]
 
 
-def test_a_device_is_read_again_once_within_a_second_of_its_events_and_every_ten_seconds(
-    client, device_id, seconds, transport
-):
+def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(client, device_id, seconds, transport):
     model = ExplorerModel(client, clock=seconds)
     model.choose(device_id)
     transport.requests.clear()

@@ -166,9 +166,7 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, ben
     assert next(iter(shown(model))) == "b"
 
 
-def test_a_large_fleet_is_read_by_two_requests_and_many_of_its_events_in_parts(
-    model, bench, seconds, transport, monkeypatch
-):
+def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(model, bench, seconds, transport, monkeypatch):
     monkeypatch.setattr(fleet_model, "DEVICES_IN_A_LOOK", 25)
     ids = [bench.add_device(f"device-{number:04}") for number in range(30)]
     transport.requests.clear()

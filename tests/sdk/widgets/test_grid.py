@@ -138,9 +138,8 @@ def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
 
 def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[tuple[dict[str, str], dict[str, Any]]] = []
-    monkeypatch.setattr(
-        "IPython.display.publish_display_data", lambda data, **options: published.append((data, options))
-    )
+    publish = lambda data, **options: published.append((data, options))  # noqa: E731
+    monkeypatch.setattr("IPython.display.publish_display_data", publish)
     fleet = FleetMap(client, live=False)
     fleet._ipython_display_()
     (view, _), (copy, options) = published

@@ -1,12 +1,13 @@
 """The event watcher's model alone, its lines, and its window of time."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import httpx
 import pandas as pd
 import pytest
 from usual import LEVEL, SENSOR, TEMPERATURE
+from widget_parts import START, observation
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -23,8 +24,6 @@ from mirror_sdk.widgets.models.watcher_model import (
     series_text,
 )
 
-START = datetime(2026, 1, 5, 8, tzinfo=UTC)
-
 
 def refuse(request):
     raise httpx.ConnectError("nobody there", request=request)
@@ -33,18 +32,6 @@ def refuse(request):
 NAME = "Temperature · Sensor Value"
 POINTS = 300
 NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(refuse))
-
-
-def observation(number, device="d1", path=TEMPERATURE, at=START):
-    return Event(
-        kind=EventKind.OBSERVATION,
-        received_at=at,
-        seq=number,
-        device_id=device,
-        path=path,
-        value=decode(str(number).encode(), "text/plain", path),
-        changed_at=at,
-    )
 
 
 def gap(first=None, last=None):
@@ -401,10 +388,8 @@ def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
     assert all(point.is_joined for point in at_once)
 
 
-def line_of(length, peak=None, broken=()):
-    return [
-        Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(length)
-    ]
+def line_of(count, peak=None, broken=()):
+    return [Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(count)]
 
 
 def test_thinning_keeps_peaks_ends_and_breaks():

@@ -10,12 +10,11 @@ from types import SimpleNamespace
 import pytest
 from patience import until
 from usual import NASTY, SWITCH, TEMPERATURE
-from widget_parts import all_html, all_parts
+from widget_parts import START, all_html, all_parts, observation
 
-from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
+from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
-from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
@@ -33,14 +32,6 @@ def row(grid, key):
 
 def shown_rows(widget):
     return "".join(str(part.rows) for part in all_parts(widget) if isinstance(part, Grid))
-
-
-def observation(number, text, device="d1"):
-    at = datetime(2026, 1, 5, tzinfo=UTC) + timedelta(milliseconds=number)
-    value = decode(text.encode(), "text/plain", TEMPERATURE)
-    return Event(
-        kind=EventKind.OBSERVATION, received_at=at, seq=number, device_id=device, path=TEMPERATURE, value=value
-    )
 
 
 # Without ipywidgets
@@ -124,7 +115,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client
     explorer, fleet, watcher = widget(Explorer, device), widget(FleetMap), widget(EventWatcher)
     explorer.select(["/10250/0/1"])
     explorer.read_button.click()
-    watcher.model.take([observation(1, "1", device), *client.events(after=0, timeout=1)])
+    watcher.model.take([observation(1, device), *client.events(after=0, timeout=1)])
     watcher.refresh()
     fleet.show_device(device)
     html = "".join(map(all_html, (explorer, fleet, watcher)))
@@ -142,7 +133,13 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     monkeypatch.setattr(watcher.plot, "show", lambda *shown: plots.append(show(*shown)))
     for step in range(40):
         seconds.now = 1000 + step / 4
-        watcher._take([observation(step * 250 + number, str(number)) for number in range(250)], 0)
+        watcher._take(
+            [
+                observation(step * 250 + number, at=START + timedelta(milliseconds=step * 250 + number))
+                for number in range(250)
+            ],
+            0,
+        )
         watcher.refresh()
     assert rows == [250] * 40
     assert len(plots) <= 20
@@ -155,12 +152,12 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
 def test_saving_again_asks_first(widget, tmp_path):
     watcher = widget(EventWatcher)
     file = tmp_path / "events.parquet"
-    watcher._take([observation(1, "1")], 0)
+    watcher._take([observation(1)], 0)
     watcher.file.value = str(file)
     watcher.save_button.click()
     assert len(read_parquet(file)) == 1
     assert "1 event in" in watcher.saved_view.value
-    watcher._take([observation(2, "2")], 0)
+    watcher._take([observation(2)], 0)
     watcher.save_button.click()
     assert "is there already" in watcher.question_view.value
     watcher.keep_button.click()
@@ -169,7 +166,7 @@ def test_saving_again_asks_first(widget, tmp_path):
     watcher.new_name_button.click()
     assert len(read_parquet(tmp_path / "events-2.parquet")) == 2
     assert watcher.file.value == str(tmp_path / "events-2.parquet")
-    watcher._take([observation(3, "3")], 0)
+    watcher._take([observation(3)], 0)
     watcher.save_button.click()
     watcher.overwrite_button.click()
     assert len(read_parquet(tmp_path / "events-2.parquet")) == 3
@@ -179,7 +176,9 @@ def test_saving_again_asks_first(widget, tmp_path):
 def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     watcher = widget(EventWatcher)
     assert "data:image/png" not in watcher.static_html()
-    watcher._take([observation(number, "7.25") for number in range(60)], 0)
+    watcher._take(
+        [observation(number, at=START + timedelta(milliseconds=number), text="7.25") for number in range(60)], 0
+    )
     watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
     report = watcher.to_html(tmp_path / "report.html").read_text()
@@ -187,9 +186,9 @@ def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     assert 'alt="Plot over time: d1 Temperature · Sensor Value from 7.25 to 7.25"' in report
     assert "changed at (UTC)" in report
     assert report.index(">value<") < report.index("received (UTC)"), "in a narrow page the value is what is in sight"
-    assert "2026-01-05 00:00:00.059" in report
+    assert "2026-01-05 08:00:00.059" in report
     assert "the first 50 of 60 rows" in report
-    assert "2026-01-05 00:00:00.001" not in report
+    assert "2026-01-05 08:00:00.001" not in report
 
 
 # The plot

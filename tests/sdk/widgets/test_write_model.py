@@ -155,9 +155,7 @@ def test_the_entry_begins_with_what_the_device_has(new_model, lights):
         ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z"),
     ],
 )
-def test_a_path_or_a_value_that_cannot_be_written_is_told_and_stops_a_preview(
-    new_model, lights, transport, path, entry, told
-):
+def test_what_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, transport, path, entry, told):
     model = new_model(lights, path=path)
     if entry is not None:
         asked(model, path, entry)
