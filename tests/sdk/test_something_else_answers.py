@@ -8,7 +8,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
-from usual import DEVICE, TEMPERATURE
+from usual import DEVICE, TEMPERATURE, page_of
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
@@ -183,13 +183,6 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
 
 
 # Pages
-
-
-def page_of(numbers, *, has_more):
-    one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
-    devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
-    page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
-    return httpx.Response(200, json=page)
 
 
 PAGES = {

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import json
 import re
 import socket
 import threading
@@ -15,7 +14,7 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
-from usual import DEVICE, SWITCH, TEMPERATURE
+from usual import DEVICE, SWITCH, TEMPERATURE, page_of
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
@@ -261,11 +260,7 @@ def test_what_is_no_limit_is_refused_by_name(client_of):
 
 def test_pages_without_end_end(client_of):
     def answer(_):
-        times = dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00:00Z")
-        number = next(answered)
-        device = {"object": "device", "id": f"{number:032x}", "endpoint_name": f"e{number}", "state": "registered"}
-        page = {"object": "list", "data": [device | times], "has_more": True, "limit": 2, "order": "ASC"}
-        body = json.dumps(page).encode()
+        body = page_of([next(answered)], has_more=True).content
         return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
 
     answered = itertools.count()

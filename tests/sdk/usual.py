@@ -1,5 +1,7 @@
 """What most tests of the client have in common: the address of the service, paths, and the resources of devices."""
 
+import httpx
+
 URL = "http://mirror.localhost"
 DEVICE = "015f0000592df24b952bc53fa97265c8"
 TEMPERATURE, SWITCH, LEVEL, OWN = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/10250/0/1"
@@ -41,3 +43,11 @@ def levels(client, devices):
 
 def statuses(frame):
     return frame["status"].tolist()
+
+
+def page_of(numbers, *, has_more):
+    """An answer with a page of the directory."""
+    one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
+    devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
+    page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
+    return httpx.Response(200, json=page)

@@ -1,5 +1,6 @@
 """The parts that a widget is made of, and the events that it shows."""
 
+import threading
 from datetime import UTC, datetime
 
 import ipywidgets
@@ -26,3 +27,8 @@ def all_html(widget):
     parts = all_parts(widget)
     html = "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
     return html + "".join(part.static_html() for part in parts if isinstance(part, Grid))
+
+
+def threads_since(before):
+    """The names of the threads that have begun since."""
+    return {one.name for one in set(threading.enumerate()) - before}

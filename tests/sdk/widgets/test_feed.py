@@ -8,6 +8,7 @@ import httpx
 import pytest
 from patience import PATIENCE_SECONDS, PAUSE, until
 from usual import TEMPERATURE, URL
+from widget_parts import threads_since
 
 from mirror_sdk import EventKind, MirrorClient
 from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of
@@ -121,7 +122,7 @@ def test_stopping_ends_the_thread_and_tells_no_outcome(live):
     stop_all()
     free.set()
     one.step()
-    until(lambda: not {t.name for t in set(threading.enumerate()) - before} & {"mirror-widget", "mirror-widget-call"})
+    until(lambda: not threads_since(before) & {"mirror-widget", "mirror-widget-call"})
     assert told == []
     assert not one.is_running
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from patience import until
 from usual import NASTY, SWITCH, TEMPERATURE
-from widget_parts import START, all_html, all_parts, observation
+from widget_parts import START, all_html, all_parts, observation, threads_since
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -28,6 +28,10 @@ REBOOT = "/3/0/4"
 
 def row(grid, key):
     return next(one for one in grid.rows if one["key"] == key)
+
+
+def after(milliseconds):
+    return START + timedelta(milliseconds=milliseconds)
 
 
 def shown_rows(widget):
@@ -133,13 +137,7 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     monkeypatch.setattr(watcher.plot, "show", lambda *shown: plots.append(show(*shown)))
     for step in range(40):
         seconds.now = 1000 + step / 4
-        watcher._take(
-            [
-                observation(step * 250 + number, at=START + timedelta(milliseconds=step * 250 + number))
-                for number in range(250)
-            ],
-            0,
-        )
+        watcher._take([observation(n, at=after(n)) for n in range(step * 250, step * 250 + 250)], 0)
         watcher.refresh()
     assert rows == [250] * 40
     assert len(plots) <= 20
@@ -176,9 +174,7 @@ def test_saving_again_asks_first(widget, tmp_path):
 def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     watcher = widget(EventWatcher)
     assert "data:image/png" not in watcher.static_html()
-    watcher._take(
-        [observation(number, at=START + timedelta(milliseconds=number), text="7.25") for number in range(60)], 0
-    )
+    watcher._take([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
     watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
     report = watcher.to_html(tmp_path / "report.html").read_text()
@@ -299,7 +295,7 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, b
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
     assert client.status().watches == 0
-    until(lambda: "mirror-widget" not in {thread.name for thread in set(threading.enumerate()) - before})
+    until(lambda: "mirror-widget" not in threads_since(before))
 
 
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
@@ -307,7 +303,7 @@ def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
     watcher = widget(EventWatcher, live=True)
     until(lambda: client.status().watches)
     client.close()
-    until(lambda: not {"mirror-widget", "mirror-watch"} & {one.name for one in set(threading.enumerate()) - before})
+    until(lambda: not {"mirror-widget", "mirror-watch"} & threads_since(before))
     assert not watcher.is_running
     assert "closed" in watcher.notices_view.value
 

@@ -125,23 +125,19 @@ def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, clien
 # Resource and value
 
 
-def test_the_resources_are_those_of_the_first_device_that_may_be_writable(new_model, lights):
+def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_what_the_device_has(new_model, lights):
     model = new_model(lights)
     assert model.value.paths == [f"{SWITCH} · Light Control · On/Off", f"{LEVEL} · Light Control · Dimmer", OWN]
     assert model.value.paths_text == "listed is what light-0 has and may take"
-
-
-def test_the_entry_begins_with_what_the_device_has(new_model, lights):
-    model = new_model(lights)
-    model.value.choose_path(LEVEL)
-    assert (model.value.form.kind, model.value.entry) == (InputKind.RANGE, "10")
+    for path, chosen, kind, entry in (
+        (LEVEL, LEVEL, InputKind.RANGE, "10"),
+        (SWITCH, SWITCH, InputKind.BOOLEAN, False),
+        (" /3308/0/5900 ", "/3308/0/5900", InputKind.FLOAT, ""),
+        (model.value.paths[1], LEVEL, InputKind.RANGE, "10"),
+    ):
+        model.value.choose_path(path)
+        assert (model.value.path, model.value.form.kind, model.value.entry) == (chosen, kind, entry)
     assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 % at 2026-01-05 08:00:00 UTC"
-    model.value.choose_path(SWITCH)
-    assert (model.value.form.kind, model.value.entry) == (InputKind.BOOLEAN, False)
-    model.value.choose_path(model.value.paths[1])
-    assert (model.value.path, model.value.entry) == (LEVEL, "10")
-    model.value.choose_path(" /3308/0/5900 ")
-    assert (model.value.path, model.value.form.kind) == ("/3308/0/5900", InputKind.FLOAT)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from patience import until
 from usual import LEVEL, NASTY, OWN
-from widget_parts import all_html, all_parts
+from widget_parts import all_html, all_parts, threads_since
 
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
@@ -122,12 +122,7 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench
     until(lambda: "… pending" in states(panel))
     panel.close()
     assert not panel.is_running
-    until(
-        lambda: (
-            not {one.name for one in set(threading.enumerate()) - before}
-            & {"mirror-widget", "mirror-widget-call", "mirror-plan"}
-        )
-    )
+    until(lambda: not {"mirror-widget", "mirror-widget-call", "mirror-plan"} & threads_since(before))
     assert panel.result["status"].tolist() == ["pending", "queued", "queued"]
     panel.close()
 
