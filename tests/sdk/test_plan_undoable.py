@@ -95,20 +95,17 @@ def test_a_device_that_sleeps_is_not_asked(client, bench):
     assert client.list_device_requests() == []
 
 
-def test_one_that_does_not_tell_is_named_with_the_reason_and_the_others_are_read(client, bench, lights):
-    bench.set_answer(lights[1], "reject")
-    plan = client.plan(all_to(lights), read_first=True)
-    assert undoable(plan) == [True, False, True]
-    assert "asked for its value now, it told none (REJECTED)" in plan.frame["reason"][1]
-
-
-def test_a_device_that_is_cut_off_holds_a_plan_for_a_while_only(client, bench, lights, monkeypatch):
+@pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no answer)")])
+def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
+    client, bench, lights, monkeypatch, is_online, told
+):
     monkeypatch.setattr(reading, "_LATE_SECONDS", 0.2)
     monkeypatch.setattr(reading, "LOOK_SECONDS", 0.1)
-    bench.set_online(lights[1], False)
+    bench.set_answer(lights[1], "reject")
+    bench.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]
-    assert "(no answer)" in plan.frame["reason"][1]
+    assert f"asked for its value now, it told none {told}" in plan.frame["reason"][1]
 
 
 def test_the_time_of_the_call_holds_for_its_reads_too(client, bench, lights):

@@ -482,13 +482,6 @@ def test_two_times_are_compared_by_what_each_is(rows, first, second, length, spa
         assert pd.isna(row["difference"]) if is_missing else row["difference"] == row["b"] - row["a"]
 
 
-def test_texts_are_not_compared_but_counted():
-    frame = frame_of(told((0, "a"), (9, "b")))
-    with pytest.raises(ValueRefused, match=r"how='last': texts have no difference; give the paths of numbers"):
-        frame.mirror.compare(at(0), at(5), "5s", how="last")
-    assert frame.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
-
-
 # Their columns
 
 
@@ -532,6 +525,13 @@ def test_times_are_in_the_zone_that_is_asked_for():
         assert str(found[column].dt.tz) == "Europe/Berlin"
 
 
+TEXTS = frame_of(told((0, "a"), (9, "b")))
+
+
+def test_texts_are_counted_where_they_are_compared():
+    assert TEXTS.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
+
+
 def asked_for(*arguments, **options):
     return lambda frame: frame.mirror.resample(*arguments, **options)
 
@@ -556,6 +556,7 @@ def asked_for(*arguments, **options):
         (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
         (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )

@@ -179,6 +179,10 @@ def test_a_recording_of_before_is_read_and_left_as_it_is(tmp_path):
     assert len(layout.state_numbers(folder)) == 1
     assert recording.audit().sealed_events == LAST
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    # While its recorder is at work it stays one.
+    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
+        recording.seal()
+    assert layout.older_about_path(folder).exists()
 
 
 def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
@@ -198,13 +202,6 @@ def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
         assert {path.name for path in layout.beside(folder).iterdir()} == {"lock", "recording.json", "state-000001.pq"}
     assert step > 15
     assert_all_see(folder, [*range(1, LAST + 2)])
-
-
-def test_a_recorder_of_before_that_is_at_work_is_left_alone(tmp_path):
-    folder = older_recording(tmp_path)
-    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
-        Recording(folder).seal()
-    assert layout.older_about_path(folder).exists()
 
 
 def test_a_folder_that_was_removed_is_begun_anew(folder):

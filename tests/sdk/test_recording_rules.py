@@ -196,7 +196,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
 
 @pytest.fixture
 def cut(mirror, client_of):
-    """A network that can be cut, before or after a request is heard; a client behind it, and one that never is cut off."""
+    """A network that can be cut, before or after a request is heard; a client behind it, and one beside it."""
     network, key = SimpleNamespace(cuts=lambda request: None), mirror.new_key()
 
     def pass_on(request, answer=None):

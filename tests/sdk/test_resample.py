@@ -72,6 +72,10 @@ def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():
     (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
     assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
     assert cell["time_weighted_mean"] == 1.5
+    # The mean of booleans is the share that is true.
+    found = frame_of(told((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
+    assert found["time_weighted_mean"].tolist() == [0.4]
+    assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
 
 
 def test_the_durations_of_each_value_are_summed_up():
@@ -84,12 +88,6 @@ def test_the_durations_of_each_value_are_summed_up():
         (at(20), "off", 9.0),
     ]
     assert found["covered"].tolist() == [1.0, 1.0, 0.2, 0.9]
-
-
-def test_the_mean_of_booleans_is_the_share_that_is_true():
-    found = frame_of(told((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
-    assert found["time_weighted_mean"].tolist() == [0.4]
-    assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
 
 
 @settings(max_examples=20)
@@ -159,16 +157,13 @@ def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
     assert found["count"].tolist() == [0, 0, 1]
     # Its time is a sign of life, from which a silence is counted.
-    limited = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
-    assert limited["last"].tolist() == [5.0, pd.NA, 9.0]
-    assert limited["covered"].tolist() == [0.6, 0.0, 1.0]
-
-
-def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_that():
-    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [5.0]})
-    state["reported_at"] = pd.to_datetime([at(25)], utc=True)
-    state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
-    found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
+    quiet = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
+    assert quiet["last"].tolist() == [5.0, pd.NA, 9.0]
+    assert quiet["covered"].tolist() == [0.6, 0.0, 1.0]
+    # It holds from when it was taken, also where its times lie behind that.
+    behind = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
+    behind.attrs["mirror"] = {"taken_at": at(0).isoformat()}
+    found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=behind)
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
 
 

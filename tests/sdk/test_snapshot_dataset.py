@@ -143,16 +143,15 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
     (other / "notes.txt").write_text("mine")
     with pytest.raises(ValueRefused, match="something else"):
         client.snapshot_dataset(other, overwrite=True)
-
-
-def test_arguments_that_cannot_be_are_refused_before_anything_is_written(client, ids, folder):
-    for wrong, word in (({"devices_per_file": 0}, "devices_per_file"), ({"tz": "Nowhere"}, "time zone")):
+    (folder.parent / "file").write_text("mine")
+    for target, wrong, word in (
+        ("file", {}, "is a file"),
+        ("new", {"devices_per_file": 0}, "devices_per_file"),
+        ("new", {"tz": "Nowhere"}, "time zone"),
+    ):
         with pytest.raises(ValueRefused, match=word):
-            client.snapshot_dataset(folder, **wrong)
-    folder.write_text("a file")
-    with pytest.raises(ValueRefused, match="is a file"):
-        client.snapshot_dataset(folder)
-    assert left(folder) == ["fleet"]
+            client.snapshot_dataset(folder.parent / target, **wrong)
+    assert left(folder) == ["file", "fleet", "other"]
 
 
 def test_a_link_to_a_dataset_stays_one(client, ids, folder):

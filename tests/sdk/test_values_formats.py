@@ -189,9 +189,7 @@ def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_requested_p
     for content_type in (LWM2M_TLV, SENML_JSON, CBOR, "text/html"):
         assert decode_many(b"\xff", content_type, "/3/0") == {"/3/0": decode(b"\xff", content_type, "/3/0")}
     assert decode_many(None, LWM2M_TLV, "/3/0") == {}
-
-
-def test_other_values_than_the_requested_one_are_named():
+    # Other values than the requested one are named.
     pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in (9, 10, 13, 15)]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
     found = "/3/0/9, /3/0/10, /3/0/13 ..."
@@ -294,19 +292,16 @@ def test_bytes_meant_as_bytes_are_no_problem():
         assert (value.kind, value.python, value.problem) == (ValueKind.OPAQUE, b"\x01", None)
 
 
-def test_a_resource_of_a_tlv_that_nobody_declared_is_its_bytes():
+def test_a_resource_of_a_tlv_that_nobody_declared_is_its_bytes_and_a_bad_one_leaves_the_others_as_they_are():
+    values = decode_many(bytes.fromhex("c1 09 64 c3 0a 000001 c1 10 55"), LWM2M_TLV, "/3/0")
+    assert (values["/3/0/9"].python, values["/3/0/16"].python) == (100, "U")
+    assert (values["/3/0/10"].kind, values["/3/0/10"].python) == (ValueKind.OPAQUE, b"\x00\x00\x01")
+    assert "type integer" in (values["/3/0/10"].problem or "")
     values = decode_many(bytes.fromhex("c10101e4100041ac0000"), LWM2M_TLV, "/27000/5")
     assert {path: (value.kind, value.python, value.problem) for path, value in values.items()} == {
         "/27000/5/1": (ValueKind.OPAQUE, b"\x01", None),
         "/27000/5/4096": (ValueKind.OPAQUE, b"\x41\xac\x00\x00", None),
     }
-
-
-def test_one_bad_resource_leaves_the_others_as_they_are():
-    values = decode_many(bytes.fromhex("c1 09 64 c3 0a 000001 c1 10 55"), LWM2M_TLV, "/3/0")
-    assert (values["/3/0/9"].python, values["/3/0/16"].python) == (100, "U")
-    assert (values["/3/0/10"].kind, values["/3/0/10"].python) == (ValueKind.OPAQUE, b"\x00\x00\x01")
-    assert "type integer" in (values["/3/0/10"].problem or "")
 
 
 SPELLINGS = {

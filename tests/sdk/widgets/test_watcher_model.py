@@ -181,6 +181,9 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model.plot_texts(texts[:SERIES_PLOTTED])
     model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
     assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
+    # They are chosen from among so many.
+    model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
+    assert len(model.series_rows) == SERIES_LISTED
 
 
 def test_a_row_of_the_table_has_its_line_stand_out():
@@ -230,13 +233,7 @@ def test_paths_tell_two_lines_of_one_device_and_label_apart():
     assert [series_text(key) for key in model.drawn] == [row["key"] for row in model.series_rows]
 
 
-def test_the_series_that_can_be_plotted_are_bounded():
-    model = watcher()
-    model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
-    assert len(model.series_rows) == SERIES_LISTED
-
-
-def test_saved_events_are_read_back(tmp_path):
+def test_saved_events_are_read_back(tmp_path, monkeypatch):
     model = watcher()
     model.take([observation(1), gap(2, 3)])
     file = model.save(tmp_path / "events.parquet")
@@ -250,19 +247,16 @@ def test_saved_events_are_read_back(tmp_path):
     with pytest.raises(ValueError, match="give one such as"):
         model.save("")
 
-
-def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("the disk is full")
 
+    # One that could not be written is not left behind.
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
-    with pytest.raises(OSError, match="disk is full"):
-        watcher().save(tmp_path / "events.parquet")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "events.parquet").write_text("as it was")
-    with pytest.raises(OSError, match="disk is full"):
-        watcher().save(tmp_path / "events.parquet", overwrite=True)
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["as it was"]
+    before = file.read_bytes()
+    for target in (file, tmp_path / "other.parquet"):
+        with pytest.raises(OSError, match="disk is full"):
+            model.save(target, overwrite=target == file)
+    assert [(one, one.read_bytes()) for one in tmp_path.iterdir()] == [(file, before)]
 
 
 # What was before
