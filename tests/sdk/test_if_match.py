@@ -21,21 +21,6 @@ def light(bench):
     return add_lights(bench, 1, resources=[DIMMER, LAMP])[0]
 
 
-@pytest.fixture
-def of_service(client_of):
-    """A client of a service that answers each write so."""
-
-    def make(code, body):
-        def answer(request):
-            if request.url.path.endswith("/pull"):
-                return httpx.Response(204, headers={"Mirror-Cursor": "0"})
-            return httpx.Response(code, json=body)
-
-        return client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
-
-    return make
-
-
 def test_whoever_has_seen_the_last_write_writes(client, light):
     resource = client.get_device(light)[LEVEL]
     client.write_value(light, LEVEL, 40, if_match=resource)
@@ -96,10 +81,16 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
         client.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 
-def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_says_the_key_back(of_service):
+def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_says_the_key_back(client_of):
     def refused(more):
+        def answer(request):
+            if request.url.path.endswith("/pull"):
+                return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+            return httpx.Response(412, json=REFUSED | more)
+
+        client = client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
         with pytest.raises(PreconditionFailed, match="seen is not what is") as caught:
-            of_service(412, REFUSED | more).begin_write("0" * 32, LEVEL, 40, if_match=1)
+            client.begin_write("0" * 32, LEVEL, 40, if_match=1)
         return caught.value
 
     for more in ({}, {"resource": None}, {"resource": {"resource_path": 7}}, {"resource": [1, 2]}):

@@ -2,13 +2,12 @@
 
 import httpx
 import pytest
-from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
+from usual import RESOURCES, SENSOR, SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
 from mirror_sdk.naming import KnownNames
 from mirror_server.service.keys import Scope
 
-RESOURCES = [SENSOR, LAMP, {"path": "/3/0/4", "value": "", "executable": True}]
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
     "get_directory_device": lambda c, d: c.get_directory_device(d).id,
@@ -177,6 +176,10 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
     with pytest.raises(UnknownDevice, match=r"'LIGHT-01'; close to it: light-01"):
         named.get_device("LIGHT-01")
     assert "POST" not in {method for method, _ in directory.asked}
+    # A hostile one is shown harmlessly.
+    directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
+    with pytest.raises(UnknownDevice, match=r"close to it: li\\u202eght-01"):
+        named.get_device("lihgt-01")
 
 
 def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(named, light):
@@ -188,12 +191,6 @@ def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(nam
     reasons = named.plan([(name, SWITCH, True) for name in wrong]).frame["reason"].tolist()
     assert sum("close to it: light-01" in reason for reason in reasons) == 10
     assert "no device has the id or endpoint name 'ligth-399'" in reasons[399]
-
-
-def test_a_hostile_name_is_shown_harmlessly(named, directory):
-    directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
-    with pytest.raises(UnknownDevice, match=r"close to it: li\\u202eght-01"):
-        named.get_device("light-01")
 
 
 def test_no_device_takes_the_place_of_another_by_its_name(named, directory, bench, light):

@@ -1,9 +1,9 @@
 """What is sent for each operation and how its answer is read; everything here is a function of values."""
 
 import json
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,16 +16,9 @@ from mirror_sdk.wire.entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
-@dataclass
-class Answered:
-    status_code: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    content: bytes = b""
-
-
-def answered(status: int = 200, body: object = None, **headers: str) -> Answered:
+def answered(status: int = 200, body: object = None, **headers: str) -> httpx.Response:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answered(status, names, b"" if body is None else json.dumps(body).encode())
+    return httpx.Response(status, headers=names, content=b"" if body is None else json.dumps(body).encode())
 
 
 READ, WRITE = {"method": "GET", "path": "/3303/0/5700"}, {"method": "PUT", "path": "/3/0/14"}
@@ -146,9 +139,9 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
     [
         (ops.poll_log(3, hold_seconds=0), answered(204)),
         (ops.poll_log(3, hold_seconds=0), answered(204, Mirror_Cursor="x")),
-        (ops.poll_log(3, hold_seconds=0), Answered(200, {"Mirror-Cursor": "4"}, b"<html>")),
+        (ops.poll_log(3, hold_seconds=0), httpx.Response(200, headers={"Mirror-Cursor": "4"}, content=b"<html>")),
         (ops.poll_log(3, hold_seconds=0), answered(200, [], Mirror_Cursor="4")),
-        (ops.get_directory_device("d1"), Answered(content=b"<html>")),
+        (ops.get_directory_device("d1"), httpx.Response(200, content=b"<html>")),
         (ops.get_directory_device("d1"), answered(body={"id": "d1"})),
         (ops.get_directory_device("d1"), answered(302)),
         (bench_ops.add_bench_device({"endpoint_name": "s"}), answered(201, {})),
@@ -172,7 +165,7 @@ def test_a_refusal_is_read_with_all_it_says():
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
 def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kind):
     with pytest.raises(kind, match="no explanation") as refusal:
-        ops.get_health().finish(Answered(status, {}, b"<html>Bad Gateway</html>"))
+        ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
     assert refusal.value.status == status
 
 
@@ -198,5 +191,5 @@ NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
 )
 def test_the_time_to_wait_is_read_as_seconds_or_as_a_moment(headers, seconds):
     with pytest.raises(LimitExceeded) as refusal:
-        ops.get_health().finish(Answered(429, headers, b""))
+        ops.get_health().finish(httpx.Response(429, headers=httpx.Headers(headers, encoding="utf-8")))
     assert refusal.value.retry_after_seconds == seconds

@@ -25,11 +25,6 @@ def light(bench):
     return bench.add_device("light-01", [DIMMER | {"value": "94"}, LAMP])
 
 
-@pytest.fixture
-def settle(mirror):
-    return lambda: mirror.services.database.settle(10)
-
-
 def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
     """A device object with a resource of (time, revision) of what is reported and of what is desired."""
     parts = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": {}}

@@ -18,14 +18,7 @@ from changed_answers import Between
 from patience import until
 from usual import SWITCH, TEMPERATURE, URL
 
-from mirror_sdk import (
-    ClientClosed,
-    GapWarning,
-    MirrorClient,
-    NotFound,
-    RecordingDamaged,
-    ValueRefused,
-)
+from mirror_sdk import ClientClosed, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.folder import RecordingFolder

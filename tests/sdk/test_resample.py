@@ -33,18 +33,10 @@ def naive_bins(naive, length, begin, end):
             inside = [row for row in naive.values(device, path) if start <= row.at < start + length]
             inside = [row for row in inside if begin <= row.at < end]
             points = [float(row.value) for row in inside if readable(row.value) is not None]
-            yield {
-                "bin": at(start),
-                "device_id": device,
-                "endpoint_name": None,
-                "path": path,
-                "time_weighted_mean": sum(one / len(known) for one in known) if known else None,
-                "min": min(known + points, default=None),
-                "max": max(known + points, default=None),
-                "last": known[-1] if known else None,
-                "count": len(inside),
-                "covered": len(known) / length,
-            }
+            mean = sum(one / len(known) for one in known) if known else None
+            extremes = min(known + points, default=None), max(known + points, default=None)
+            last = known[-1] if known else None
+            yield at(start), device, None, path, mean, last, *extremes, len(inside), len(known) / length
 
 
 def assert_same(found, expected):

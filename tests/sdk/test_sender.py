@@ -10,7 +10,7 @@ from mirror_sdk._service import network
 from mirror_sdk._service import operations as ops
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.errors import ConnectionFailed, NotFound
 
 KEY = "ak_0123_secret"
 REQUEST = ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700")
@@ -41,24 +41,20 @@ def sender(service: Service) -> Sender:
 
 
 def test_a_request_carries_the_key_the_query_and_the_body():
-    service = Service(httpx.Response(202), httpx.Response(204))
+    service = Service(httpx.Response(202), httpx.Response(204), httpx.Response(404))
     sending = sender(service)
     sending.send(REQUEST)
     sending.send(ops.delete_presubscriptions())
-    request, without_body = service.requests
+    with pytest.raises(NotFound):
+        sending.send(ops.get_device_object("a/../b?c"))
+    request, without_body, quoted = service.requests
+    assert quoted.url.raw_path == b"/base/v3/devices/a%2F..%2Fb%3Fc/echo"
     assert "Content-Type" not in without_body.headers
     assert request.method == "POST"
     assert str(request.url) == "https://mirror.example.com/base/v2/device-requests/d1?async-id=a1"
     assert request.headers["Authorization"] == f"Bearer {KEY}"
     assert request.headers["Content-Type"] == "application/json"
     assert request.content == b'{"method":"GET","uri":"/3303/0/5700"}'
-
-
-def test_a_quoted_device_id_stays_quoted():
-    service = Service(httpx.Response(404))
-    with pytest.raises(Exception, match="404"):
-        sender(service).send(ops.get_device_object("a/../b?c"))
-    assert service.requests[0].url.raw_path == b"/base/v3/devices/a%2F..%2Fb%3Fc/echo"
 
 
 def test_the_time_an_answer_may_be_held_comes_on_top_of_the_timeout():

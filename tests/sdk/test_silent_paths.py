@@ -64,9 +64,7 @@ def test_a_resource_that_was_silent_is_no_mistake(client, bench, begin):
     frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()
-
-
-def test_a_table_that_was_cut_says_nothing_of_what_is_not_in_it(client, begin):
+    # A table that was cut says nothing of what is not in it.
     assert silent(client.history(paths=[NOBODY], limit=1)) is None
 
 

@@ -15,11 +15,6 @@ def device_id(bench):
 
 
 @pytest.fixture
-def settle(mirror):
-    return lambda: mirror.services.database.settle(10)
-
-
-@pytest.fixture
 def check(client, device_id, settle):
     """What is told of the subscription, in any way."""
 

@@ -73,20 +73,6 @@ def test_a_request_that_nobody_reads_ends(client_of):
         takes(lambda: client.put_presubscriptions(rules))
 
 
-@pytest.fixture
-def full_listener():
-    """A port that takes no connection and refuses none."""
-    with ExitStack() as opened:
-        listener = opened.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(8):
-            waiting = opened.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        yield listener
-
-
 @pytest.mark.both_clients
 def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
     is_over = threading.Event()
@@ -99,16 +85,22 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
 
 
 @pytest.mark.both_clients
-def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, full_listener, monkeypatch):
-    port = full_listener.getsockname()[1]
-    both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))] * 2
-    both.append((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", port)))
-    real = socket.getaddrinfo
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)
-    )
-    client = client_of(f"http://two.test:{port}", max_retries=0)
-    takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
+def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeypatch):
+    with ExitStack() as opened:
+        # It takes no connection and refuses none.
+        listener, *waiting = (opened.enter_context(socket.socket()) for _ in range(9))
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+        real = socket.getaddrinfo
+        look_up = lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)  # noqa: E731
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        client = client_of(f"http://two.test:{port}", max_retries=0)
+        takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
 
 
 @pytest.mark.both_clients

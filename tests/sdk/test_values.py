@@ -169,11 +169,7 @@ def test_wrong_values_are_refused_with_the_path(path, values):
 @pytest.mark.parametrize(
     ("value", "path", "words"),
     [
-        (
-            120,
-            LEVEL,
-            [LEVEL, "Light Control · Dimmer, integer", "whole number from 0 to 100", "120", "in this range"],
-        ),
+        (120, LEVEL, [LEVEL, "Light Control · Dimmer, integer", "whole number from 0 to 100", "120", "in this range"]),
         (NAIVE, TIME, ["Device · Current Time", "aware datetime", "value.replace(tzinfo=UTC)"]),
         ("on", BOOLEAN, ["Light Control · On/Off", "boolean", "'on'", "True or False"]),
         ("x", EXECUTABLE, ["Device · Reboot", "execute it"]),

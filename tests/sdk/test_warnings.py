@@ -31,19 +31,6 @@ def lose(bench, device_id):
     return drop
 
 
-@pytest.fixture
-def lost_answer(bench, device_id, lose):
-    """Begins a read whose answer the log has dropped before it is looked for."""
-
-    def begin(client):
-        client.subscribe(device_id, TEMPERATURE)
-        request = client.begin_read(device_id, SWITCH)
-        lose()
-        return request
-
-    return begin
-
-
 @contextmanager
 def pointing_at(mark, *categories):
     """The warnings that are given meanwhile are these, and all point at the line with this mark."""
@@ -56,15 +43,16 @@ def pointing_at(mark, *categories):
     assert {(one.filename, one.lineno) for one in caught} <= {(__file__, number)}
 
 
-def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lost_answer):
-    request = lost_answer(plain)
+def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lose):
+    plain.subscribe(device_id, TEMPERATURE)
+    request, *others = [plain.begin_read(device_id, SWITCH) for _ in range(3)]
+    lose()
     with pointing_at("waited for", GapWarning), pytest.raises(WaitTimeout):
         request.result(timeout=0)  # waited for
     with pointing_at("waited for"), pytest.raises(WaitTimeout):
         request.result(timeout=0)
-    requests = [plain.begin_read(device_id, SWITCH), lost_answer(plain)]
     with pointing_at("a table", GapWarning):
-        assert plain.requests_frame(requests)["status"].tolist() == ["pending"] * 2  # a table
+        assert plain.requests_frame(others)["status"].tolist() == ["pending"] * 2  # a table
     with pointing_at("events", GapWarning):
         for event in plain.events(after=0, timeout=0):  # events
             assert event.seq is not None

@@ -12,6 +12,7 @@ NASTY = "<img src=x onerror=alert(1)>"
 SENSOR = {"path": TEMPERATURE, "value": "21.5", "observable": True}
 DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
 LAMP = {"path": SWITCH, "value": "0", "observable": True, "writable": True}
+RESOURCES = [SENSOR, LAMP, {"path": "/3/0/4", "value": "", "executable": True}]
 
 
 class Clock:

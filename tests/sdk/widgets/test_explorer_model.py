@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from usual import SWITCH, TEMPERATURE, URL
+from widget_parts import observation
 
-from mirror_sdk import Event, EventKind, MirrorClient
+from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_server.service.keys import Scope
 
@@ -21,10 +22,6 @@ def model(client, device_id):
 
 def row(model, path):
     return next(one for one in model.rows if one["key"] == path)
-
-
-def observation(device_id, kind=EventKind.OBSERVATION):
-    return Event(kind=kind, received_at=datetime(2026, 1, 1, tzinfo=UTC), device_id=device_id)
 
 
 def test_devices_are_rows_by_their_names(model, bench, device_id):
@@ -205,7 +202,7 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
     model.choose(device_id)
     transport.requests.clear()
     for _ in range(10):
-        model.take([observation(device_id)] * 100)
+        model.take([observation(1, device_id)] * 100)
         seconds.now += 0.09
         model.tick()
     assert transport.requests == []
@@ -217,7 +214,7 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
         f"GET /v3/devices/{device_id}/connection",
     ]
     transport.requests.clear()
-    model.take([observation("another")])
+    model.take([observation(1, "another")])
     seconds.now += 9.9
     model.tick()
     assert transport.requests == []

@@ -16,13 +16,7 @@ from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
 from mirror_sdk.widgets.models.time_window import Stretch, TimeWindow
-from mirror_sdk.widgets.models.watcher_model import (
-    ROWS_SHOWN,
-    SERIES_LISTED,
-    SERIES_PLOTTED,
-    WatcherModel,
-    series_text,
-)
+from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
 def refuse(request):
