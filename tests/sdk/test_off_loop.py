@@ -93,18 +93,15 @@ async def nothing(*_: Any) -> None:
 
 
 async def now(client: AsyncMirrorClient, _: Path) -> datetime:
-    listed = await client.list_devices()
-    return (await client.get_device(listed.ids[0])).created_at
+    return (await client.get_device("sensor-1")).created_at
 
 
 async def planned(client: AsyncMirrorClient, _: Path) -> Any:
-    device_id = (await client.list_devices()).ids[0]
-    return await client.plan([(device_id, SWITCH, True)])
+    return await client.plan([("sensor-1", SWITCH, True)])
 
 
 async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
-    device_id = (await client.list_devices()).ids[0]
-    return [await client.begin_read(device_id, SWITCH)]
+    return [await client.begin_read("sensor-1", SWITCH)]
 
 
 async def saved(client: AsyncMirrorClient, folder: Path) -> Path:

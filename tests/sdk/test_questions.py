@@ -32,7 +32,6 @@ ANSWERS = {
     "binned rates": lambda frame: frame.mirror.rates(TEMPERATURE, bin="10s"),
     "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
 }
-LIMITS = st.one_of(st.none(), st.integers(1, 12))
 
 
 def seconds(spans):
@@ -63,7 +62,7 @@ def runs(found):
 def asked(draw, values=None):
     """A history, from when to when it is asked, as it is asked, and the same in plain Python."""
     rows = draw(histories(values))
-    begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(LIMITS)
+    begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(st.one_of(st.none(), st.integers(1, 12)))
     end = draw(st.one_of(st.just(SECONDS + 5), st.integers(begin, SECONDS + 10)))
     naive = Naive(rows, limit, max([end, *(row.at for row in rows)]))
     options = {"begin": at(begin), "end": at(end), "silence_limit": limited(limit)}
@@ -492,8 +491,8 @@ OTHERS = {
     "binned rates": "bin device_id endpoint_name path increase rate resets covered",
 }
 EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
-VALUES = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
-SOME = [*VALUES, Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
+SOME = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
+SOME += [Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
 
 
 @pytest.mark.parametrize("name", sorted(ANSWERS.keys() - OTHERS.keys()))

@@ -33,14 +33,6 @@ def numbers_of(folder):
     return read_recording(folder)["seq"].tolist()
 
 
-def snapshot_of_disk(folder, tmp_path):
-    """What a kill of the recorder leaves at this moment."""
-    left = tmp_path / "left" / folder.name
-    shutil.copytree(folder, left)
-    shutil.copytree(layout.beside(folder), layout.beside(left))
-    return left
-
-
 def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, observed, folder, tmp_path):
     recorder = client.record(folder)
     assert_all_see(folder, [])
@@ -52,7 +44,9 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     audit = recorder.audit()
     assert (audit.events, audit.sealed_events) == (2, 0)
     assert "whole files, which every program sees: 0 events" in str(audit)
-    left = snapshot_of_disk(folder, tmp_path)
+    # What a kill of the recorder leaves at this moment.
+    left = shutil.copytree(folder, tmp_path / "left" / folder.name)
+    shutil.copytree(layout.beside(folder), layout.beside(left))
     recorder.stop()
     both = numbers_of(folder)
     assert_all_see(folder, both)

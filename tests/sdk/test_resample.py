@@ -39,11 +39,6 @@ def naive_bins(naive, length, begin, end):
             yield at(start), device, None, path, mean, last, *extremes, len(inside), len(known) / length
 
 
-def assert_same(found, expected):
-    wanted = pd.DataFrame(expected, columns=found.columns).astype(found.dtypes)
-    pd.testing.assert_frame_equal(found, wanted, rtol=1e-9, atol=1e-9, check_categorical=False)
-
-
 @settings(max_examples=40)
 @given(histories(), st.sampled_from(LENGTHS), st.one_of(st.none(), st.integers(1, 12)), st.data())
 def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
@@ -56,7 +51,9 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     last = newest + 1 if end is None else end
     first = min(last, *(row.at for row in rows), last) if begin is None else begin
     naive = Naive(rows, limit, newest if end is None else max(newest, end))
-    assert_same(found, list(naive_bins(naive, length, first, max(first, last))))
+    expected = pd.DataFrame(naive_bins(naive, length, first, max(first, last)), columns=found.columns)
+    same = {"rtol": 1e-9, "atol": 1e-9, "check_categorical": False}
+    pd.testing.assert_frame_equal(found, expected.astype(found.dtypes), **same)
 
 
 def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():

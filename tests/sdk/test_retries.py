@@ -126,9 +126,7 @@ def test_polls_have_the_patience_of_their_reader_alone(client_of):
     with pytest.raises(LimitExceeded):
         list(client.events(timeout=0))
     assert len(service.requests) == 2
-
-
-def test_a_snapshot_is_asked_for_again_until_it_has_begun(client_of):
+    # A snapshot is asked for again until it has begun.
     service = Service(503, httpx.ReadError("reset"), 400)
     with pytest.raises(APIError):
         client_of(service).snapshot()

@@ -13,7 +13,6 @@ from mirror_sdk.frames.stale import silent_rows
 
 REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SECOND = timedelta(seconds=1)
 
 
 def is_stale(
@@ -50,7 +49,7 @@ def is_stale(
 )
 def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(limit, about):
     assert not is_stale(limit, **about)
-    assert is_stale(limit + SECOND, **about)
+    assert is_stale(limit + timedelta(seconds=1), **about)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,6 @@ from mirror_sdk import EventKind, MirrorClient
 from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of
 from mirror_sdk.widgets.live import Live, stop_all
 
-UNKNOWN_KEY = f"ak_0123456789abcdef_{'x' * 43}"
-
 
 @pytest.fixture
 def live(client):
@@ -54,7 +52,7 @@ def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
 
 
 def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
-    with MirrorClient(URL, UNKNOWN_KEY, transport=mirror.transport) as reader:
+    with MirrorClient(URL, f"ak_0123456789abcdef_{'x' * 43}", transport=mirror.transport) as reader:
         feed = EventFeed(reader, seconds)
         subscription = feed.subscribe()
         until(lambda: feed.problem)

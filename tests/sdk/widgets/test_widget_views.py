@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from patience import until
-from usual import NASTY, SWITCH, TEMPERATURE
+from usual import EXECUTABLE, NASTY, SWITCH, TEMPERATURE
 from widget_parts import START, all_html, all_parts, observation, threads_since
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
@@ -23,19 +23,9 @@ from mirror_sdk.widgets.models.time_window import Stretch
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
-REBOOT = "/3/0/4"
-
-
-def row(grid, key):
-    return next(one for one in grid.rows if one["key"] == key)
-
 
 def after(milliseconds):
     return START + timedelta(milliseconds=milliseconds)
-
-
-def shown_rows(widget):
-    return "".join(str(part.rows) for part in all_parts(widget) if isinstance(part, Grid))
 
 
 # Without ipywidgets
@@ -66,7 +56,8 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     explorer.devices.selected = [device_id]
     explorer.resources.selected = [TEMPERATURE, SWITCH]
     explorer.read_button.click()
-    assert [row(explorer.resources, path)["value"] for path in (TEMPERATURE, SWITCH)] == ["21.5", "false"]
+    values = {one["path"]: one["value"] for one in explorer.resources.rows if one["value"]}
+    assert values == {TEMPERATURE: "21.5", SWITCH: "false"}
     explorer.subscribe_button.click()
     assert all(client.is_subscribed(device_id, path) for path in (TEMPERATURE, SWITCH))
     explorer.resources.selected = [SWITCH]
@@ -74,7 +65,7 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     assert client.is_subscribed(device_id, TEMPERATURE)
     assert not client.is_subscribed(device_id, SWITCH)
     assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
-    explorer.select([REBOOT])
+    explorer.select([EXECUTABLE])
     explorer.subscribe_button.click()
     assert "NOT_OBSERVABLE" in explorer.notices_view.value
     explorer.dismiss_button.click()
@@ -291,7 +282,8 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, b
     one = widget(kind, live=True, **options)
     until(lambda: client.status().watches)
     bench.set_value(device_id, TEMPERATURE, 23.25)
-    until(lambda: ("23.25" if kind is not FleetMap else "as asked for") in all_html(one) + shown_rows(one))
+    said = "as asked for" if kind is FleetMap else "23.25"
+    until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
     assert client.status().watches == 0

@@ -28,15 +28,6 @@ def states(panel):
     return {one["state"] for one in panel.plan_grid.rows}
 
 
-def apply_live(panel):
-    """Enter, preview and apply in a panel whose calls are made on another thread."""
-    until(lambda: panel.path.names)
-    enter(panel)
-    panel.preview_button.click()
-    until(lambda: not panel.apply_button.disabled)
-    panel.apply_button.click()
-
-
 # Buttons
 
 
@@ -118,7 +109,11 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench
     bench.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    apply_live(panel)
+    until(lambda: panel.path.names)
+    enter(panel)
+    panel.preview_button.click()
+    until(lambda: not panel.apply_button.disabled)
+    panel.apply_button.click()
     until(lambda: "… pending" in states(panel))
     panel.close()
     assert not panel.is_running
