@@ -225,10 +225,10 @@ def readable(value: float | bool | str | None) -> float | bool | str | None:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def told(*values, device="d1", path=TEMPERATURE):
+def told(*values: tuple[int, Any], device: str = "d1", path: str = TEMPERATURE) -> list[Row]:
     """Values at seconds."""
     return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
-def limited(limit):
+def limited(limit: int | None) -> str | None:
     return None if limit is None else f"{limit}s"

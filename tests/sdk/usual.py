@@ -1,6 +1,12 @@
 """What most tests of the client have in common: the address of the service, paths, and the resources of devices."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import httpx
+import pandas as pd
+
+from mirror_sdk import Bench
 
 URL = "http://mirror.localhost"
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -25,28 +31,28 @@ class Clock:
         return self.now
 
 
-def add_lights(bench, count, reader=None, resources=(DIMMER, LAMP, SENSOR), endpoint_type="Light"):
+def add_lights(bench: Bench, count: int, reader: Any = None, resources: Any = (DIMMER, LAMP, SENSOR)) -> list[str]:
     """Add lights, whose levels are known where a client reads them."""
-    ids = [bench.add_device(f"light-{number}", resources, endpoint_type=endpoint_type) for number in range(count)]
+    ids = [bench.add_device(f"light-{number}", resources, endpoint_type="Light") for number in range(count)]
     if reader is not None:
         levels(reader, ids)
     return ids
 
 
-def all_to(devices, level=40):
+def all_to(devices: Iterable[str], level: int = 40) -> list[tuple[str, str, int]]:
     """What a plan is wanted to write."""
     return [(device_id, LEVEL, level) for device_id in devices]
 
 
-def levels(client, devices):
+def levels(client: Any, devices: Iterable[str]) -> list[Any]:
     return [client.read_value(device_id, LEVEL) for device_id in devices]
 
 
-def statuses(frame):
+def statuses(frame: pd.DataFrame) -> list[Any]:
     return frame["status"].tolist()
 
 
-def page_of(numbers, *, has_more):
+def page_of(numbers: Iterable[int], *, has_more: bool) -> httpx.Response:
     """An answer with a page of the directory."""
     one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
     devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
