@@ -21,6 +21,7 @@ from changed_answers import LIGHT, TEMPERATURE, Between
 from changed_answers import RESOURCES as ALL_KINDS
 from click.testing import CliRunner, Result
 from databases import new_database_url
+from usual import RESOURCES, URL
 from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
@@ -36,13 +37,7 @@ from mirror_server.web.asgi_bridge import Bridge
 # plotly loads nbformat, and that jsonschema, which compiles the grammars of this package for seconds where it is there.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
-URL = "http://mirror.localhost"
 LONGEST_END_SECONDS = 60
-RESOURCES = [
-    {"path": "/3303/0/5700", "value": "21.5", "observable": True},
-    {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
-    {"path": "/3/0/4", "value": "", "executable": True},
-]
 
 
 @dataclass
@@ -63,9 +58,9 @@ class Mirror:
 
 
 @pytest.fixture
-def kept_seconds() -> float | None:
-    """For how long what happened is kept; ``None`` for not at all. A module of tests may say otherwise."""
-    return None
+def kept_seconds(request: pytest.FixtureRequest) -> float | None:
+    """For how long what happened is kept: with the mark ``keeps_history`` a week, else not at all."""
+    return None if request.node.get_closest_marker("keeps_history") is None else 7 * 86_400.0
 
 
 @pytest.fixture
@@ -228,6 +223,25 @@ def client_over(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., 
 def folder(tmp_path: Path) -> Path:
     """Where a recording is to be."""
     return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def settle(mirror: Mirror) -> Callable[[], object]:
+    """Waits until what was written to the database is there."""
+    return lambda: mirror.services.database.settle(10)
+
+
+@pytest.fixture
+def last_look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last look of a recorder comes soon, not when a poll of real time has ended."""
+    monkeypatch.setattr("mirror_sdk.recording.recorder.DEFAULT_HOLD_SECONDS", 1)
+
+
+@pytest.fixture
+def rivals(mirror: Mirror, client_of: Callable[..., Any]) -> list[Any]:
+    """Two clients with one key."""
+    key = mirror.new_key()
+    return [client_of(URL, key, transport=mirror.either_transport) for _ in range(2)]
 
 
 @pytest.fixture

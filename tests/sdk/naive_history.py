@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from hypothesis import strategies as st
+from usual import TEMPERATURE
 
 BEGIN = datetime(2026, 3, 2, 12, tzinfo=UTC)
 """Noon of a Monday, at which bins of all of ``LENGTHS`` begin."""
@@ -222,3 +223,12 @@ class Naive:
 
 def readable(value: float | bool | str | None) -> float | bool | str | None:
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def told(*values: tuple[int, Any], device: str = "d1", path: str = TEMPERATURE) -> list[Row]:
+    """Values at seconds."""
+    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
+
+
+def limited(limit: int | None) -> str | None:
+    return None if limit is None else f"{limit}s"

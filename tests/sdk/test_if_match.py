@@ -7,38 +7,18 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from usual import DIMMER, LAMP, LEVEL, SWITCH, add_lights
 
 from mirror_sdk import PreconditionFailed, ValueRefused
 from mirror_sdk.resource import seen_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
-LEVEL = "/3311/0/5851"
-SWITCH = "/3311/0/5850"
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
 
 
 @pytest.fixture
 def light(bench):
-    resources = [
-        {"path": LEVEL, "value": "10", "observable": True, "writable": True},
-        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-    ]
-    return bench.add_device("light-1", resources, endpoint_type="Light")
-
-
-@pytest.fixture
-def of_service(client_of):
-    """A client of a service that answers each write so."""
-
-    def make(code, body):
-        def answer(request):
-            if request.url.path.endswith("/pull"):
-                return httpx.Response(204, headers={"Mirror-Cursor": "0"})
-            return httpx.Response(code, json=body)
-
-        return client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
-
-    return make
+    return add_lights(bench, 1, resources=[DIMMER, LAMP])[0]
 
 
 def test_whoever_has_seen_the_last_write_writes(client, light):
@@ -48,16 +28,20 @@ def test_whoever_has_seen_the_last_write_writes(client, light):
     client.write_value(light, LEVEL, 41, if_match=desired)
     revision = client.get_device(light)[LEVEL].desired.revision
     client.write_value(light, LEVEL, text="42", if_match=np.int64(revision))
+    for frame in (client.snapshot(), client.state_frame()):
+        table = frame.set_index("path")["desired_revision"]
+        assert table[LEVEL] == client.get_device(light)[LEVEL].desired.revision > revision
+        assert pd.isna(table[SWITCH])
     client.begin_write(light, SWITCH, True, if_match=0).result()
     assert client.get_device(light)[LEVEL].desired_value == 42
 
 
 def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_client, light):
-    seen = client.get_device("light-1")[LEVEL]
+    seen = client.get_device("light-0")[LEVEL]
     new_client().write_value(light, LEVEL, 40)
     for write in (client.write_value, client.begin_write):
         with pytest.raises(PreconditionFailed) as caught:
-            write("light-1", LEVEL, 70, if_match=seen)
+            write("light-0", LEVEL, 70, if_match=seen)
         error = caught.value
         assert (error.status, error.reason) == (412, "DESIRED_CHANGED")
         assert error.resource == client.get_device(light)[LEVEL]
@@ -84,7 +68,7 @@ def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
         with pytest.raises(ValueRefused, match="is no revision"):
-            client.begin_write("light-1", LEVEL, 40, if_match=wrong)
+            client.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 
 def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
@@ -97,26 +81,21 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
         client.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 
-def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same(of_service):
-    for more in ({}, {"resource": None}, {"resource": {"resource_path": 7}}, {"resource": [1, 2]}):
+def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_says_the_key_back(client_of):
+    def refused(more):
+        def answer(request):
+            if request.url.path.endswith("/pull"):
+                return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+            return httpx.Response(412, json=REFUSED | more)
+
+        client = client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
         with pytest.raises(PreconditionFailed, match="seen is not what is") as caught:
-            of_service(412, REFUSED | more).begin_write("0" * 32, LEVEL, 40, if_match=1)
-        assert caught.value.resource is None
+            client.begin_write("0" * 32, LEVEL, 40, if_match=1)
+        return caught.value
 
-
-def test_a_key_that_is_said_back_is_in_no_attribute(of_service):
+    for more in ({}, {"resource": None}, {"resource": {"resource_path": 7}}, {"resource": [1, 2]}):
+        assert refused(more).resource is None
     desired = {"value": "NDA=", "status": 2, "category": "the-secret-key", "revision": 7}
-    resource = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": desired}
-    with pytest.raises(PreconditionFailed) as caught:
-        of_service(412, REFUSED | {"resource": resource}).begin_write("0" * 32, LEVEL, 40, if_match=1)
-    assert "the-secret-key" not in repr(vars(caught.value))
-    assert "the-secret-key" not in json.dumps(caught.value.resource.to_dict() if caught.value.resource else None)
-
-
-def test_the_revision_stands_in_the_tables(client, light):
-    client.write_value(light, LEVEL, 40)
-    revision = client.get_device(light)[LEVEL].desired.revision
-    for frame in (client.snapshot(), client.state_frame()):
-        table = frame.set_index("path")["desired_revision"]
-        assert table[LEVEL] == revision
-        assert pd.isna(table[SWITCH])
+    error = refused({"resource": {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": desired}})
+    assert "the-secret-key" not in repr(vars(error))
+    assert "the-secret-key" not in json.dumps(error.resource.to_dict() if error.resource else None)

@@ -15,6 +15,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from hypothesis import given
 from hypothesis import strategies as st
+from usual import DIMMER, LEVEL
 
 from mirror_sdk import Explanation
 from mirror_sdk.errors import ConnectionFailed
@@ -122,35 +123,29 @@ def test_what_json_has_no_form_for_has_a_documented_one(value, told):
     assert plain(value) == told
 
 
-def test_a_device_object_of_a_mirror_becomes_json(client, bench):
-    path = "/3311/0/5851"
-    light = bench.add_device("light-01", [{"path": path, "value": "10", "writable": True}], endpoint_type="Light")
-    client.read_value("light-01", path)
-    request = client.begin_write("light-01", path, 40)
+def test_what_a_client_gives_becomes_json(client, bench):
+    light = bench.add_device("light-01", [DIMMER], endpoint_type="Light")
+    client.read_value("light-01", LEVEL)
+    request = client.begin_write("light-01", LEVEL, 40)
     check(request)
     request.result()
     body = check(request)
     assert (body["device_id"], body["asked"]["value"], body["answer"]["status"]) == (light, 40, 200)
-    resource = check(client.get_device("light-01"))["resources"][path]
+    resource = check(client.get_device("light-01"))["resources"][LEVEL]
     reported, desired = resource["reported"], resource["desired"]
     assert (reported["value"], reported["kind"], resource["label"]) == (10, "number", "Light Control · Dimmer")
     assert (desired["value"], desired["status"]) == (40, "success")
     assert check(client.list_devices())["devices"] == [check(client.get_directory_device("light-01"))]
-    assert check(client.explain("light-01", path))["title"].endswith(f"({path})")
+    assert check(client.explain("light-01", LEVEL))["title"].endswith(f"({LEVEL})")
     assert check(client.status())["is_connected"] is True
-    client.begin_read("light-01", path)
+    client.begin_read("light-01", LEVEL)
     for found in (client.events(after=0, timeout=0), client.list_device_requests(), client.list_resources("light-01")):
         for one in found:
             check(one)
-
-
-def test_a_plan_and_its_ledger_become_json(client, bench):
-    path = "/3311/0/5851"
-    bench.add_device("light-01", [{"path": path, "value": "10", "writable": True}])
-    plan = client.plan([*[("light-01", path, 40)] * 2, ("nobody", path, object()), ("aaaaa", path, b"x")])
+    plan = client.plan([*[("light-01", LEVEL, 50)] * 2, ("nobody", LEVEL, object()), ("aaaaa", LEVEL, b"x")])
     body = check(plan)
     assert body["decisions"] == {"write": 1, "skip": 1, "refuse": 2}
     assert [write["status"] for write in body["writes"]] == ["queued", None, None, None]
     plan.apply()
     first = check(plan)["writes"][0]
-    assert (first["status"], first["wanted"]["value"], first["request"]["answer"]["status"]) == ("success", 40, 200)
+    assert (first["status"], first["wanted"]["value"], first["request"]["answer"]["status"]) == ("success", 50, 200)

@@ -37,21 +37,16 @@ def test_a_mirror_elsewhere_has_no_tile(host: str, monkeypatch: pytest.MonkeyPat
     assert "ak_real" not in str(process)
 
 
-def test_without_the_server_installed_there_is_no_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("API_HOST", raising=False)
-    assert tile_of(launcher.server_process())["enabled"] is True
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert tile_of(launcher.server_process())["enabled"] is False
-
-
-def test_the_demo_of_the_tile_has_another_key_each_time_which_is_not_on_its_command_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_demo_has_another_key_each_time_that_no_command_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("API_HOST", raising=False)
     processes = [launcher.server_process() for _ in range(2)]
     keys = [KEY.search(tile_of(process)["path_info"])[0] for process in processes]
     assert keys[0] != keys[1]
     assert all(key not in str(process["command"]) for key, process in zip(keys, processes, strict=True))
+    assert all(tile_of(process)["enabled"] is True for process in processes)
+    # Without the server installed there is none.
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert tile_of(launcher.server_process())["enabled"] is False
 
 
 def tile_of(process: dict[str, object]) -> Any:

@@ -12,6 +12,8 @@ from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, a
 from mirror_sdk.wire.entries import NOTHING, Gap
 from mirror_sdk.wire.errors import ErrorBody
 
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+
 
 def cursor(seq: int | None = 5) -> LogCursor:
     return LogCursor(seq, Backoff(chance=lambda: 1.0))
@@ -25,13 +27,15 @@ PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), r
 LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
 
 
-def test_a_reader_without_a_position_asks_for_the_end_and_does_not_wait():
-    poll = cursor(None).next_poll(25)
-    assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
-
-
 def test_an_answer_moves_the_position_and_gives_its_entries():
-    reader = cursor(5)
+    reader = cursor(None)
+    # Without a position it asks for the end, and does not wait.
+    poll = reader.next_poll(25)
+    assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
+    # The first may begin anywhere, and one without entries stays where it is.
+    assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
+    batch = reader.answered(Poll(5, {}, None, AT))
+    assert (reader.seq, reader.served_at, batch.served_at) == (5, AT, AT)
     batch = reader.answered(Poll(9, {"notifications": [{}], "blips": [1]}, Gap(6, 7)))
     assert (batch.seq, batch.gap, [entry.key for entry in batch.entries]) == (9, Gap(6, 7), ["notifications", "blips"])
     assert reader.next_poll(25).params == {"after": 9, "hold": 25}
@@ -75,9 +79,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     ("timeout_seconds", "remaining_seconds", "limit"),
     [(30, 12.5, 14), (0.05, 0.05, 2), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf), (math.inf, math.inf, math.inf)],
 )
-def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one_and_a_look_or_a_wait_without_end_has_no_limit(
-    timeout_seconds, remaining_seconds, limit
-):
+def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one(timeout_seconds, remaining_seconds, limit):
     assert poll_limit(timeout_seconds, remaining_seconds) == limit
 
 
@@ -88,9 +90,6 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
     assert (opening.within_seconds, opening.params) == (13.5, {"after": "latest", "hold": 0})
     # A poll's reader goes on by itself, who asks for the end has nobody who would.
     assert (opening.max_retries, cursor(5).next_poll(25).max_retries) == (None, 0)
-
-
-AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +106,3 @@ def test_an_answer_that_cannot_be_moves_nothing(poll, told):
     with pytest.raises(UnexpectedAnswer, match=told):
         reader.answered(poll)
     assert (reader.seq, reader.served_at) == (5, None)
-
-
-def test_an_answer_without_entries_stays_where_it_is_and_the_first_may_begin_anywhere():
-    reader = cursor(None)
-    assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
-    batch = reader.answered(Poll(5, {}, None, AT))
-    assert (reader.seq, reader.served_at, batch.served_at) == (5, AT, AT)

@@ -7,14 +7,12 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import SENSOR, TEMPERATURE, URL
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame
 
 pytestmark = pytest.mark.both_clients
-
-TEMPERATURE = "/3303/0/5700"
-RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
 
 
 def handles(*requests):
@@ -32,7 +30,7 @@ def begin_answered(client, bench, device_id):
 @pytest.fixture
 def asked(client, bench, device_id):
     """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
-    silent = bench.add_device("silent", RESOURCES)
+    silent = bench.add_device("silent", [SENSOR])
     bench.set_answer(silent, "silent")
     lost = client.begin_read(silent, TEMPERATURE)
     bench.advance(121)
@@ -56,7 +54,7 @@ def test_a_tiny_time_is_not_less_than_none(client, asked):
 
 
 def test_the_requests_table_says_what_done_says(client, bench, asked):
-    away = bench.add_device("away", RESOURCES)
+    away = bench.add_device("away", [SENSOR])
     bench.set_online(away, False)
     waiting = client.begin_read(away, TEMPERATURE)
     frame = client.requests_frame(handles(*asked, waiting), tz="Europe/Berlin")
@@ -72,7 +70,7 @@ def test_the_requests_table_says_what_done_says(client, bench, asked):
 def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench, device_id):
     polls = []
     counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=counting) as client:
+    with MirrorClient(URL, mirror.new_key(), transport=counting) as client:
         requests = [begin_answered(client, bench, device_id) for _ in range(5)]
         polls.clear()
         assert requests_frame(requests)["status"].tolist() == ["success"] * 5
@@ -80,7 +78,7 @@ def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench,
 
 
 def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, bench, device_id):
-    other, polls = bench.add_device("other", RESOURCES), []
+    other, polls = bench.add_device("other", [SENSOR]), []
 
     def grow(request, answer):
         if request.url.path.endswith("/pull") and len(polls) < 100:
@@ -131,7 +129,7 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
 
 
 def test_a_look_beside_a_wait(client, bench, device_id):
-    away = bench.add_device("away", RESOURCES)
+    away = bench.add_device("away", [SENSOR])
     bench.set_online(away, False)
     waiting = client.begin_read(away, TEMPERATURE)
     pump = getattr(client, "_wrapped", client)._pump

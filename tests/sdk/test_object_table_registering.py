@@ -189,10 +189,8 @@ def test_an_item_without_a_type_that_is_not_executable_is_left_out_with_a_warnin
 
 def test_operations_are_read_in_every_spelling():
     spellings = dict.fromkeys(("RW", "R W", "R, W", "R/W", "WR", "Read/Write"), "RW")
-    for operations, access in (spellings | {"r": "R", "Read": "R", "W\n": "W", " E ": "E", "Execute": "E"}).items():
-        load_object_definitions(
-            object_of(33002, "Odd", item(1, operations, "" if access == "E" else "String")), replace=True
-        )
+    for text, access in (spellings | {"r": "R", "Read": "R", "W\n": "W", " E ": "E", "Execute": "E"}).items():
+        load_object_definitions(object_of(33002, "Odd", item(1, text, "" if access == "E" else "String")), replace=True)
         assert lookup("/33002/0/1").access == access
 
 

@@ -21,6 +21,8 @@ from typing import Any
 
 import httpx
 import pytest
+from changed_answers import Between, without_snapshots
+from usual import SWITCH, URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
@@ -30,12 +32,11 @@ from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.resource import Resource
-from mirror_sdk.snapshot import table
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.entries import Batch, Entries
 
-URL = "http://mirror.localhost"
-SWITCH = "/3311/0/5850"
+pytestmark = pytest.mark.keeps_history
+
 PATIENCE_SECONDS = 60
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),
@@ -92,18 +93,15 @@ async def nothing(*_: Any) -> None:
 
 
 async def now(client: AsyncMirrorClient, _: Path) -> datetime:
-    listed = await client.list_devices()
-    return (await client.get_device(listed.ids[0])).created_at
+    return (await client.get_device("sensor-1")).created_at
 
 
 async def planned(client: AsyncMirrorClient, _: Path) -> Any:
-    device_id = (await client.list_devices()).ids[0]
-    return await client.plan([(device_id, SWITCH, True)])
+    return await client.plan([("sensor-1", SWITCH, True)])
 
 
 async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
-    device_id = (await client.list_devices()).ids[0]
-    return [await client.begin_read(device_id, SWITCH)]
+    return [await client.begin_read("sensor-1", SWITCH)]
 
 
 async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
@@ -133,11 +131,6 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "record": (nothing, lambda c, _, folder: c.record(folder / "run.parquet")),
 }
 """What is done before, and what is looked at."""
-
-
-@pytest.fixture
-def kept_seconds() -> float:
-    return 86_400.0
 
 
 def test_it_is_not_done_on_the_thread_of_the_loop(mirror, device_id, tmp_path):
@@ -414,12 +407,6 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
         assert error.value.__traceback__ is not None
 
 
-def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id, monkeypatch):
-    slow = Slow(table.snapshot_parts)
-    monkeypatch.setattr(table, "snapshot_parts", slow)
-    run(cancelled(mirror, slow, lambda client: client.snapshot()))
-
-
 def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_it(caplog):
     def fail() -> None:
         raise LookupError("so it is")
@@ -440,9 +427,7 @@ def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_i
 
 
 @pytest.mark.parametrize("method", ["add", "finish"])
-def test_a_dataset_that_is_cancelled_is_there_as_a_whole_or_not_at_all(
-    mirror, device_id, tmp_path, monkeypatch, method
-):
+def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device_id, tmp_path, monkeypatch, method):
     from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset  # noqa: PLC0415
 
     slow = Slow(getattr(DatasetWriter, method))
@@ -454,9 +439,7 @@ def test_a_dataset_that_is_cancelled_is_there_as_a_whole_or_not_at_all(
         assert SnapshotDataset(folder / "fleet").device_count == 1
 
 
-def test_a_recording_that_is_cancelled_while_it_is_opened_leaves_its_folder_free(
-    mirror, device_id, tmp_path, monkeypatch
-):
+def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
     from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
 
     slow = Slow(Tape.__init__)
@@ -495,68 +478,35 @@ def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
         runner.run(twin.aclose())
 
 
-FLEET = [f"{number:032x}" for number in range(120)]
-AT = "2026-01-05T08:00:00Z"
-
-
-class Fleet:
-    """A service without snapshots, which notes now and then how much of the devices before is still there."""
-
-    def __init__(self) -> None:
-        self.most_alive = 0
-        # Some may have been there before, such as those that a module keeps.
-        self._others = resources_alive()
-
-    async def answer_later(self, request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0)
-        if request.url.path == "/v3/devices":
-            asked = request.url.params.get("id__in", ",".join(FLEET)).split(",")
-            page = {"has_more": False, "limit": 1000, "order": "ASC"}
-            return httpx.Response(200, json={"object": "list", "data": list(map(listed, asked)), **page})
-        device_id = request.url.path.split("/")[-2]
-        if device_id not in FLEET:
-            return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "none"})
-        if FLEET.index(device_id) % 10 == 9:
-            self.most_alive = max(self.most_alive, resources_alive() - self._others)
-        return httpx.Response(200, json=mirrored(device_id))
-
-
 def resources_alive() -> int:
     return sum(type(one) in {Resource, ResourceState} for one in gc.get_objects())
 
 
-def listed(device_id: str) -> dict[str, Any]:
-    about = {"endpoint_name": device_id[-4:], "endpoint_type": "Light", "state": "registered", "queue_mode": False}
-    return {"object": "device", "id": device_id, **about, "created_at": AT, "updated_at": AT}
-
-
-def mirrored(device_id: str) -> dict[str, Any]:
-    reported = {"value": "MjEuNQ==", "content_type": "text/plain", "reported_at": AT}
-    resources = [
-        {"resource_path": f"/3303/{one}/5700", "subscribed": False, "reported": reported, "desired": {}}
-        for one in range(10)
-    ]
-    return {"object": "device-echo", "device_id": device_id, "created_at": AT, "resources": resources}
-
-
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
-def test_of_a_device_no_more_is_kept_than_is_taken_of_it():
+def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, bench):
     """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
-    fleet = Fleet()
+    resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
+    fleet = [bench.add_device(f"device-{number}", resources) for number in range(40)]
+    alive = []
+
+    def look(request, answer):
+        """How much of the devices before is still there."""
+        if request.url.path.endswith("/echo"):
+            alive.append(resources_alive())
+        return without_snapshots(request, answer)
 
     async def scene() -> Any:
-        transport = httpx.MockTransport(fleet.answer_later)
-        async with AsyncMirrorClient(URL, "key", transport=transport) as client:
-            plan = await client.plan([(one, "/3303/100/5700", 1) for one in FLEET])
-            return plan, await client.snapshot(FLEET)
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, look)) as client:
+            plan = await client.plan([(one, "/3303/100/5700", 1) for one in fleet])
+            return plan, await client.snapshot(fleet)
 
     gc.freeze()  # What was there before the test is not looked through each time.
     try:
         plan, snapshot = run(scene())
     finally:
         gc.unfreeze()
-    assert fleet.most_alive == 0
-    assert plan.frame["device_id"].tolist() == snapshot["device_id"].unique().tolist() == FLEET
+    assert alive == [0] * 80
+    assert set(plan.frame["device_id"]) == set(snapshot["device_id"]) == set(fleet)
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -7,17 +7,12 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
+from usual import LEVEL, SWITCH, add_lights, all_to
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 
-URL = "http://mirror.localhost"
-LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-]
 INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
 
 
@@ -38,12 +33,7 @@ def now(begins_at: datetime, bench: Any) -> Callable[[], datetime]:
 
 @pytest.fixture
 def lights(now: object, bench: Any) -> list[str]:
-    return [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(3)]
-
-
-def in_order(frame: pd.DataFrame) -> bool:
-    pairs = (("requested_at", "accepted_at"), ("accepted_at", "finished_at"))
-    return all((frame[first] <= frame[second]).all() for first, second in pairs)
+    return add_lights(bench, 3)
 
 
 def handles(*requests: Any) -> list[Any]:
@@ -52,7 +42,7 @@ def handles(*requests: Any) -> list[Any]:
 
 def test_a_plans_ledger_is_by_the_services_clock(now, client, bench, lights):
     begin = pd.Timestamp(now())
-    result = client.plan([(device_id, LEVEL, 40) for device_id in lights]).apply()
+    result = client.plan(all_to(lights)).apply()
     assert result["status"].tolist() == ["success"] * 3
     for name in INSTANTS[:3]:
         assert result[name].tolist() == [begin] * 3
@@ -90,7 +80,8 @@ def test_a_repeated_async_id_was_accepted_the_first_time(now, client, bench, lig
     assert (again.accepted_at, again.expires_at) == (begin, begin + timedelta(seconds=600))
     bench.set_online(lights[0], True)
     assert again.exception() is None
-    assert in_order(requests_frame(handles(again)))
+    row = requests_frame(handles(again)).iloc[0]
+    assert row["requested_at"] <= row["accepted_at"] <= row["finished_at"]
 
 
 def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, client_over, lights):
@@ -100,7 +91,7 @@ def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, clie
         return answer
 
     client = client_over(silent)
-    plan = client.plan([(lights[0], LEVEL, 40), (lights[1], LEVEL, 40)])
+    plan = client.plan(all_to(lights[:2]))
     result = plan.apply(canary=0)
     assert result["status"].tolist() == ["success"] * 2
     assert result[["requested_at", "accepted_at", "expires_at"]].isna().all(axis=None)

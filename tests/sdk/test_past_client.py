@@ -16,12 +16,9 @@ from mirror_sdk.wire.model import write_timestamp
 from mirror_server.store import history, revisions
 from mirror_server.store.history import HistoryRow
 
+pytestmark = pytest.mark.keeps_history
+
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
 
 
 @pytest.fixture
@@ -41,14 +38,10 @@ def told(bench, plain):
 
 def test_the_state_is_that_of_the_instant(client, told, bench):
     _, times = told
-    for instant, expected in [
-        (times[0] - SECOND, [21.5, 21.5]),
-        (times[0], [22.5, 22.5]),
-        (times[1] - timedelta(microseconds=1), [22.5, 22.5]),
-        (times[1], [23.5, 23.5]),
-    ]:
+    just_before = times[1] - timedelta(microseconds=1)
+    for instant, value in ((times[0] - SECOND, 21.5), (times[0], 22.5), (just_before, 22.5), (times[1], 23.5)):
         frame = client.as_of(instant, paths=[TEMPERATURE])
-        assert frame["reported_num"].dropna().tolist() == expected
+        assert frame["reported_num"].dropna().tolist() == [value, value]
         assert frame.columns.tolist() == STATE_SCHEMA.names
         about = frame.attrs["mirror"]
         assert (about["one_instant"], about["devices"], about["revision"]) == (True, 2, None)
@@ -104,15 +97,12 @@ def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
     assert client.as_of(oldest).attrs["mirror"]["complete"]
 
 
-def test_without_arrow_on_the_way_it_is_the_same(client_over, plain, told):
-    _, times = told
-    assert_frame_equal(client_over(without_arrow).as_of(times[0]), plain.as_of(times[0]))
-
-
-def test_one_that_breaks_off_is_no_table(client_over, told):
+def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_table(client_over, plain, told):
+    instant = told[1][0]
+    assert_frame_equal(client_over(without_arrow).as_of(instant), plain.as_of(instant))
     cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
     with pytest.raises((ConnectionFailed, UnexpectedAnswer)):
-        cut.as_of(told[1][0])
+        cut.as_of(instant)
 
 
 def test_what_changed_is_told_with_both_values(client, told, plain, bench):

@@ -10,10 +10,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observation
 
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86400.0
+pytestmark = pytest.mark.keeps_history
 
 
 @pytest.fixture
@@ -34,18 +31,18 @@ def rows(told):
     return json.loads(told.stdout)
 
 
+def values(told):
+    return [row["value"] for row in rows(told)]
+
+
 def test_it_shows_what_happened_to_a_device(shell, times):
     shown = shell("history", "a")
     assert shown.exit_code == 0
     assert "23.5" in shown.stdout
     assert "registration" in shown.stdout
     told = rows(shell("history", "a", TEMPERATURE, "--json"))
-    assert [(row["what"], row["value"]) for row in told] == [
-        ("registration", None),
-        ("reported", 21.5),
-        ("reported", 22.5),
-        ("reported", 23.5),
-    ]
+    reported = [("reported", value) for value in (21.5, 22.5, 23.5)]
+    assert [(row["what"], row["value"]) for row in told] == [("registration", None), *reported]
     (write,) = [row for row in rows(shell("history", "a", "/3311/*", "--json")) if row["path"] == LIGHT]
     assert (write["what"], write["value"], write["origin"], write["status"]) == ("desired", True, "write", "success")
     told = list(csv.DictReader(io.StringIO(shell("history", "a", "/3303/*", "--csv").stdout)))
@@ -55,19 +52,19 @@ def test_it_shows_what_happened_to_a_device(shell, times):
 
 def test_a_stretch_is_told_by_instants_or_from_now(shell, times):
     begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
-    values = {
+    expected = {
         ("--begin", begin, "--end", end): [22.5],
         ("--since", "90m"): [22.5, 23.5],
         ("--since", "0.5h"): [23.5],
         ("--begin", begin, "--limit", "1"): [22.5],
     }
-    for words, expected in values.items():
-        assert [row["value"] for row in rows(shell("history", "a", TEMPERATURE, "--json", *words))] == expected
+    for words, found in expected.items():
+        assert values(shell("history", "a", TEMPERATURE, "--json", *words)) == found
 
 
 def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(shell, times):
     whole = shell("history", "a", TEMPERATURE, "--json", "--since", "9d")
-    assert [row["value"] for row in rows(whole)] == [None, 21.5, 22.5, 23.5]
+    assert values(whole) == [None, 21.5, 22.5, 23.5]
     (said,) = whole.stderr.splitlines()
     assert said.startswith("the history begins at 2026-01-05T08:00:00.000Z")
     assert rows(shell("history", "a", TEMPERATURE, "--json", "--since", "9d", "--limit", "2")) == rows(whole)[:2]
@@ -83,12 +80,12 @@ def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, 
     mirror.services.devices.observed([value]).result(60)
     bench.advance(10)
     shown = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")
-    assert [row["value"] for row in rows(shown)] == [None, 19.5]
+    assert values(shown) == [None, 19.5]
     assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
     limited = shell("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
     assert rows(limited) == rows(shown)[:1]
     # These are older than what was asked for.
-    assert [row["value"] for row in rows(shell("history", "early", TEMPERATURE, "--json", "--since", "20s"))] == [None]
+    assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
 
 
 def test_wrong_usage_is_told(shell, tmp_path):

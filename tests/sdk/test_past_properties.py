@@ -5,28 +5,19 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from changed_answers import LIGHT, TEMPERATURE
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording import Recording
-from mirror_sdk.recording import recorder as recorder_module
 
 VALUES = {TEMPERATURE: ["21.5", "22.5", "warm"], LIGHT: ["0", "1"], "/3/0/0": ["one", "two"]}
-RESOURCES = [
-    {"path": path, "value": values[0], "observable": True, "writable": True} for path, values in VALUES.items()
-]
 MILLISECOND = timedelta(milliseconds=1)
 # What the log does not tell is left out.
 TOLD = ["device_id", "endpoint_name", "path", "unit", "changed_at", "what", "value_num", "value_text", "value_bool"]
 TOLD += ["value_kind", "origin"]
 REPORTED = ["device_id", "path", "reported_num", "reported_text", "reported_bool"]
 
-pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
+pytestmark = [pytest.mark.keeps_history, pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")]
 
 
 def play(client, bench, ids, dice):
@@ -67,9 +58,7 @@ def reported(source, instant):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_recording_made_beside_it_tells_the_same(plain, bench, folder, monkeypatch, seed):
-    # The last look of a recorder comes soon, not when a poll of real time has ended.
-    monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
+def test_a_recording_made_beside_it_tells_the_same(plain, bench, folder, last_look_soon, seed):
     plain.put_presubscriptions([{"resource_path": ["*"]}])
     ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
     bench.advance(2)

@@ -15,8 +15,7 @@ from mirror_sdk.wire.link_format import Link, NoLinks, parse_links
 
 texts, whole = st.text(), st.integers(-(2**63), 2**63 - 1)
 devices = st.fixed_dictionaries(
-    {},
-    optional={"/3/0/0": texts, "/3/0/10": whole, "/3/0/7/0": whole, "/3/0/7/9": whole, "/3/0/22/3": st.just("3:0")},
+    {}, optional={"/3/0/0": texts, "/3/0/10": whole, "/3/0/7/0": whole, "/3/0/7/9": whole, "/3/0/22/3": st.just("3:0")}
 )
 
 

@@ -5,24 +5,23 @@ import pickle
 import pytest
 
 
+def refused(made, words):
+    with pytest.raises(TypeError, match=words):
+        pickle.dumps(made)
+
+
 def test_events_a_watch_and_a_recorder_say_why_they_cannot_be_pickled(plain, folder):
-    with pytest.raises(TypeError, match=r"Events .* belong to this process; .*client.events\(after=position\)"):
-        pickle.dumps(plain.events(after=0))
-    with plain.watch(print) as watch, pytest.raises(TypeError, match=r"Watch .*client.watch\(\)"):
-        pickle.dumps(watch)
-    with plain.record(folder) as recorder, pytest.raises(TypeError, match=r"Recorder .*Recording\(path\)"):
-        pickle.dumps(recorder)
+    refused(plain.events(after=0), r"Events .* belong to this process; .*client.events\(after=position\)")
+    with plain.watch(print) as watch, plain.record(folder) as recorder:
+        refused(watch, r"Watch .*client.watch\(\)")
+        refused(recorder, r"Recorder .*Recording\(path\)")
 
 
 def test_those_of_an_asynchronous_client_say_so_too(run, folder):
     async def scene(client):
-        with pytest.raises(TypeError, match="AsyncEvents"):
-            pickle.dumps(client.events(after=0))
-        async with await client.watch(print) as watch:
-            with pytest.raises(TypeError, match="AsyncWatch"):
-                pickle.dumps(watch)
-        async with await client.record(folder) as recorder:
-            with pytest.raises(TypeError, match="AsyncRecorder"):
-                pickle.dumps(recorder)
+        refused(client.events(after=0), "AsyncEvents")
+        async with await client.watch(print) as watch, await client.record(folder) as recorder:
+            refused(watch, "AsyncWatch")
+            refused(recorder, "AsyncRecorder")
 
     run(scene)

@@ -12,41 +12,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from patience import once, until
+from usual import DIMMER, LAMP, LEVEL, SENSOR, SWITCH, TEMPERATURE, add_lights, all_to, levels, statuses
 
 from mirror_sdk import AccessDenied, ValueRefused, show_progress
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.plan import PLAN_SCHEMA
 from mirror_server.service.keys import Scope
 
-LEVEL = "/3311/0/5851"
-SWITCH = "/3311/0/5850"
-TEMPERATURE = "/3303/0/5700"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-]
-
 
 @pytest.fixture
 def lights(client, bench):
     """Four lights whose level was read once."""
-    ids = [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(4)]
-    for device_id in ids:
-        assert client.read_value(device_id, LEVEL) == 10
-    return ids
-
-
-def all_to(lights, level):
-    return [(device_id, LEVEL, level) for device_id in lights]
-
-
-def levels(client, lights):
-    return [client.read_value(device_id, LEVEL) for device_id in lights]
-
-
-def statuses(frame):
-    return frame["status"].tolist()
+    return add_lights(bench, 4, client)
 
 
 def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
@@ -86,7 +63,7 @@ def test_every_check_is_told_in_its_row(client, bench, lights):
     bench.set_online(lights[2], False)
     client.begin_write(lights[2], LEVEL, 5)
     client.begin_write(lights[2], SWITCH, True)
-    sleeper = bench.add_device("sleeper", RESOURCES, queue_mode=True)
+    sleeper = bench.add_device("sleeper", [DIMMER, LAMP, SENSOR], queue_mode=True)
     wanted = [
         ((lights[0], LEVEL, 10), "already_so", "skip", "reported at 2026-"),
         ((lights[0], SWITCH, True), "ok", "write", "it cannot be undone"),

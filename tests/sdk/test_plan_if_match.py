@@ -7,16 +7,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from usual import DIMMER, LEVEL, add_lights
 
 from mirror_sdk import ValueRefused
-
-LEVEL = "/3311/0/5851"
-RESOURCES = [{"path": LEVEL, "value": "10", "observable": True, "writable": True}]
 
 
 @pytest.fixture
 def lights(bench):
-    return [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(5)]
+    return add_lights(bench, 5, resources=[DIMMER])
 
 
 @pytest.fixture

@@ -6,15 +6,10 @@ from datetime import timedelta
 
 import pytest
 from patience import until
+from usual import DIMMER, LAMP, LEVEL, all_to, statuses
 
 from mirror_sdk import ValueRefused, show_progress
 
-LEVEL = "/3311/0/5851"
-SWITCH = "/3311/0/5850"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-]
 DAY_SECONDS = 24 * 3600
 CONTACT = timedelta(minutes=15)
 
@@ -24,7 +19,7 @@ def add(bench, plain):
     """Adds a device whose level is known; one that sleeps has fallen asleep."""
 
     def add(name, *, sleeps=False, is_known=True):
-        device_id = bench.add_device(name, RESOURCES, queue_mode=sleeps)
+        device_id = bench.add_device(name, [DIMMER, LAMP], queue_mode=sleeps)
         if is_known:
             plain.read_value(device_id, LEVEL)
         if sleeps:
@@ -45,18 +40,10 @@ def lights(add, sleepers):
     return [add(f"light-{number}") for number in range(2)]
 
 
-def all_to(devices, level=40):
-    return [(device_id, LEVEL, level) for device_id in devices]
-
-
 def own_levels(bench, devices):
     """What the devices have, which nobody has to wake them for."""
     found = {one.id: {resource.path: resource.value for resource in one.resources} for one in bench.list_devices()}
     return [found[device_id][LEVEL] for device_id in devices]
-
-
-def statuses(frame):
-    return frame["status"].tolist()
 
 
 def test_each_row_has_the_expiry_of_its_device_which_is_longer_after_a_long_silence(client, bench, sleepers, lights):
@@ -128,9 +115,7 @@ def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, ben
     assert statuses(plan.apply(include_offline=True, timeout=60)) == ["queued", "failure", "queued"]
 
 
-def test_what_sleeps_is_no_failure_and_waits_until_those_awake_have_not_failed_too_often(
-    client, bench, sleepers, lights
-):
+def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_often(client, bench, sleepers, lights):
     bench.set_answer(lights[1], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
@@ -168,9 +153,7 @@ def fall_asleep(bench, devices, days):
         bench.set_online(device_id, True)
 
 
-def test_an_outcome_of_days_ago_is_found_in_another_program_and_nothing_is_written_again(
-    client, new_client, bench, sleepers, lights, tmp_path
-):
+def test_an_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, bench, sleepers, lights, tmp_path):
     plan = client.plan(all_to([*sleepers, *lights]))
     first = plan.apply()
     plan.save(tmp_path / "plan.json")

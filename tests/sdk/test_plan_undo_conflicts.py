@@ -1,19 +1,9 @@
 """Undoing a plan leaves alone what was changed after the plan wrote it."""
 
 import pytest
+from usual import DIMMER, LEVEL, add_lights, all_to, levels
 
 from mirror_sdk import WriteRejected
-
-LEVEL = "/3311/0/5851"
-RESOURCES = [{"path": LEVEL, "value": "10", "observable": True, "writable": True}]
-
-
-@pytest.fixture
-def lights(client, bench):
-    devices = [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(3)]
-    for device in devices:
-        client.read_value(device, LEVEL)
-    return devices
 
 
 @pytest.fixture
@@ -22,8 +12,13 @@ def somebody_else(new_client):
 
 
 @pytest.fixture
+def lights(client, bench):
+    return add_lights(bench, 9, client, [DIMMER])
+
+
+@pytest.fixture
 def applied(client, lights):
-    plan = client.plan([(device, LEVEL, 50) for device in lights])
+    plan = client.plan(all_to(lights, 50))
     assert set(plan.apply()["status"]) == {"success"}
     return plan
 
@@ -32,25 +27,43 @@ def checks(plan, lights):
     return plan.frame.set_index("device_id").loc[lights, "check"].tolist()
 
 
-def test_undo_leaves_a_later_write_alone_and_undoes_the_others(client, somebody_else, lights, applied):
-    somebody_else.write_value(lights[1], LEVEL, 77)
+def test_undo_leaves_alone_what_was_changed_later(client, bench, new_client, somebody_else, lights, applied, tmp_path):
+    applied.save(tmp_path / "plan.json")
+    bench.advance(1)
+    # Written and changed by the device itself; the same value written, restored and restored in vain.
+    for light, written in ((0, [77]), (1, [50]), (2, [77, 50]), (3, [77])):
+        for level in written:
+            somebody_else.write_value(lights[light], LEVEL, level)
+    bench.set_answer(lights[3], "reject")
+    with pytest.raises(WriteRejected):
+        somebody_else.write_value(lights[3], LEVEL, 50)
+    bench.set_answer(lights[3], "normal")
+    for light, level in ((4, 88), (5, 50), (6, 10)):
+        bench.set_value(lights[light], LEVEL, level)
+        somebody_else.read_value(lights[light], LEVEL)
+    found = ["changed", "ok", "ok", "changed", "changed", "ok", "already_so", "ok", "ok"]
+    assert checks(new_client().load_plan(tmp_path / "plan.json").undo(), lights) == found
     undo = applied.undo()
-    assert checks(undo, lights) == ["ok", "changed", "ok"]
-    row = undo.frame.set_index("device_id").loc[lights[1]]
-    assert (row["decision"], row["current_num"]) == ("refuse", 77)
-    assert "77" in row["reason"]
+    assert checks(undo, lights) == found
+    for light, level in ((0, 77), (4, 88)):
+        row = undo.frame.set_index("device_id").loc[lights[light]]
+        assert (row["decision"], row["current_num"]) == ("refuse", level)
+        assert f"{level}" in row["reason"]
     assert set(undo.apply()["status"]) == {"success"}
-    assert [client.read_value(device, LEVEL) for device in lights] == [10, 77, 10]
+    assert levels(client, lights) == [77, 10, 10, 77, 88, 10, 10, 10, 10]
 
 
-def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, somebody_else, lights, applied):
+def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, somebody_else, lights, applied, tmp_path):
     undo = applied.undo()
+    undo.save(tmp_path / "undo.json")
     somebody_else.write_value(lights[2], LEVEL, 77)
-    result = undo.apply(concurrency=1).set_index("device_id")
-    assert result.loc[lights, "status"].tolist() == ["success", "success", "failure"]
-    assert result.loc[lights[2], "category"] == "DESIRED_CHANGED"
-    assert checks(undo, lights) == ["ok", "ok", "changed"]
-    assert [client.read_value(device, LEVEL) for device in lights] == [10, 10, 77]
+    loaded = client.load_plan(tmp_path / "undo.json")
+    for plan in (undo, loaded):
+        result = plan.apply(concurrency=1).set_index("device_id")
+        assert result.loc[lights, "status"].tolist() == [*["success"] * 2, "failure", *["success"] * 6]
+        assert result.loc[lights[2], "category"] == "DESIRED_CHANGED"
+        assert checks(plan, lights) == [*["ok"] * 2, "changed", *["ok"] * 6]
+        assert levels(client, lights) == [10, 10, 77, *[10] * 6]
 
 
 def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, bench):
@@ -68,63 +81,13 @@ def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, 
     assert client.read_value(heater, set_point) == 19
 
 
-def test_undo_overwrites_the_same_value_written_or_restored_by_somebody_else(
-    client, bench, somebody_else, lights, applied
-):
-    bench.advance(1)
-    somebody_else.write_value(lights[0], LEVEL, 50)
-    for level in (77, 50):
-        somebody_else.write_value(lights[1], LEVEL, level)
-    somebody_else.write_value(lights[2], LEVEL, 77)
-    bench.set_answer(lights[2], "reject")
-    with pytest.raises(WriteRejected):
-        somebody_else.write_value(lights[2], LEVEL, 50)
-    # Nobody restored the last one: that failed.
-    assert checks(applied.undo(), lights) == ["ok", "ok", "changed"]
-
-
-def test_undo_leaves_a_value_alone_that_the_device_changed_itself(client, bench, lights, applied):
-    bench.advance(1)
-    for device, level in zip(lights, (77, 50, 10), strict=True):
-        bench.set_value(device, LEVEL, level)
-        client.read_value(device, LEVEL)
-    undo = applied.undo()
-    assert checks(undo, lights) == ["changed", "ok", "already_so"]
-    assert "77" in undo.frame.set_index("device_id").loc[lights[0], "reason"]
-    undo.apply()
-    assert [client.read_value(device, LEVEL) for device in lights] == [77, 10, 10]
-
-
-def test_undo_of_a_saved_plan_leaves_later_changes_alone(
-    client, bench, new_client, somebody_else, lights, applied, tmp_path
-):
-    applied.save(tmp_path / "plan.json")
-    bench.advance(1)
-    somebody_else.write_value(lights[0], LEVEL, 77)
-    bench.set_value(lights[1], LEVEL, 88)
-    somebody_else.read_value(lights[1], LEVEL)
-    undo = new_client().load_plan(tmp_path / "plan.json").undo()
-    assert checks(undo, lights) == ["changed", "changed", "ok"]
-    undo.apply()
-    assert [client.read_value(device, LEVEL) for device in lights] == [77, 88, 10]
-
-
-def test_a_saved_undo_leaves_later_writes_alone(client, somebody_else, lights, applied, tmp_path):
-    applied.undo().save(tmp_path / "undo.json")
-    somebody_else.write_value(lights[0], LEVEL, 77)
-    undo = client.load_plan(tmp_path / "undo.json")
-    undo.apply()
-    assert checks(undo, lights) == ["changed", "ok", "ok"]
-    assert client.read_value(lights[0], LEVEL) == 77
-
-
 def test_undoing_twice_goes_back_and_forth(client, bench, lights, applied):
     bench.advance(1)
     undo = applied.undo()
     undo.apply()
     bench.advance(1)
     again = undo.undo()
-    assert checks(again, lights) == ["ok"] * 3
+    assert checks(again, lights) == ["ok"] * 9
     again.apply()
-    assert [client.read_value(device, LEVEL) for device in lights] == [50] * 3
-    assert checks(applied.undo(), lights) == ["ok"] * 3
+    assert levels(client, lights) == [50] * 9
+    assert checks(applied.undo(), lights) == ["ok"] * 9

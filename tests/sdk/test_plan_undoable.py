@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mirrored import TAKEN_AT
 from mirrored import device as device_object
 from mirrored import resource as state
+from usual import LEVEL, SWITCH, add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading
@@ -19,7 +20,7 @@ from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
 
-LEVEL, SWITCH, COLOUR = "/3311/0/5851", "/3311/0/5850", "/3311/0/5706"
+COLOUR = "/3311/0/5706"
 OWN = "/10250/0/1"
 PATHS = (LEVEL, SWITCH, COLOUR, OWN)
 RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
@@ -27,11 +28,7 @@ RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
 
 @pytest.fixture
 def lights(bench):
-    return [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
-
-
-def all_to(devices, level=40):
-    return [(device_id, LEVEL, level) for device_id in devices]
+    return add_lights(bench, 3, resources=RESOURCES)
 
 
 def undoable(plan):
@@ -61,7 +58,7 @@ def test_what_is_not_known_is_read_first(client, lights):
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     plan.apply()
     plan.undo().apply()
-    assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
+    assert levels(client, lights) == [10] * 3
     assert client.plan(all_to(lights, 10), read_first=True).frame["check"].tolist() == ["already_so"] * 3
 
 
@@ -98,20 +95,17 @@ def test_a_device_that_sleeps_is_not_asked(client, bench):
     assert client.list_device_requests() == []
 
 
-def test_one_that_does_not_tell_is_named_with_the_reason_and_the_others_are_read(client, bench, lights):
-    bench.set_answer(lights[1], "reject")
-    plan = client.plan(all_to(lights), read_first=True)
-    assert undoable(plan) == [True, False, True]
-    assert "asked for its value now, it told none (REJECTED)" in plan.frame["reason"][1]
-
-
-def test_a_device_that_is_cut_off_holds_a_plan_for_a_while_only(client, bench, lights, monkeypatch):
+@pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no answer)")])
+def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
+    client, bench, lights, monkeypatch, is_online, told
+):
     monkeypatch.setattr(reading, "_LATE_SECONDS", 0.2)
     monkeypatch.setattr(reading, "LOOK_SECONDS", 0.1)
-    bench.set_online(lights[1], False)
+    bench.set_answer(lights[1], "reject")
+    bench.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]
-    assert "(no answer)" in plan.frame["reason"][1]
+    assert f"asked for its value now, it told none {told}" in plan.frame["reason"][1]
 
 
 def test_the_time_of_the_call_holds_for_its_reads_too(client, bench, lights):

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from usual import LEVEL, TEMPERATURE
 
 from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
 from mirror_sdk.errors import ValueRefused
@@ -22,7 +23,7 @@ from mirror_sdk.tables.columns import basis_of_table
 KEY = "a key that nobody guesses, of November"
 ANNA, BERT = "Annas-Kitchen", "Bert Ünal's phone"
 SERIAL, ADDRESS, CELL, LATITUDE, WRITTEN = "/3/0/2", "/4/0/4", "/4/0/8", "/6/0/0", "/3303/0/5750"
-TEMPERATURE, UNIT, FIRMWARE, LEVEL, UNKNOWN = "/3303/0/5700", "/3303/0/5701", "/3/0/3", "/3311/0/5851", "/9999/0/1"
+UNIT, FIRMWARE, UNKNOWN = "/3303/0/5701", "/3/0/3", "/9999/0/1"
 RESOURCES = {
     SERIAL: "SN-4711-0815",
     ADDRESS: "192.168.178.44",

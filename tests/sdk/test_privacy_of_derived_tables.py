@@ -1,7 +1,7 @@
 """Pseudonyms in tables that were computed from others: no column keeps an exact value of a personal resource."""
 
 import numbers
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from itertools import product
@@ -10,13 +10,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from naive_history import BEGIN, Row, frame_of
+from usual import TEMPERATURE
 
-from mirror_sdk.frames import HISTORY_SCHEMA, mirror
-from mirror_sdk.frames.columns import build
+from mirror_sdk.frames import mirror
 from mirror_sdk.privacy import pseudonymise
 
 KEY = "a key that nobody guesses, of November"
-BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 COORDINATES = {
     "/6/0/0": (52.5162746, 52.5297531),
     "/6/0/1": (13.3777041, 13.3889117),
@@ -24,28 +24,18 @@ COORDINATES = {
     "/4/0/8": (26201337.0, 26201555.0),
 }
 PERSONAL = {number for pair in COORDINATES.values() for number in (*pair, pair[1] - pair[0])}
-TEMPERATURE = "/3303/0/5700"
 
 
 def history():
     """Each resource is told twice in each of two hours."""
+    told = {**COORDINATES, TEMPERATURE: (21.53, 21.77)}
+    times = [(hour, place) for hour in range(2) for place in range(2)]
     rows = [
-        {
-            "device_id": "d1",
-            "endpoint_name": "anna",
-            "path": path,
-            "changed_at": BEGIN + timedelta(hours=hour, minutes=20 * place),
-            "what": "reported",
-            "value_num": number + hour,
-            "value_kind": "number",
-            "revision": 4 * hour + place + 1,
-        }
-        for path, pair in {**COORDINATES, TEMPERATURE: (21.53, 21.77)}.items()
-        for hour in range(2)
-        for place, number in enumerate(pair)
+        Row("reported", "d1", path, 3600 * hour + 1200 * place, pair[place] + hour, order=4 * hour + place + 1)
+        for path, pair in told.items()
+        for hour, place in times
     ]
-    columns = {name: [row.get(name) for row in rows] for name in HISTORY_SCHEMA.names}
-    return build(columns, HISTORY_SCHEMA)
+    return frame_of(rows).assign(endpoint_name="anna")
 
 
 @cache

@@ -5,21 +5,16 @@ import sys
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from naive_history import BEGIN, Row, at, frame_of
+from naive_history import BEGIN, Row, at, frame_of, told
+from usual import TEMPERATURE
 
 from mirror_sdk import ValueRefused
-
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture(autouse=True)
 def closed():
     yield
     plt.close("all")
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def labels(axes):
@@ -73,14 +68,11 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     assert axes.get_title(loc="left").endswith("the 30 of 40 devices with most of it")
 
 
-def test_availability_is_drawn_in_three_colours():
+def test_availability_is_drawn_in_three_colours_by_the_names_that_are_shown():
     rows = [*told((10, 1.0)), Row("expired", "d1", None, 30), Row("gap", None, None, 50, until=70)]
     axes = frame_of(rows).mirror.plot_availability(begin=at(0), end=at(100))
     assert bars(axes) == [(0, 0, 10), (0, 10, 30), (0, 30, 50), (0, 50, 70), (0, 70, 100)]
     assert legend(axes) == ["available", "absent", "unknown"]
-
-
-def test_the_devices_are_drawn_by_the_names_that_are_shown():
     rows = [*told((0, 1.0), device="d1"), *told((0, 1.0), device="d2"), *told((0, 1.0), device="d3")]
     frame = frame_of([*rows, Row("expired", "d1", None, 30)])
     frame["endpoint_name"] = frame["device_id"].astype(object).map({"d1": "cellar", "d2": "hall", "d3": "attic"})
@@ -91,11 +83,7 @@ def test_the_devices_are_drawn_by_the_names_that_are_shown():
 
 
 def test_what_stays_is_drawn_with_its_value():
-    rows = [
-        *told((0, 1.5), (50, 2.0)),
-        *told((0, True), path="/3311/0/5850"),
-        *told((0, "$\\frac$"), path="/3/0/0"),
-    ]
+    rows = [*told((0, 1.5), (50, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "$\\frac$"), path="/3/0/0")]
     frame = frame_of(rows)
     frame["endpoint_name"] = "$\\alpha$"
     axes = frame.mirror.plot_unchanged("20s", end=at(100))

@@ -4,21 +4,22 @@ import inspect
 import math
 import re
 from dataclasses import replace
+from datetime import datetime
 from itertools import groupby, pairwise
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
+from usual import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
-TEMPERATURE = "/3303/0/5700"
 ANSWERS = {
-    "resample": lambda frame: frame.mirror.resample("10s"),
+    "resample": lambda frame: frame.mirror.resample("10s", ["time_weighted_mean", "last", "min", "max", "count"]),
     "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
     "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
     "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
@@ -31,12 +32,6 @@ ANSWERS = {
     "binned rates": lambda frame: frame.mirror.rates(TEMPERATURE, bin="10s"),
     "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
 }
-LIMITS = st.one_of(st.none(), st.integers(1, 12))
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    """Values at seconds."""
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def seconds(spans):
@@ -48,8 +43,11 @@ def instants(times):
     return [None if pd.isna(one) else (one - BEGIN).total_seconds() for one in times]
 
 
-def limited(limit):
-    return None if limit is None else f"{limit}s"
+def rows_of(found, names):
+    """The rows of some columns: times as seconds behind the beginning, and spans in seconds."""
+    columns = [found[name] for name in names.split()]
+    read = {"datetime64": instants, "timedelta64": seconds}
+    return list(zip(*(read.get(str(one.dtype).partition("[")[0], list)(one) for one in columns), strict=True))
 
 
 def runs(found):
@@ -64,7 +62,7 @@ def runs(found):
 def asked(draw, values=None):
     """A history, from when to when it is asked, as it is asked, and the same in plain Python."""
     rows = draw(histories(values))
-    begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(LIMITS)
+    begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(st.one_of(st.none(), st.integers(1, 12)))
     end = draw(st.one_of(st.just(SECONDS + 5), st.integers(begin, SECONDS + 10)))
     naive = Naive(rows, limit, max([end, *(row.at for row in rows)]))
     options = {"begin": at(begin), "end": at(end), "silence_limit": limited(limit)}
@@ -104,16 +102,11 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
             sight = known.get(first - 1) is not None, known.get(last) is not None
             stretches.append((device, path, first, last, last - first, *sight))
     found = frame.mirror.durations("/3303/*", **arguments, **options)
-    spans = [seconds(found[name]) for name in ("duration", "longest", "known")]
-    columns = [found["device_id"], found["path"], spans[0], found["stretches"], spans[1], spans[2]]
-    assert list(zip(*columns, strict=True)) == expected
+    assert rows_of(found, "device_id path duration stretches longest known") == expected
     shares = [None if row[5] == 0 else row[2] / row[5] for row in expected]
     assert [None if pd.isna(one) else one for one in found["share"]] == pytest.approx(shares)
     rows = frame.mirror.durations("/3303/*", **arguments, **options, each=True)
-    times = [instants(rows[name]) for name in ("begin", "end")]
-    seen = [rows["begin_seen"], rows["end_seen"]]
-    columns = [rows["device_id"], rows["path"], *times, seconds(rows["duration"]), *seen]
-    assert list(zip(*columns, strict=True)) == stretches
+    assert rows_of(rows, "device_id path begin end duration begin_seen end_seen") == stretches
 
 
 def test_a_text_may_be_the_condition_and_booleans_need_none():
@@ -160,9 +153,7 @@ def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_tha
                 count = sum(first <= time < last for time in times)
                 expected.append((device, path, value, first, last, count, last == end))
     found = frame.mirror.unchanged(f"{longer_than}s", **options)
-    times = [instants(found[name]) for name in ("begin", "end")]
-    columns = [found["device_id"], found["path"], found["value_num"], *times, found["told"], found["lasting"]]
-    assert list(zip(*columns, strict=True)) == expected
+    assert rows_of(found, "device_id path value_num begin end told lasting") == expected
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
@@ -230,14 +221,12 @@ def test_availability_is_that_of_a_plain_computation(question):
         heard = max([second for second in naive.heard(device) if second < end], default=None)
         expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), heard))
     found = frame.mirror.availability(**options)
-    spans = [seconds(found[name]) for name in ("available", "absent", "unknown")]
-    columns = [found["device_id"], *spans, found["absences"], seconds(found["longest_absence"])]
-    assert list(zip(*columns, instants(found["last_heard_at"]), strict=True)) == expected
+    names = "device_id available absent unknown absences longest_absence last_heard_at"
+    assert rows_of(found, names) == expected
     for row, share in zip(expected, found["availability"], strict=True):
         assert pd.isna(share) if row[1] + row[2] == 0 else share == pytest.approx(row[1] / (row[1] + row[2]))
     rows = frame.mirror.availability(**options, each=True)
-    columns = [rows["device_id"], rows["presence"], instants(rows["begin"]), instants(rows["end"])]
-    assert list(zip(*columns, strict=True)) == stretches
+    assert rows_of(rows, "device_id presence begin end") == stretches
 
 
 def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
@@ -254,10 +243,12 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
     options = {"begin": at(0), "end": at(100), "silence_limit": "60s"}
     assert frame.mirror.availability(**options)["device_id"].tolist() == ["d1"]
     found = frame.mirror.availability(state=state, **options)
-    assert found["device_id"].tolist() == ["d0", "d1", "d2", "d3"]
-    spans = [seconds(found[name]) for name in ("available", "absent", "unknown")]
-    assert spans == [[0, 100, 0, 0], [100, 0, 100, 0], [0, 0, 0, 100]]
-    assert instants(found["last_heard_at"]) == [-500, 50, -500, None]
+    assert rows_of(found, "device_id available absent unknown last_heard_at") == [
+        ("d0", 0, 100, 0, -500),
+        ("d1", 100, 0, 0, 50),
+        ("d2", 0, 100, 0, -500),
+        ("d3", 0, 0, 100, None),
+    ]
     # Without a limit nobody is silent.
     silent = frame.mirror.availability(state=state, begin=at(0), end=at(100))
     assert seconds(silent["available"]) == [100, 100, 100, 0]
@@ -307,7 +298,7 @@ def told_again(at, received, value=False, order=5):
 def closed(frame, **options):
     """From when to when it was known to be closed, in hours."""
     rows = frame.mirror.durations(DOOR, equals=False, each=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options)
-    return [(b / HOUR, e / HOUR) for b, e in zip(instants(rows["begin"]), instants(rows["end"]), strict=True)]
+    return [(begin / HOUR, end / HOUR) for begin, end in rows_of(rows, "begin end")]
 
 
 def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_its_receipt():
@@ -363,8 +354,7 @@ def test_a_counter_that_is_told_again_rises_from_then_on():
         Row("reported", "d1", TEMPERATURE, 30, 9.0, order=6, received=30),
     ]
     found = frame_of(rows).mirror.rates(TEMPERATURE)
-    assert [instants(found[name]) for name in ("begin", "end")] == [[20], [30]]
-    assert found["increase"].tolist() == [4.0]
+    assert rows_of(found, "begin end increase") == [(20, 30, 4.0)]
 
 
 # What came late
@@ -384,9 +374,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
     # The order of the rows is none that counts: the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late(limited(longer_than))
-    times = [instants(found[name]) for name in ("changed_at", "received_at")]
-    spans = [seconds(found[name]) for name in ("delay", "behind")]
-    assert list(zip(found["device_id"], found["path"], *times, *spans, strict=True)) == expected
+    assert rows_of(found, "device_id path changed_at received_at delay behind") == expected
 
 
 def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
@@ -415,8 +403,7 @@ def test_rates_are_those_of_a_plain_computation(question, length):
                 rise = behind - before if behind >= before else behind
                 pairs.append((device, path, first, second, rise, behind < before))
     found = frame.mirror.rates("*", per="1min", **options)
-    columns = [found["device_id"], found["path"], instants(found["begin"]), instants(found["end"])]
-    assert list(zip(*columns, found["reset"], strict=True)) == [(*one[:4], one[5]) for one in pairs]
+    assert rows_of(found, "device_id path begin end reset") == [(*one[:4], one[5]) for one in pairs]
     assert found["increase"].tolist() == pytest.approx([one[4] for one in pairs])
     assert found["rate"].tolist() == pytest.approx([60 * one[4] / (one[3] - one[2]) for one in pairs])
     for row in frame.mirror.rates("*", bin=f"{length}s", **options).to_dict("records"):
@@ -485,8 +472,7 @@ def test_two_times_are_compared_by_what_each_is(rows, first, second, length, spa
                 both.append((sum(one / len(known) for one in known) if known else None, len(known) / width))
             expected.append((device, path, offset, *both))
     found = frame_of(rows).mirror.compare(at(first), at(second), f"{length}s", bin=f"{span}s")
-    columns = (found["device_id"], found["path"], seconds(found["offset"]))
-    assert list(zip(*columns, strict=True)) == [cell[:3] for cell in expected]
+    assert rows_of(found, "device_id path offset") == [cell[:3] for cell in expected]
     for row, (*_, a, b) in zip(found.to_dict("records"), expected, strict=True):
         for name, (value, covered) in (("a", a), ("b", b)):
             assert pd.isna(row[name]) if value is None else row[name] == pytest.approx(value)
@@ -495,27 +481,21 @@ def test_two_times_are_compared_by_what_each_is(rows, first, second, length, spa
         assert pd.isna(row["difference"]) if is_missing else row["difference"] == row["b"] - row["a"]
 
 
-def test_texts_are_not_compared_but_counted():
-    frame = frame_of(told((0, "a"), (9, "b")))
-    with pytest.raises(ValueRefused, match=r"how='last': texts have no difference; give the paths of numbers"):
-        frame.mirror.compare(at(0), at(5), "5s", how="last")
-    assert frame.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
-
-
 # Their columns
 
 
 OTHERS = {
+    "resample durations": "bin device_id endpoint_name path value duration covered",
     "each duration": "device_id endpoint_name path begin end duration begin_seen end_seen",
     "each presence": "device_id endpoint_name presence begin end duration",
     "binned rates": "bin device_id endpoint_name path increase rate resets covered",
 }
 EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
-VALUES = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
-SOME = [*VALUES, Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
+SOME = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
+SOME += [Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
 
 
-@pytest.mark.parametrize("name", ["durations", "availability", "rates", "compare", "gaps", "late", "unchanged"])
+@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - OTHERS.keys()))
 def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_path):
     for frame in (EMPTY, frame_of(SOME)):
         text = inspect.getdoc(getattr(frame.mirror, name))
@@ -544,9 +524,29 @@ def test_times_are_in_the_zone_that_is_asked_for():
         assert str(found[column].dt.tz) == "Europe/Berlin"
 
 
+TEXTS = frame_of(told((0, "a"), (9, "b")))
+
+
+def test_texts_are_counted_where_they_are_compared():
+    assert TEXTS.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
+
+
+def asked_for(*arguments, **options):
+    return lambda frame: frame.mirror.resample(*arguments, **options)
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
+        (asked_for("soon"), r"bin='soon' is no span of time; write one like '15min'"),
+        (asked_for("0s"), r"bin='0s' must be a millisecond or longer"),
+        (asked_for("1s", "mean"), r"how='mean' is no statistic; give one of time_weighted_mean, last"),
+        (asked_for("1s", ["duration", "last"]), r'"duration" has a row for each value'),
+        (asked_for("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
+        (asked_for("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
+        (asked_for("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
+        (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
+        (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
         (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
         (lambda frame: frame.mirror.late("long"), r"longer_than='long' is no span of time"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
@@ -555,6 +555,7 @@ def test_times_are_in_the_zone_that_is_asked_for():
         (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
         (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )

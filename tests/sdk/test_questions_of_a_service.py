@@ -5,38 +5,24 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 from patience import until
+from usual import LAMP, SENSOR, SWITCH, TEMPERATURE
 
-from mirror_sdk.recording import recorder as recorder_module
 from mirror_server.devices.link import Content, Observation
 
-TEMPERATURE, LIGHT = "/3303/0/5700", "/3311/0/5850"
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": LIGHT, "value": "0", "observable": True, "writable": True},
-]
+pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("last_look_soon")]
+
 STATISTICS = ["time_weighted_mean", "last", "min", "max", "count"]
 QUESTIONS = {
     "resample": lambda frame, span: frame.mirror.resample("1min", STATISTICS, paths=[TEMPERATURE], **span),
-    "lights": lambda frame, span: frame.mirror.resample("5min", "duration", paths=[LIGHT], **span),
+    "lights": lambda frame, span: frame.mirror.resample("5min", "duration", paths=[SWITCH], **span),
     "durations": lambda frame, span: frame.mirror.durations(TEMPERATURE, above=22, each=True, **span),
     "availability": lambda frame, span: frame.mirror.availability(each=True, **span),
     "rates": lambda frame, span: frame.mirror.rates(TEMPERATURE, bin="1min", **span),
-    "align": lambda frame, span: frame.mirror.align([LIGHT, TEMPERATURE], on="1min", **span),
+    "align": lambda frame, span: frame.mirror.align([SWITCH, TEMPERATURE], on="1min", **span),
     "gaps": lambda frame, span: frame.mirror.gaps(**span),
     "late": lambda frame, span: frame.mirror.late(**span).drop(columns=["delay", "received_at"]),
     "unchanged": lambda frame, span: frame.mirror.unchanged("90s", **span),
 }
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86400.0
-
-
-@pytest.fixture(autouse=True)
-def last_look_soon(monkeypatch):
-    """The last look of a recorder comes soon, not when a poll of real time has ended."""
-    monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
 
 
 @pytest.fixture
@@ -48,12 +34,12 @@ def told(plain, bench, folder):
     position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
     with plain.record(folder) as recorder:
         begin = bench.get_clock()
-        hall = bench.add_device("hall", RESOURCES, endpoint_type="Light")
-        roof = bench.add_device("roof", RESOURCES, endpoint_type="Light")
+        hall = bench.add_device("hall", [SENSOR, LAMP])
+        roof = bench.add_device("roof", [SENSOR, LAMP])
         for minute, value in enumerate([22.0, 22.5, 22.5, 21.0]):
             bench.advance(60)
             bench.set_value(hall, TEMPERATURE, value)
-            bench.set_value(roof, LIGHT, minute % 2 == 0)
+            bench.set_value(roof, SWITCH, minute % 2 == 0)
         bench.deregister(roof)
         bench.advance(150)
         bench.register(roof)
@@ -105,7 +91,7 @@ def test_what_is_known_is_what_the_mirror_says_of_each_instant(told, plain):
 
 def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, bench, mirror, folder):
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
-    hall = bench.add_device("hall", RESOURCES)
+    hall = bench.add_device("hall", [SENSOR, LAMP])
     first = bench.advance(60)
     before = ((b"10", first), (b"16", first + timedelta(minutes=5)))
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 import tracemalloc
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pandas as pd
@@ -15,21 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import SWITCH, TEMPERATURE, URL
 
-from mirror_sdk import (
-    AsyncMirrorClient,
-    ClientClosed,
-    GapWarning,
-    MirrorClient,
-    NotFound,
-    RecordingDamaged,
-    ValueRefused,
-)
+from mirror_sdk import ClientClosed, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.layout import (
     about_path,
+    beside,
     journal_numbers,
     journal_path,
     part_numbers,
@@ -38,10 +33,6 @@ from mirror_sdk.recording.layout import (
     state_path,
 )
 from mirror_sdk.tables.state import ADDED_COLUMNS
-
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
-URL = "http://mirror.localhost"
 
 
 def numbers(frame):
@@ -134,7 +125,7 @@ def test_the_log_of_another_key_is_no_continuation(new_client, folder):
 
 
 @pytest.mark.both_clients
-def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
+def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder, monkeypatch):
     with client.record(folder, rotate_bytes=1) as recorder:
         # Both could come with one poll, and in one file.
         observed(1.0)
@@ -149,6 +140,10 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
         observed(5.0)
     assert numbers(read_recording(folder)) == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert Recording(folder).audit().complete
+    # Files that are missing from a listing are read all the same.
+    listed = part_numbers(folder)
+    monkeypatch.setattr(files, "part_numbers", lambda _: [listed[0], listed[-1]])
+    assert numbers(read_recording(folder)) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_removed_is_missed(client, tmp_path):
@@ -158,6 +153,9 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
     with pytest.raises(ValueRefused, match="holds other files"):
         client.record(tmp_path)
     assert (tmp_path / "file").read_text() == "mine"
+    assert not beside(tmp_path).exists()
+    with pytest.raises(ValueRefused, match="needs a place beside it"):
+        beside(Path("/"))
     with pytest.raises(FileNotFoundError, match="is no recording"):
         Recording(tmp_path)
     client.record(tmp_path / "run").stop()
@@ -233,11 +231,7 @@ def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed,
                 refused += f"{error}".startswith(f"{file} is damaged (")
         assert refused > 5
         file.write_bytes(kept)
-
-
-def test_a_recorder_goes_on_with_no_damaged_recording_and_leaves_it_to_others(client, observed, folder):
-    with client.record(folder):
-        observed(1.0)
+    # A recorder does not go on with it, and leaves it to others.
     part = part_path(folder, 2)
     kept = part.read_bytes()
     part.write_bytes(kept[: len(kept) // 2])
@@ -247,33 +241,28 @@ def test_a_recorder_goes_on_with_no_damaged_recording_and_leaves_it_to_others(cl
     client.record(folder).stop()
 
 
-def test_a_path_that_is_none_breaks_no_state(client, observed, device_id, folder):
-    with client.record(folder) as recorder:
+def test_an_event_that_is_there_twice_counts_once_and_a_path_that_is_none_breaks_no_state(client, observed, folder):
+    with client.record(folder):
         until_at = observed(1.0)
-    part = part_path(folder, 2)
-    table = pq.read_table(part)
-    rows = table.to_pylist()
-    rows[0]["path"] = "sensor/1"
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), part)
-    state = recorder.recording.as_of(until_at).set_index("path")
+    table = pq.read_table(part_path(folder, 2))
+    rows = [table.to_pylist()[0] | {"path": "sensor/1"}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), part_path(folder, 2))
+    state = Recording(folder).as_of(until_at).set_index("path")
     assert state.loc["sensor/1", "reported_num"] == 1.0
     assert pd.isna(state.loc["sensor/1", "object_id"])
-
-
-def test_an_event_that_is_there_twice_counts_once(client, observed, folder):
-    with client.record(folder):
-        observed(1.0)
     pq.write_table(pq.ParquetFile(part_path(folder, 2)).read(), part_path(folder, 3))
     recording = Recording(folder)
     assert numbers(recording.events()) == [1.0]
     assert recording.audit().duplicates == 1
 
 
-def test_a_state_is_that_of_the_instant(client, observed, device_id, folder):
+def test_a_state_is_that_of_the_instant(client, bench, observed, device_id, folder):
     client.read_value(device_id, TEMPERATURE)
     with client.record(folder) as recorder:
         first = observed(1.0)
         second = observed(2.0)
+        # In the instant of a state, and after it.
+        bench.set_value(device_id, TEMPERATURE, 3.0)
     recording = recorder.recording
 
     def temperature(instant):
@@ -283,7 +272,7 @@ def test_a_state_is_that_of_the_instant(client, observed, device_id, folder):
         return row["reported_num"], row["label"], row["endpoint_name"], row["resource_id"]
 
     assert temperature(first) == (1.0, "Temperature · Sensor Value", "sensor-1", 5700)
-    assert temperature(second + timedelta(days=1))[0] == 2.0
+    assert temperature(second)[0] == temperature(second + timedelta(days=1))[0] == 3.0
     assert temperature(first - timedelta(seconds=1))[0] == 21.5
     now = recording.as_of(second.isoformat())
     merged = now.merge(client.state_frame(), on=["device_id", "path"], suffixes=("", "_live"))
@@ -294,17 +283,6 @@ def test_a_state_is_that_of_the_instant(client, observed, device_id, folder):
         recording.as_of(first - timedelta(days=1))
     with pytest.raises(ValueRefused, match="no time zone"):
         recording.as_of(datetime(2026, 1, 1))
-
-
-def test_what_is_observed_in_the_instant_of_the_state_comes_after_it(client, bench, observed, device_id, folder):
-    now = observed(1.0)
-    with client.record(folder) as recorder:
-        for value in (2.0, 3.0):
-            bench.set_value(device_id, TEMPERATURE, value)
-    assert bench.get_clock() == now
-    state = recorder.recording.as_of(now)
-    row = state[(state["device_id"] == device_id) & (state["path"] == TEMPERATURE)].iloc[0]
-    assert row["reported_num"] == client.get_device(device_id)[TEMPERATURE].reported.value.python == 3.0
 
 
 def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
@@ -353,9 +331,7 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
 
 
 @pytest.mark.both_clients
-def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(
-    mirror, client_of, bench, device_id, folder
-):
+def test_without_a_service_a_recorder_ends_and_the_next_one_reads_the_rest(mirror, client_of, bench, device_id, folder):
     def fail_when_pulled(request):
         if is_pulled:
             raise httpx.ConnectError("no route")
@@ -398,74 +374,53 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
     assert not Recording(folder).audit().complete
 
 
-class Slow(httpx.AsyncBaseTransport):
-    """The service, whose answers wait for a moment once it is told to."""
+def test_an_asynchronous_recorder_that_is_stopped_twice_at_once_writes_each_event_once(run, bench, device_id, folder):
+    async def scene(client):
+        await client.subscribe(device_id, TEMPERATURE)
+        recorder = await client.record(folder)
+        recorder._task.cancel()
+        await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, 1.0)
+        await asyncio.gather(recorder.stop(), recorder.stop())
 
-    def __init__(self, transport):
-        self._transport = transport
-        self.delay_seconds = 0.0
-
-    async def handle_async_request(self, request):
-        await asyncio.sleep(self.delay_seconds)
-        return await self._transport.handle_async_request(request)
-
-
-def test_an_asynchronous_recorder_that_is_stopped_twice_at_once_writes_each_event_once(
-    mirror, bench, device_id, folder
-):
-    async def record():
-        transport = Slow(mirror.async_transport)
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            recorder = await client.record(folder)
-            transport.delay_seconds = 0.2
-            recorder._task.cancel()
-            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, 1.0)
-            await asyncio.gather(recorder.stop(), recorder.stop())
-
-    asyncio.run(record())
+    run(scene)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.duplicates) == (True, 0), str(audit)
 
 
-def test_an_asynchronous_recorder_whose_stop_is_cancelled_leaves_the_folder_to_others(mirror, folder):
-    async def record():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Slow(mirror.async_transport)) as client:
-            recorder = await client.record(folder)
-            stopping = asyncio.ensure_future(recorder.stop())
-            await asyncio.sleep(0)
-            stopping.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await stopping
-            assert not recorder.is_running
-            await (await client.record(folder)).stop()
+def test_an_asynchronous_recorder_whose_stop_is_cancelled_leaves_the_folder_to_others(run, folder):
+    async def scene(client):
+        recorder = await client.record(folder)
+        stopping = asyncio.ensure_future(recorder.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        assert not recorder.is_running
+        await (await client.record(folder)).stop()
 
-    asyncio.run(record())
+    run(scene)
     assert Recording(folder).audit().complete
 
 
-def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so(
-    mirror, bench, device_id, folder, monkeypatch
-):
-    async def record():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-            recorder = await client.record(folder)
-            begun, stopping = threading.Event(), threading.Event()
+def test_an_asynchronous_recorder_that_cannot_write_while_it_stops_tells_so(run, bench, device_id, folder, monkeypatch):
+    async def scene(client):
+        recorder = await client.record(folder)
+        begun, stopping = threading.Event(), threading.Event()
 
-            def write(*_, **__):
-                begun.set()
-                stopping.wait(30)
-                no_space()
+        def write(*_, **__):
+            begun.set()
+            stopping.wait(30)
+            no_space()
 
-            monkeypatch.setattr(recorder._tape, "write", write)
-            await asyncio.to_thread(bench.deregister, device_id)
-            assert await asyncio.to_thread(begun.wait, 30)
-            # Once the recorder waits for the end of its writing.
-            asyncio.get_running_loop().call_soon(stopping.set)
-            with pytest.raises(OSError, match="no space left"):
-                await recorder.stop()
+        monkeypatch.setattr(recorder._tape, "write", write)
+        await asyncio.to_thread(bench.deregister, device_id)
+        assert await asyncio.to_thread(begun.wait, 30)
+        # Once the recorder waits for the end of its writing.
+        asyncio.get_running_loop().call_soon(stopping.set)
+        with pytest.raises(OSError, match="no space left"):
+            await recorder.stop()
 
-    asyncio.run(record())
+    run(scene)
 
 
 @pytest.mark.both_clients
@@ -485,13 +440,8 @@ def test_a_block_raises_why_its_recorder_ended_unless_it_fails_itself(client, ob
 
 
 @pytest.mark.both_clients
-def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(
-    new_client, bench, device_id, folder, monkeypatch
-):
-    client = new_client()
-    client.subscribe(device_id, TEMPERATURE)
-    recorder = client.record(folder)
-    fail_to_write(recorder, lambda: bench.set_value(device_id, TEMPERATURE, 1.0), monkeypatch)
+def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(client, observed, folder, monkeypatch):
+    fail_to_write(client.record(folder), lambda: observed(1.0), monkeypatch)
     with pytest.raises(OSError, match="no space left"):
         client.close()
     with pytest.raises(ClientClosed):
@@ -526,11 +476,3 @@ def test_a_file_that_was_renamed_to_a_high_number_costs_nothing_and_ends_no_reco
     assert peak < 10_000_000
     with pytest.raises(ValueRefused, match=r"9999.*remove or rename"):
         client.record(folder)
-
-
-def test_files_that_are_missing_from_a_listing_are_read_all_the_same(client, observed, folder, monkeypatch):
-    with client.record(folder, rotate_bytes=1):
-        observed(1.0, 2.0, 3.0)
-    listed = part_numbers(folder)
-    monkeypatch.setattr(files, "part_numbers", lambda _: [listed[0], listed[-1]])
-    assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0]

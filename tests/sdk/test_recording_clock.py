@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from patience import until
 from recording_readers import make_older
+from usual import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge
 from mirror_sdk.recording.recorder import Tape
 from mirror_sdk.wire.routes import TIME_HEADER
 
-TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -24,20 +24,6 @@ def here(bench, monkeypatch):
     return now
 
 
-@pytest.fixture
-def change(here, bench, client, device_id):
-    """Changes the temperature, which is observed."""
-    client.subscribe(device_id, TEMPERATURE)
-    bench.advance(1)
-
-    def change(value):
-        bench.advance(60)
-        bench.set_value(device_id, TEMPERATURE, value)
-        return bench.get_clock()
-
-    return change
-
-
 def is_complete(folder, instant):
     return Recording(folder).as_of(instant).attrs["mirror"]["complete"]
 
@@ -47,10 +33,10 @@ def changes_complete(folder, begin, end):
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.GapWarning")
-def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, change, folder):
+def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, observed, folder):
     begun_at = bench.get_clock()
     with client.record(folder):
-        change(1.0)
+        observed(1.0)
         ended_at = bench.advance(60)
     assert set(Recording(folder).events()["received_at"]) == {here}
     audit = Recording(folder).audit()
@@ -64,20 +50,20 @@ def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, ch
         assert not changes_complete(folder, begun_at, ended_at + later)
 
     # What nobody recorded is read from the log by the next one.
-    between = change(2.0)
+    between = observed(2.0)
     with client.record(folder):
-        continued_at = change(3.0)
+        continued_at = observed(3.0)
     assert Recording(folder).audit().from_at == begun_at
     assert all(is_complete(folder, instant) for instant in (begun_at, ended_at, between, continued_at))
 
     # What the log has dropped by then is not.
-    inside = change(4.0)
+    inside = observed(4.0)
     bench.advance(timedelta(hours=25))
     with client.record(folder):
         resumed_at = bench.get_clock()
         # The state is taken again when the loss was read.
         until(lambda: len(layout.state_numbers(folder)) == 4)
-        behind = change(5.0)
+        behind = observed(5.0)
     assert not Recording(folder).audit().complete
     assert is_complete(folder, continued_at)
     assert not is_complete(folder, inside)
@@ -127,15 +113,15 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_
     assert is_complete(folder, renewed_at)
 
 
-def test_the_times_of_an_older_recording_are_not_those_of_the_service(client, here, change, folder):
+def test_the_times_of_an_older_recording_are_not_those_of_the_service(client, here, observed, folder):
     with client.record(folder):
-        instant = change(1.0)
+        instant = observed(1.0)
     make_older(folder, here)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
     assert not is_complete(folder, instant)
     with client.record(folder):
-        later = change(2.0)
+        later = observed(2.0)
     assert layout.beside(folder).exists()
     assert Recording(folder).audit().complete
     assert not is_complete(folder, instant - MILLISECOND)
@@ -156,12 +142,7 @@ def test_what_is_covered_lies_between_two_looks_without_a_loss():
     lost = [*gone_on, Span(12, 13, at(30), at(40))]
     assert is_covered(merge(lost), at(30), at(40))
     assert not is_covered(merge(lost), at(20), at(30))
-
-
-def test_an_instant_that_was_there_twice_is_not_known():
+    # An instant that was there twice is not known.
     set_back = [Span(0, 5, at(0), at(10)), Span(5, 9, at(4), at(20))]
-    assert is_covered(set_back, at(1), at(3))
-    assert not is_covered(set_back, at(1), at(7))
-    assert not is_covered(set_back, at(4), at(7))
-    assert is_covered(set_back, at(11), at(20))
-    assert not is_covered(set_back, at(1), at(20))
+    for begin, end, is_known in ((1, 3, True), (1, 7, False), (4, 7, False), (11, 20, True), (1, 20, False)):
+        assert is_covered(set_back, at(begin), at(end)) is is_known

@@ -11,6 +11,7 @@ import pytest
 from filelock import FileLock
 from patience import until
 from recording_readers import READERS, Killed, killed_at, make_older, seen
+from usual import TEMPERATURE, Clock
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -20,7 +21,6 @@ from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 
-TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ABOUT = About(server="http://mirror.localhost", key="a key", devices=None, paths=None)
 
@@ -31,14 +31,6 @@ def assert_all_see(folder, numbers):
 
 def numbers_of(folder):
     return read_recording(folder)["seq"].tolist()
-
-
-def snapshot_of_disk(folder, tmp_path):
-    """What a kill of the recorder leaves at this moment."""
-    left = tmp_path / "left" / folder.name
-    shutil.copytree(folder, left)
-    shutil.copytree(layout.beside(folder), layout.beside(left))
-    return left
 
 
 def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, observed, folder, tmp_path):
@@ -52,7 +44,9 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     audit = recorder.audit()
     assert (audit.events, audit.sealed_events) == (2, 0)
     assert "whole files, which every program sees: 0 events" in str(audit)
-    left = snapshot_of_disk(folder, tmp_path)
+    # What a kill of the recorder leaves at this moment.
+    left = shutil.copytree(folder, tmp_path / "left" / folder.name)
+    shutil.copytree(layout.beside(folder), layout.beside(left))
     recorder.stop()
     both = numbers_of(folder)
     assert_all_see(folder, both)
@@ -68,20 +62,8 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert_all_see(left, both)
 
 
-def event(number):
-    return Event(
-        kind=EventKind.OBSERVATION, seq=number, uid=f"{number}", device_id="d", path=TEMPERATURE, received_at=AT
-    )
-
-
-class Clock:
-    """Seconds that pass when it is told so."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
+def event(seq):
+    return Event(kind=EventKind.OBSERVATION, seq=seq, uid=f"{seq}", device_id="d", path=TEMPERATURE, received_at=AT)
 
 
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):
@@ -191,6 +173,10 @@ def test_a_recording_of_before_is_read_and_left_as_it_is(tmp_path):
     assert len(layout.state_numbers(folder)) == 1
     assert recording.audit().sealed_events == LAST
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    # While its recorder is at work it stays one.
+    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
+        recording.seal()
+    assert layout.older_about_path(folder).exists()
 
 
 def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
@@ -210,13 +196,6 @@ def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
         assert {path.name for path in layout.beside(folder).iterdir()} == {"lock", "recording.json", "state-000001.pq"}
     assert step > 15
     assert_all_see(folder, [*range(1, LAST + 2)])
-
-
-def test_a_recorder_of_before_that_is_at_work_is_left_alone(tmp_path):
-    folder = older_recording(tmp_path)
-    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
-        Recording(folder).seal()
-    assert layout.older_about_path(folder).exists()
 
 
 def test_a_folder_that_was_removed_is_begun_anew(folder):
@@ -255,16 +234,6 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
             ask()
     shutil.rmtree(layout.beside(folder))
     assert Recording(folder).audit().complete
-
-
-def test_files_of_others_make_no_recording(folder):
-    folder.mkdir()
-    (folder / "part-00000-7c.snappy.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueRefused, match="holds other files"):
-        RecordingFolder(folder, ABOUT)
-    assert not layout.beside(folder).exists()
-    with pytest.raises(ValueRefused, match="needs a place beside it"):
-        layout.beside(Path("/"))
 
 
 def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):

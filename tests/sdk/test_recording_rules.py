@@ -3,11 +3,13 @@
 import asyncio
 import shutil
 import warnings
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from changed_answers import Between
 from patience import until
+from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import (
     AccessDenied,
@@ -21,24 +23,15 @@ from mirror_sdk import (
 from mirror_sdk.recording import layout, read_recording
 from mirror_server.service.keys import Scope
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-]
 TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
 
 
 @pytest.fixture
 def sensors(bench):
     """Five of them by name -> id, of two types, and one without a temperature."""
-    found = {
-        f"sensor-{number}": bench.add_device(f"sensor-{number}", RESOURCES, endpoint_type="AB"[number % 2])
-        for number in range(1, 6)
-    }
-    found["lamp"] = bench.add_device("lamp", RESOURCES[1:], endpoint_type="Lamp")
-    return found
+    types = {f"sensor-{number}": "AB"[number % 2] for number in range(1, 6)}
+    found = {name: bench.add_device(name, [SENSOR, LAMP], endpoint_type=kind) for name, kind in types.items()}
+    return found | {"lamp": bench.add_device("lamp", [LAMP], endpoint_type="Lamp")}
 
 
 def told(client, folder, **options):
@@ -65,6 +58,10 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
     assert "add_presubscriptions()" in said
+    # A warning that is an error leaves no recorder behind.
+    with pytest.raises(NotSubscribedWarning):
+        client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
+    client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
 
 
 def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, bench, sensors, folder):
@@ -103,7 +100,7 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, benc
     """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
     monkeypatch.setattr("mirror_sdk.recording.subscribing._MOST_ASKED", 2)
     for number in range(5):
-        bench.add_device(f"d{number}", RESOURCES)
+        bench.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.put_presubscriptions([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
     bench.advance(1)
@@ -117,17 +114,6 @@ def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, fo
         assert told(plain, folder, paths=["/9999/*"]) == [], rule
     plain.put_presubscriptions([{"resource_path": ["/998*"]}])
     assert told(plain, folder, paths=["/9999/*"]) != []
-
-
-def test_a_warning_that_is_an_error_leaves_no_recorder_behind(client, sensors, folder):
-    with pytest.raises(NotSubscribedWarning):
-        client.record(folder, paths=["/3303/*"])
-    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
-
-
-def test_a_key_that_may_not_look_is_told_that_it_is_not_known(new_client, sensors, folder):
-    (said,) = told(new_client(Scope.READ), folder, paths=["/3303/*"])
-    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
 
 
 # Rules that are there while it records
@@ -190,9 +176,7 @@ def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancell
 
 
 @pytest.mark.parametrize("subscribes", [False, True])
-def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_with_this_key(
-    client, new_client, sensors, folder, subscribes
-):
+def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, new_client, sensors, folder, subscribes):
     left = folder.with_name("left")
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
@@ -210,31 +194,19 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_with_this_key
     assert other.get_presubscriptions() == [TEMPERATURES]
 
 
-class Cut(Between):
-    """A network that can be cut, before or after a request was heard."""
+@pytest.fixture
+def cut(mirror, client_of):
+    """A network that can be cut, before or after a request is heard; a client behind it, and one beside it."""
+    network, key = SimpleNamespace(cuts=lambda request: None), mirror.new_key()
 
-    def __init__(self, mirror):
-        super().__init__(mirror, self._cut_behind, before=self._cut_before)
-        self.cuts = lambda request: None
-
-    def _cut_before(self, request):
-        when = self.cuts(request)
-        if when == "before":
-            raise httpx.ConnectError("cut")
-        request.extensions["is_cut"] = when == "after"
-
-    def _cut_behind(self, request, answer):
-        if request.extensions["is_cut"]:
+    def pass_on(request, answer=None):
+        if network.cuts(request) == ("before" if answer is None else "after"):
             raise httpx.ConnectError("cut")
         return answer
 
-
-@pytest.fixture
-def cut(mirror, client_of):
-    """A network, a client behind it, and one of the same key that is never cut off."""
-    network, key = Cut(mirror), mirror.new_key()
+    behind = Between(mirror, pass_on, before=pass_on)
     with MirrorClient(URL, key, transport=mirror.transport) as near:
-        yield network, client_of(URL, key, transport=network, max_retries=0), near
+        yield network, client_of(URL, key, transport=behind, max_retries=0), near
 
 
 def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, sensors, folder, caplog):
@@ -259,8 +231,8 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
     asked = []
 
     def cuts(request):
-        if f"{request.method} {request.url.path}".startswith(what) and not asked:
-            asked.append(request)
+        if f"{request.method} {request.url.path}".startswith(what) and asked in ([], [request]):
+            asked[:] = [request]
             # A killed recorder is to leave a note of the rules that it was about to add.
             assert layout.rules_path(folder).exists() or what == "GET /v2/subscriptions"
             return when
@@ -284,11 +256,12 @@ def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
     assert not folder.exists()
 
 
-def test_a_key_that_may_not_subscribe_is_refused(new_client, sensors, folder):
+def test_a_key_that_may_not_subscribe_is_refused_and_told_that_nothing_is_known(new_client, sensors, folder):
     client = new_client(Scope.READ)
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
-    assert told(client, folder, paths=["/3303/*"])
+    (said,) = told(client, folder, paths=["/3303/*"])
+    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
 
 
 def test_a_note_that_is_damaged_is_named(plain, sensors, folder):

@@ -1,8 +1,5 @@
 """Statistics by bins of time: compared with a plain re-computation, and at the borders."""
 
-import inspect
-import math
-import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
@@ -11,24 +8,18 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, readable
+from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
+from usual import TEMPERATURE
 
 from mirror_sdk.errors import UnitWarning, ValueRefused
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.frames import HISTORY_SCHEMA, events_frame, history_frame
-from mirror_sdk.frames.columns import build
+from mirror_sdk.frames import events_frame, history_frame
 from mirror_sdk.frames.questions import steps
 from mirror_sdk.frames.questions.bins import bins_of
 from mirror_sdk.values import decode
 
-TEMPERATURE = "/3303/0/5700"
 ALL = ["time_weighted_mean", "last", "min", "max", "count"]
 HOUR = 3_600_000
-
-
-def told(*values, device="d1", path=TEMPERATURE):
-    """Values at seconds."""
-    return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 
 def naive_bins(naive, length, begin, end):
@@ -42,33 +33,10 @@ def naive_bins(naive, length, begin, end):
             inside = [row for row in naive.values(device, path) if start <= row.at < start + length]
             inside = [row for row in inside if begin <= row.at < end]
             points = [float(row.value) for row in inside if readable(row.value) is not None]
-            yield {
-                "bin": at(start),
-                "device_id": device,
-                "endpoint_name": None,
-                "path": path,
-                "time_weighted_mean": sum(one / len(known) for one in known) if known else None,
-                "min": min(known + points, default=None),
-                "max": max(known + points, default=None),
-                "last": known[-1] if known else None,
-                "count": len(inside),
-                "covered": len(known) / length,
-            }
-
-
-def assert_same(found, expected):
-    found = found.to_dict("records")
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        for name, value in ours.items():
-            other = theirs[name]
-            if pd.isna(value) or other is None:
-                assert pd.isna(value), (name, ours, theirs)
-                assert other is None, (name, ours, theirs)
-            elif isinstance(value, float):
-                assert math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-9), (name, ours, theirs)
-            else:
-                assert value == other, (name, ours, theirs)
+            mean = sum(one / len(known) for one in known) if known else None
+            extremes = min(known + points, default=None), max(known + points, default=None)
+            last = known[-1] if known else None
+            yield at(start), device, None, path, mean, last, *extremes, len(inside), len(known) / length
 
 
 @settings(max_examples=40)
@@ -76,19 +44,16 @@ def assert_same(found, expected):
 def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
     begin = data.draw(st.one_of(st.none(), st.integers(0, SECONDS)))
     end = data.draw(st.one_of(st.none(), st.integers(begin or 0, SECONDS + 10)))
-    found = frame_of(rows).mirror.resample(
-        f"{length}s",
-        ALL,
-        silence_limit=None if limit is None else f"{limit}s",
-        begin=None if begin is None else at(begin),
-        end=None if end is None else at(end),
-    )
+    given = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
+    found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **given)
     newest = max((row.at for row in rows), default=0)
     # Without an end the newest row is asked for too.
     last = newest + 1 if end is None else end
     first = min(last, *(row.at for row in rows), last) if begin is None else begin
     naive = Naive(rows, limit, newest if end is None else max(newest, end))
-    assert_same(found, list(naive_bins(naive, length, first, max(first, last))))
+    expected = pd.DataFrame(naive_bins(naive, length, first, max(first, last)), columns=found.columns)
+    same = {"rtol": 1e-9, "atol": 1e-9, "check_categorical": False}
+    pd.testing.assert_frame_equal(found, expected.astype(found.dtypes), **same)
 
 
 def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():
@@ -96,6 +61,10 @@ def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():
     (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
     assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
     assert cell["time_weighted_mean"] == 1.5
+    # The mean of booleans is the share that is true.
+    found = frame_of(told((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
+    assert found["time_weighted_mean"].tolist() == [0.4]
+    assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
 
 
 def test_the_durations_of_each_value_are_summed_up():
@@ -108,12 +77,6 @@ def test_the_durations_of_each_value_are_summed_up():
         (at(20), "off", 9.0),
     ]
     assert found["covered"].tolist() == [1.0, 1.0, 0.2, 0.9]
-
-
-def test_the_mean_of_booleans_is_the_share_that_is_true():
-    found = frame_of(told((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
-    assert found["time_weighted_mean"].tolist() == [0.4]
-    assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
 
 
 @settings(max_examples=20)
@@ -183,16 +146,13 @@ def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
     assert found["count"].tolist() == [0, 0, 1]
     # Its time is a sign of life, from which a silence is counted.
-    limited = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
-    assert limited["last"].tolist() == [5.0, pd.NA, 9.0]
-    assert limited["covered"].tolist() == [0.6, 0.0, 1.0]
-
-
-def test_a_state_holds_from_when_it_was_taken_also_where_its_times_lie_behind_that():
-    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [5.0]})
-    state["reported_at"] = pd.to_datetime([at(25)], utc=True)
-    state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
-    found = frame_of(told((20, 9.0))).mirror.resample("10s", "last", begin=at(0), end=at(30), state=state)
+    quiet = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
+    assert quiet["last"].tolist() == [5.0, pd.NA, 9.0]
+    assert quiet["covered"].tolist() == [0.6, 0.0, 1.0]
+    # It holds from when it was taken, also where its times lie behind that.
+    behind = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
+    behind.attrs["mirror"] = {"taken_at": at(0).isoformat()}
+    found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=behind)
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
 
 
@@ -298,8 +258,8 @@ def test_events_tell_the_same_as_a_history():
             event(EventKind.ASYNC_RESPONSE, 60, seq=8),
         ]
     )
-    for told in (events, events.drop(columns="value_kind"), history_frame(events)):
-        found = told.mirror.resample("10s", ["time_weighted_mean", "count"], end=at(60))
+    for table in (events, events.drop(columns="value_kind"), history_frame(events)):
+        found = table.mirror.resample("10s", ["time_weighted_mean", "count"], end=at(60))
         assert found["time_weighted_mean"].tolist() == [10.0, 20.0, pd.NA, pd.NA, pd.NA, 23.0]
         assert found["covered"].tolist() == [0.5, 1.0, 0.0, 0.0, 0.0, 1.0]
         assert found["count"].tolist() == [1, 1, 0, 0, 0, 2]
@@ -374,26 +334,6 @@ def test_days_of_a_zone_have_23_or_25_hours():
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"bin": "soon"}, r"bin='soon' is no span of time; write one like '15min'"),
-        ({"bin": "0s"}, r"bin='0s' must be a millisecond or longer"),
-        ({"bin": "1s", "how": "mean"}, r"how='mean' is no statistic; give one of time_weighted_mean, last"),
-        ({"bin": "1s", "how": ["duration", "last"]}, r'"duration" has a row for each value'),
-        ({"bin": "1s", "silence_limit": "-1s"}, r"silence_limit='-1s' must be"),
-        ({"bin": "1s", "paths": TEMPERATURE}, r"paths='/3303/0/5700' is one text; give a list"),
-        ({"bin": "1s", "begin": datetime(2026, 1, 1)}, r"begin=2026-01-01 00:00:00 has no time zone"),
-        ({"bin": "1s", "begin": at(9), "end": at(1)}, r"lies before begin="),
-        ({"bin": "1s", "tz": "Mars/Olympus"}, r"tz='Mars/Olympus' is no time zone"),
-        ({"bin": "1ms", "begin": at(-(10**9))}, r"rows, and 50,000,000 are the most; give a longer bin"),
-    ],
-)
-def test_an_argument_that_says_nothing_is_refused(arguments, message):
-    with pytest.raises(ValueRefused, match=message):
-        frame_of(told((0, 1.0), (9, 2.0))).mirror.resample(**arguments)
-
-
 def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
     with pytest.raises(ValueRefused, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
@@ -421,22 +361,6 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
     ):
         with pytest.raises(ValueRefused, match=message):
             wrong.mirror.resample("1s")
-
-
-# Its columns
-
-
-def test_the_columns_are_the_documented_ones_also_of_an_empty_table():
-    documented = re.findall(
-        r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(pd.DataFrame().mirror.resample), flags=re.MULTILINE
-    )
-    empty = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
-    for frame in (empty, frame_of(told((0, 1.0)))):
-        found = frame.mirror.resample("1h", ALL)
-        assert [(name, str(dtype).partition("[python")[0]) for name, dtype in found.dtypes.items()] == documented[1:]
-        spans = frame.mirror.resample("1h", "duration")
-        assert spans.columns.tolist() == ["bin", "device_id", "endpoint_name", "path", "value", "duration", "covered"]
-        assert str(spans["duration"].dtype) == "timedelta64[ms]"
 
 
 def test_many_resources_at_once_are_what_each_is_by_itself(monkeypatch):

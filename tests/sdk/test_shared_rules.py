@@ -6,17 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from blocking import pause_in_no_time
+from usual import URL
 
-from mirror_sdk import (
-    CallTimeout,
-    MirrorClient,
-    PreconditionFailed,
-    PresubscriptionRule,
-    ValueRefused,
-)
+from mirror_sdk import CallTimeout, MirrorClient, PreconditionFailed, PresubscriptionRule, ValueRefused
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
-URL = "http://mirror.localhost"
 TEMPERATURES = {"resource_path": ["/3303/*"]}
 LIGHTS = {"endpoint_type": "Light", "resource_path": ["/3311/0/5850", "/3311/0/5851"]}
 DOORS = {"endpoint_name": "door-*"}
@@ -26,19 +20,15 @@ def put(*rules):
     return [PresubscriptionRule.model_validate(rule) for rule in rules]
 
 
-def test_a_rule_that_is_there_already_is_not_added_again(client):
+def test_a_rule_that_is_there_already_is_not_added_again_and_others_stay_in_their_order_where_one_is_removed(client):
     client.put_presubscriptions([TEMPERATURES, LIGHTS])
     assert client.add_presubscriptions([LIGHTS, DOORS, DOORS]) == put(DOORS)
     assert client.add_presubscriptions([LIGHTS, DOORS]) == []
     assert client.get_presubscriptions() == put(TEMPERATURES, LIGHTS, DOORS)
-
-
-def test_rules_are_removed_and_others_stay_in_their_order(client):
     client.put_presubscriptions([DOORS, LIGHTS, TEMPERATURES, LIGHTS])
-    assert client.remove_presubscriptions([LIGHTS, {"endpoint_type": "Fan"}]) == put(LIGHTS)
-    assert client.get_presubscriptions() == put(DOORS, TEMPERATURES)
-    assert client.remove_presubscriptions([LIGHTS]) == []
-    assert client.get_presubscriptions() == put(DOORS, TEMPERATURES)
+    for removed in (put(LIGHTS), []):
+        assert client.remove_presubscriptions([LIGHTS, {"endpoint_type": "Fan"}]) == removed
+        assert client.get_presubscriptions() == put(DOORS, TEMPERATURES)
 
 
 def test_rules_that_say_the_same_are_the_same(client):
@@ -64,10 +54,7 @@ def test_a_rule_that_another_one_includes_is_one_of_its_own(client):
         assert client.get_presubscriptions() == put(another)
 
 
-@pytest.mark.parametrize("was_there", [False, True])
-def test_they_are_applied_now_on_request(client, device_id, was_there):
-    if was_there:
-        client.put_presubscriptions([TEMPERATURES])
+def test_they_are_applied_now_on_request_also_those_that_were_there(client, device_id):
     client.add_presubscriptions([TEMPERATURES])
     assert client.list_subscriptions(device_id) == []
     client.add_presubscriptions([TEMPERATURES], apply_now=True)

@@ -3,38 +3,14 @@
 import threading
 
 import pytest
+from usual import SWITCH, TEMPERATURE
 
-from mirror_sdk import Conflict, MirrorClient
-
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
+from mirror_sdk import Conflict
 
 
-@pytest.fixture
-def key(mirror):
-    return mirror.new_key()
-
-
-@pytest.fixture
-def one(mirror, key):
-    with MirrorClient(URL, key, transport=mirror.transport, max_retries=0) as made:
-        yield made
-
-
-@pytest.fixture
-def two(mirror, key):
-    with MirrorClient(URL, key, transport=mirror.transport, max_retries=0) as made:
-        yield made
-
-
-@pytest.fixture
-def stranger(mirror):
-    """Somebody with a key of their own."""
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport, max_retries=0) as made:
-        yield made
-
-
-def test_a_request_of_one_is_listed_and_taken_up_by_the_other(one, two, stranger, bench, device_id):
+def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client, bench, device_id):
+    one, two = rivals
+    stranger = new_client()
     bench.set_online(device_id, False)
     request = one.begin_write(device_id, SWITCH, True, async_id="night")
     assert [waiting.async_response_id for waiting in two.list_device_requests()] == ["night"]
@@ -48,7 +24,8 @@ def test_a_request_of_one_is_listed_and_taken_up_by_the_other(one, two, stranger
     taken.result(60)
 
 
-def test_each_recorder_and_watch_has_its_own_place(one, two, bench, device_id, tmp_path):
+def test_each_recorder_and_watch_has_its_own_place(rivals, bench, device_id, tmp_path):
+    one, two = rivals
     one.subscribe(device_id, TEMPERATURE)
     heard = threading.Semaphore(0)
     with (

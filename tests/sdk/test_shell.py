@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from click import ClickException
+from usual import DIMMER, SENSOR
 
 from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
 from mirror_sdk.cli.log_commands import Silence
+
+pytestmark = pytest.mark.keeps_history
 
 NOTHING = {
     "devices": "'mirror-device' plays one",
@@ -28,11 +31,6 @@ NOTHING = {
 }
 
 
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86400.0
-
-
 @pytest.mark.parametrize(
     ("words", "form"),
     [
@@ -42,7 +40,7 @@ def kept_seconds():
 )
 def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, words, form):
     if any(name in words for name in ("sensor-1", "empty")):
-        bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5"}])
+        bench.add_device("sensor-1", [SENSOR])
         bench.add_device("empty", [])
         bench.advance(7200)
     told = shell(*words.split(), *form.split())
@@ -75,17 +73,12 @@ WRONG = {
     ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
     ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
     ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
-    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (
-        1,
-        "so large, give a larger --max-snapshot-bytes",
-    ),
+    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (1, "large, give a larger --max-snapshot-bytes"),
 }
 
 
 def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path):
-    bench.add_device(
-        "sensor-1", [{"path": path, "value": "1", "writable": True} for path in ("/3303/0/5700", "/3311/0/5851")]
-    )
+    bench.add_device("sensor-1", [SENSOR | {"writable": True}, DIMMER])
     (tmp_path / "folder.csv").mkdir()
     for words, (status, complaint) in WRONG.items():
         told = shell(*(word.format(folder=tmp_path) for word in words))
@@ -95,7 +88,7 @@ def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path):
 
 
 def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
-    bench.add_device("sensor-1", [{"path": "/3303/0/5700", "value": "21.5", "observable": True}])
+    bench.add_device("sensor-1", [SENSOR])
     told = shell("record", tmp_path / "nothing", "--seconds", "0")
     assert told.exit_code == 0, told.output
     assert told.stderr.splitlines()[-1].startswith("nothing has come; ")
@@ -114,96 +107,78 @@ def test_the_columns_of_a_plan_tell_what_stands_between_them():
     assert _delimiter("nothing;that,is;known\n") == ","
 
 
-class TestSilence:
-    def test_it_is_told_once_after_a_while_or_at_the_end(self):
-        now = [100.0]
-        silence = Silence("the cure", lambda: now[0])
-        now[0] += 9.9
-        assert silence.told() is None
-        now[0] += 0.2
-        assert silence.told() == "nothing has come for 10 s, and watching goes on; the cure"
-        now[0] += 1000
-        assert (silence.told(), silence.at_the_end()) == (None, None)
-        assert Silence("the cure", lambda: now[0]).at_the_end() == "nothing has come; the cure"
-
-    def test_it_is_never_told_where_something_came(self):
-        now = [100.0]
-        silence = Silence("the cure", lambda: now[0])
-        silence.end()
-        now[0] += 1000
-        assert (silence.told(), silence.at_the_end()) == (None, None)
+def test_silence_is_told_once_after_a_while_or_at_the_end_and_never_where_something_came():
+    now = [100.0]
+    silence, something = (Silence("the cure", lambda: now[0]) for _ in range(2))
+    now[0] += 9.9
+    assert silence.told() is None
+    something.end()
+    now[0] += 0.2
+    assert silence.told() == "nothing has come for 10 s, and watching goes on; the cure"
+    now[0] += 1000
+    assert (silence.told(), silence.at_the_end()) == (None, None)
+    assert (something.told(), something.at_the_end()) == (None, None)
+    assert Silence("the cure", lambda: now[0]).at_the_end() == "nothing has come; the cure"
 
 
-class TestReplacedFile:
-    @pytest.fixture
-    def file(self, tmp_path):
-        found = tmp_path / "state.csv"
-        found.write_text("before")
-        found.chmod(0o640)
-        return found
+def write(file, content="after", error=None):
+    with _in_place_of(file) as unfinished:
+        unfinished.write_text(content)
+        if error is not None:
+            raise error
 
-    def test_what_was_there_survives_an_interruption(self, file):
-        def write():
-            with _in_place_of(file) as unfinished:
-                unfinished.write_text("half")
-                raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
-            write()
-        assert [one.name for one in file.parent.iterdir()] == ["state.csv"]
+@pytest.fixture
+def file(tmp_path):
+    found = tmp_path / "state.csv"
+    found.write_text("before")
+    found.chmod(0o640)
+    return found
+
+
+def test_a_file_is_replaced_as_a_whole_and_stays_as_private_as_it_was_or_survives_an_interruption(file):
+    with pytest.raises(KeyboardInterrupt):
+        write(file, "half", KeyboardInterrupt)
+    assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "before")]
+    with _in_place_of(file) as unfinished:
+        unfinished.write_text("after")
+        assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
         assert file.read_text() == "before"
+    assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
-    def test_it_is_replaced_as_a_whole_and_stays_as_private_as_it_was(self, file):
-        with _in_place_of(file) as unfinished:
-            unfinished.write_text("after")
-            assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
-            assert file.read_text() == "before"
-        assert [one.name for one in file.parent.iterdir()] == ["state.csv"]
-        assert file.read_text() == "after"
-        assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
-    def test_one_that_is_mounted_alone_into_a_container_is_written_itself(self, file, monkeypatch):
-        def refuse(*_):
-            raise OSError(errno.EBUSY, "busy")
+def test_a_file_that_is_mounted_alone_or_in_a_folder_that_takes_no_other_is_written_itself(file, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EBUSY, "busy")
 
-        # Both are on the same file system: a mount needs rights that a test has not.
-        monkeypatch.setattr(os, "replace", refuse)
-        with _in_place_of(file) as unfinished:
-            unfinished.write_text("after")
-        assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+    # Both are on the same file system: a mount needs rights that a test has not.
+    with monkeypatch.context() as mounted:
+        mounted.setattr(os, "replace", refuse)
+        write(file)
+    assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
+    name = Path("/proc/thread-self/comm")
+    before = name.read_text().strip()
+    try:
+        write(name)
+        assert name.read_text().strip() == "after"
+    finally:
+        name.write_text(before)
+    missing = file.parent / "missing" / "state.csv"
+    with pytest.raises(ClickException, match="cannot be written: No such file"):
+        write(missing)
 
-    def test_one_in_a_folder_that_takes_no_other_is_written_itself(self):
-        name = Path("/proc/thread-self/comm")
-        before = name.read_text().strip()
-        try:
-            with _in_place_of(name) as unfinished:
-                unfinished.write_text("after")
-            assert name.read_text().strip() == "after"
-        finally:
-            name.write_text(before)
 
-    def test_what_cannot_be_written_is_told(self, tmp_path):
-        missing = tmp_path / "missing" / "state.csv"
-        with pytest.raises(ClickException, match="cannot be written: No such file"), _in_place_of(missing) as none:
-            none.write_text("after")
-
-    def test_a_pipe_is_written_and_stays_one(self, tmp_path):
-        pipe = tmp_path / "pipe.csv"
-        os.mkfifo(pipe)
-        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            with _in_place_of(pipe) as unfinished:
-                unfinished.write_text("after")
-            assert os.read(reading, 99) == b"after"
-        finally:
-            os.close(reading)
-        assert pipe.is_fifo()
-        assert [one.name for one in tmp_path.iterdir()] == ["pipe.csv"]
-
-    def test_a_link_stays_one(self, file):
-        link = file.with_name("latest.csv")
-        link.symlink_to(file.name)
-        with _in_place_of(link) as unfinished:
-            unfinished.write_text("after")
-        assert link.is_symlink()
-        assert file.read_text() == "after"
+def test_a_pipe_and_a_link_are_written_and_stay_what_they_are(file):
+    pipe, link = file.with_name("pipe.csv"), file.with_name("latest.csv")
+    os.mkfifo(pipe)
+    link.symlink_to(file.name)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write(pipe)
+        assert os.read(reading, 99) == b"after"
+    finally:
+        os.close(reading)
+    write(link, "behind the link")
+    assert (pipe.is_fifo(), link.is_symlink(), file.read_text()) == (True, True, "behind the link")
+    assert {one.name for one in file.parent.iterdir()} == {"state.csv", "pipe.csv", "latest.csv"}

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from mirrored import TAKEN_AT
 from mirrored import device as device_object
 from mirrored import resource as state
+from usual import DIMMER, all_to
 
 from mirror_sdk import AccessDenied
 from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
 from mirror_sdk.cli.output import show, show_line
 from mirror_sdk.cli.table_rows import ledger_rows, plan_rows, write_csv
-from mirror_sdk.errors import ConnectionFailed, MirrorError
+from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.explanation import Facts, explain
 from mirror_sdk.frames import mirror, state_frame
@@ -40,48 +41,30 @@ def everything(error):
     return "\n".join([*told, *traceback.format_exception(error)])
 
 
-def errors_and_status_of(client):
+@pytest.mark.parametrize("kind", [AccessDenied, ConnectionFailed])
+def test_a_refusal_or_a_connection_that_says_the_key_back_is_told_without_it(client_of, kind):
+    def answer(request):
+        if kind is ConnectionFailed:
+            raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
+        said = dict.fromkeys(["reason", "message", "request_id"], HOSTILE)
+        more = {"fields": [{"name": HOSTILE, "message": HOSTILE}], f"other{KEY}": [HOSTILE, {"deep": HOSTILE}]}
+        return httpx.Response(403, json={"object": "error", "code": 403, "type": f"x{KEY}", **said, **more})
+
+    client = client_of(key=KEY, transport=httpx.MockTransport(answer))
     pause_in_no_time(client)
-    with pytest.raises(MirrorError) as caught:
-        client.snapshot()
-    with pytest.raises(MirrorError) as sent:
-        client.get_device("a")
-    return caught.value, sent.value, str(client.status())
-
-
-def test_a_refusal_that_says_the_key_back_is_told_without_it(client_of):
-    body = {
-        "object": "error",
-        "code": 403,
-        "type": f"x{KEY}",
-        "reason": HOSTILE,
-        "message": HOSTILE,
-        "fields": [{"name": HOSTILE, "message": HOSTILE}],
-        "request_id": HOSTILE,
-        f"other{KEY}": [HOSTILE, {"deep": HOSTILE}],
-    }
-    refusing = httpx.MockTransport(lambda _: httpx.Response(403, json=body))
-    *errors, status = errors_and_status_of(client_of(key=KEY, transport=refusing))
-    for error in errors:
-        assert isinstance(error, AccessDenied)
-        assert "your key <access key> is \\x1b[2Jnot\\r\\nwelcome \\u202e" in error.message
-        for told in (everything(error), error.type, error.reason, error.request_id, str(error.fields)):
-            assert SECRET not in told
-            assert not any(one in told for one in ("\x1b", "\r", "\u202e"))
-        assert "\n" not in str(error)
-    assert SECRET not in status
-
-
-def test_a_connection_that_says_the_key_back_is_told_without_it(client_of):
-    def lose(request):
-        raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
-
-    *errors, status = errors_and_status_of(client_of(key=KEY, transport=httpx.MockTransport(lose)))
-    for error in errors:
-        assert isinstance(error, ConnectionFailed)
-        assert SECRET not in everything(error)
-        assert "\x1b" not in str(error)
-    assert SECRET not in status
+    for ask in (client.snapshot, lambda: client.get_device("a")):
+        with pytest.raises(kind) as caught:
+            ask()
+        error = caught.value
+        shown = [everything(error)]
+        if kind is AccessDenied:
+            assert "your key <access key> is \\x1b[2Jnot\\r\\nwelcome \\u202e" in error.message
+            assert "\n" not in str(error)
+            shown += [error.type, error.reason, error.request_id, str(error.fields)]
+        assert not any(one in str(error) for one in ("\x1b", "\r", "\u202e"))
+        assert SECRET not in "".join(shown)
+        assert not any(one in told for told in shown[1:] for one in ("\x1b", "\r", "\u202e"))
+    assert SECRET not in str(client.status())
 
 
 def csv_of(capsys, rows, columns):
@@ -149,9 +132,7 @@ def test_names_that_look_alike_are_told_apart():
 
 
 def test_tables_of_the_command_tell_names_apart(client, bench):
-    resources = [{"path": "/3311/0/5851", "value": "10", "writable": True}]
-    ids = [bench.add_device(name, resources) for name in ("hall", "Hall", "roof")]
-    plan = client.plan([(device_id, "/3311/0/5851", 40) for device_id in ids])
+    plan = client.plan(all_to([bench.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
     shown = [row["device"] for row in plan_rows(plan.frame, None)]
     assert len(set(shown)) == 3
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]

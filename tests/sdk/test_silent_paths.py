@@ -10,12 +10,9 @@ from mirror_sdk import EmptyTableWarning
 from mirror_sdk.tables.columns import basis_of_table
 from mirror_sdk.wire.routes import SNAPSHOT
 
+pytestmark = pytest.mark.keeps_history
+
 NOBODY, OTHER = "/3303/0/5799", "/3200/*"
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
 
 
 @pytest.fixture
@@ -31,39 +28,29 @@ def silent(frame):
     return frame.attrs["mirror"].get("paths_without_rows")
 
 
-@pytest.mark.parametrize("ask", ["history", "as_of"])
+@pytest.mark.parametrize("ask", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
 def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
+    is_past = ask in {"history", "as_of"}
+
     def asked(paths, **more):
-        if ask == "history":
-            return client.history(paths=paths, **more)
-        return client.as_of(bench.get_clock(), paths=paths, **more)
+        if is_past:
+            arguments = [bench.get_clock()] if ask == "as_of" else []
+            return silent(getattr(client, ask)(*arguments, paths=paths, **more))
+        form = "arrow" if ask.endswith("arrow") else "pandas"
+        table = getattr(client, ask.partition(" ")[0])(paths=paths, **more, as_=form)
+        return basis_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
-    assert silent(asked([TEMPERATURE])) is None
-    assert silent(asked([NOBODY, TEMPERATURE, OTHER])) == [NOBODY, OTHER]
-    for more in ({}, {"devices": ["a"]}, {"endpoint_name": "a"}):
-        with pytest.warns(EmptyTableWarning, match=r"none of these devices has /3303/0/5799, /3200/\*, now or") as told:
-            assert silent(asked([NOBODY, OTHER], **more)) == [NOBODY, OTHER]
+    assert asked([TEMPERATURE]) is None
+    assert asked([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
+    when = "now or" if is_past else "list_res"
+    for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
+        words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
+        with pytest.warns(EmptyTableWarning, match=words) as told:
+            assert asked([NOBODY, OTHER], **more) == [NOBODY, OTHER]
         assert len(told) == 1
         assert "mirror_sdk" not in told[0].filename
-    with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\., now"):
+    with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\."):
         asked([f"/9/9/{number}" for number in range(7)])
-
-
-@pytest.mark.parametrize(("ask", "form"), [("snapshot", "pandas"), ("snapshot", "arrow"), ("state_frame", "pandas")])
-def test_paths_that_no_device_has_now_are_told(client, begin, ask, form):
-    def asked(*args, **more):
-        table = getattr(client, ask)(*args, **more, as_=form)
-        return (table.attrs["mirror"] if form == "pandas" else basis_of_table(table)).get("paths_without_rows")
-
-    assert asked(paths=[TEMPERATURE]) is None
-    assert asked(paths=[NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
-    for devices in (None, ["a"]):
-        with pytest.warns(
-            EmptyTableWarning, match=r"none of these devices has /3303/0/5799, /3200/\*; list_res"
-        ) as told:
-            assert asked(devices, paths=[NOBODY, OTHER]) == [NOBODY, OTHER]
-        assert len(told) == 1
-        assert "mirror_sdk" not in told[0].filename
 
 
 def test_a_recording_may_begin_before_there_is_such_a_resource(client, bench, begin, tmp_path):
@@ -77,9 +64,7 @@ def test_a_resource_that_was_silent_is_no_mistake(client, bench, begin):
     frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()
-
-
-def test_a_table_that_was_cut_says_nothing_of_what_is_not_in_it(client, begin):
+    # A table that was cut says nothing of what is not in it.
     assert silent(client.history(paths=[NOBODY], limit=1)) is None
 
 

@@ -19,7 +19,11 @@ def about(frame):
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @pytest.mark.parametrize("raw", [False, True])
-def test_it_is_the_state_table(client, ids, monkeypatch, raw):
+def test_it_is_the_state_table(client, request, monkeypatch, raw):
+    # Of a mirror without devices it is an empty one of the same columns.
+    pd.testing.assert_frame_equal(client.snapshot(raw=raw), client.state_frame(raw=raw))
+    assert about(client.snapshot())["devices"] == 0
+    request.getfixturevalue("ids")
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 3)
     for paths in (None, [TEMPERATURE], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []):
         for compression in ("none", "zstd"):
@@ -27,11 +31,6 @@ def test_it_is_the_state_table(client, ids, monkeypatch, raw):
             expected = client.state_frame(paths=paths, raw=raw)
             pd.testing.assert_frame_equal(found, expected)
             assert {name: about(found)[name] for name in about(expected)} == about(expected)
-
-
-def test_a_mirror_without_devices_gives_an_empty_table_of_the_same_columns(client):
-    pd.testing.assert_frame_equal(client.snapshot(), client.state_frame())
-    assert about(client.snapshot())["devices"] == 0
 
 
 def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
@@ -65,14 +64,14 @@ def test_devices_are_selected(client, ids, monkeypatch):
 
 
 def test_what_cannot_be_selected_is_refused(client, ids):
-    with pytest.raises(NotFound, match="nobody"):
-        client.snapshot(devices=[ids[0], "nobody"])
-    with pytest.raises(ValueRefused, match="at the end"):
-        client.snapshot(paths=["/3*/0"])
-    with pytest.raises(BadRequest, match="unknown filter"):
-        client.snapshot(filters={"colour": "red"})
-    with pytest.raises(ValueRefused, match="time zone"):
-        client.snapshot(tz="Nowhere")
+    for selection, error, words in (
+        ({"devices": [ids[0], "nobody"]}, NotFound, "nobody"),
+        ({"paths": ["/3*/0"]}, ValueRefused, "at the end"),
+        ({"filters": {"colour": "red"}}, BadRequest, "unknown filter"),
+        ({"tz": "Nowhere"}, ValueRefused, "time zone"),
+    ):
+        with pytest.raises(error, match=words):
+            client.snapshot(**selection)
 
 
 def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, ids):
@@ -166,7 +165,7 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
     assert sizes == [4, 1, 0]
 
 
-def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
+def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
     frame = client.snapshot()
     with pytest.raises(ValueRefused, match="does not say what it shows"):
         client.state_frame().mirror.refresh(client)
@@ -174,10 +173,6 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
     with pytest.raises(ValueRefused, match="more than once"):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
-
-
-def test_a_table_that_was_joined_is_refreshed_once_it_is_based_on_its_snapshot(client, plain, ids):
-    frame = client.snapshot()
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
     for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):
         with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(snapshot\)"):

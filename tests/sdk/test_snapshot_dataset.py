@@ -8,7 +8,8 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
+from changed_answers import RESOURCES, TEMPERATURE, Between, answer_with, without_arrow, without_snapshots
+from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
 from mirror_sdk.dask import read_dataset
@@ -142,16 +143,15 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
     (other / "notes.txt").write_text("mine")
     with pytest.raises(ValueRefused, match="something else"):
         client.snapshot_dataset(other, overwrite=True)
-
-
-def test_arguments_that_cannot_be_are_refused_before_anything_is_written(client, ids, folder):
-    for wrong, word in (({"devices_per_file": 0}, "devices_per_file"), ({"tz": "Nowhere"}, "time zone")):
+    (folder.parent / "file").write_text("mine")
+    for target, wrong, word in (
+        ("file", {}, "is a file"),
+        ("new", {"devices_per_file": 0}, "devices_per_file"),
+        ("new", {"tz": "Nowhere"}, "time zone"),
+    ):
         with pytest.raises(ValueRefused, match=word):
-            client.snapshot_dataset(folder, **wrong)
-    folder.write_text("a file")
-    with pytest.raises(ValueRefused, match="is a file"):
-        client.snapshot_dataset(folder)
-    assert left(folder) == ["fleet"]
+            client.snapshot_dataset(folder.parent / target, **wrong)
+    assert left(folder) == ["file", "fleet", "other"]
 
 
 def test_a_link_to_a_dataset_stays_one(client, ids, folder):
@@ -195,21 +195,11 @@ def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
     assert 0 < peaks[1] < 1.5 * peaks[0]
 
 
-class Stalling(httpx.AsyncBaseTransport):
+class Half(httpx.AsyncByteStream):
     """Gives half of an answer, and then nothing."""
 
-    def __init__(self, inner, stalls):
-        self.inner = inner
-        self.stalls = stalls
-
-    async def handle_async_request(self, request):
-        answer = await self.inner.handle_async_request(request)
-        return httpx.Response(200, headers=answer.headers, stream=Half(await answer.aread(), self.stalls))
-
-
-class Half(httpx.AsyncByteStream):
-    def __init__(self, content, stalls):
-        self.content = content
+    def __init__(self, answer, stalls):
+        self.content = answer.content
         self.stalls = stalls
 
     async def __aiter__(self):
@@ -221,8 +211,10 @@ class Half(httpx.AsyncByteStream):
 def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
     async def run():
         stalls = asyncio.Event()
-        transport = Stalling(mirror.async_transport, stalls)
-        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        transport = Between(
+            mirror, lambda _, answer: httpx.Response(200, headers=answer.headers, stream=Half(answer, stalls))
+        )
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
             task = asyncio.create_task(client.snapshot_dataset(folder))
             async with asyncio.timeout(60):
                 await stalls.wait()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
+from mirror_sdk._service.operations import Poll
 from mirror_sdk._service.socket_messages import read_message
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire.entries import Gap
@@ -17,26 +19,16 @@ def told(after: int, **message: object):
     return read_message(after, json.dumps({name.replace("_", "-"): one for name, one in message.items()}))
 
 
-def test_message_that_follows_is_read_whole():
-    poll = told(4, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **THREE)
-    assert poll is not None
-    assert (poll.cursor, poll.message, poll.gap) == (7, THREE, None)
-    assert poll.served_at is not None
+REST = {"async-responses": THREE["async-responses"][1:], "notifications": THREE["notifications"]}
 
 
-def test_position_alone_is_told_again_and_what_was_read_before_is_not():
-    poll = told(7, mirror_cursor=7)
-    assert poll is not None
-    assert (poll.cursor, poll.message) == (7, {})
-    assert told(7, mirror_cursor=7, **THREE) is None
-    assert told(9, mirror_cursor=7, **THREE) is None
-    assert told(9, mirror_cursor=7) is None
-
-
-def test_of_a_message_that_overlaps_the_rest_is_read():
-    poll = told(5, mirror_cursor=7, **THREE)
-    assert poll is not None
-    assert poll.message == {"async-responses": [{"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
+@pytest.mark.parametrize(
+    ("after", "message", "read"),
+    [(4, THREE, THREE), (5, THREE, REST), (7, THREE, None), (9, THREE, None), (7, {}, {}), (9, {}, None)],
+)
+def test_of_a_message_what_follows_is_read_and_a_position_alone_is_told_again(after, message, read):
+    poll = told(after, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **message)
+    assert poll == (None if read is None else Poll(7, read, None, datetime(2026, 11, 20, 12, 37, 55, 576000, UTC)))
 
 
 @pytest.mark.parametrize(("after", "gap"), [(0, Gap(1, 4)), (2, Gap(3, 4)), (4, None), (6, None)])

@@ -8,13 +8,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
+from usual import DEVICE, TEMPERATURE, page_of
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
-DEVICE = "015f0000592df24b952bc53fa97265c8"
 PAGE = b"<!doctype html><title>Please log in</title>"
 
 
@@ -71,9 +71,7 @@ ANSWERS = {
     "no HTTP": lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n\r\n"],
     "a header without end": lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\nX: "], itertools.repeat(b"x" * 65_536)),
     "an upgrade": lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
-    "junk that is called gzip": lambda _: [
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"
-    ],
+    "junk called gzip": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"],
     "a chunk that is none": lambda _: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
     "two lengths": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
     "too much announced": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"],
@@ -120,11 +118,16 @@ def test_what_the_program_does_wrong_is_raised(client_of):
 CALLS = {
     "get_device": lambda client: client.get_device(DEVICE),
     "list_devices": lambda client: client.list_devices(),
-    "delete_presubscriptions": lambda client: client.delete_presubscriptions(),
-    "begin_read": lambda client: client.begin_read(DEVICE, "/3303/0/5700"),
-    "events": lambda client: client.events(timeout=0),
-    "snapshot": lambda client: client.snapshot(),
+    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
+    "is_subscribed": lambda client: client.is_subscribed(DEVICE, TEMPERATURE),
+    "subscription_state": lambda client: client.subscription_state(DEVICE, TEMPERATURE),
+    "delete_subscriptions": lambda client: client.delete_subscriptions(DEVICE),
+    "get_presubscriptions": lambda client: client.get_presubscriptions(),
+    "list_device_requests": lambda client: client.list_device_requests(),
+    "begin_read": lambda client: client.begin_read(DEVICE, TEMPERATURE),
     "use_long_polling": lambda client: client.use_long_polling(),
+    "events": lambda client: list(client.events(timeout=0)),
+    "snapshot": lambda client: client.snapshot(),
 }
 
 
@@ -180,15 +183,6 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
 
 
 # Pages
-
-
-def page_of(numbers, *, has_more):
-    same = {"object": "device", "state": "registered"} | dict.fromkeys(
-        ["created_at", "updated_at"], "2026-01-31T00:00Z"
-    )
-    devices = [same | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
-    page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
-    return httpx.Response(200, json=page)
 
 
 PAGES = {
@@ -251,25 +245,11 @@ def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, curs
 # A wrong path in base_url
 
 
-READS = [
-    lambda client: client.get_device(DEVICE),
-    lambda client: client.list_devices(),
-    lambda client: client.list_subscriptions(DEVICE),
-    lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
-    lambda client: client.subscription_state(DEVICE, "/3303/0/5700"),
-    lambda client: client.delete_subscriptions(DEVICE),
-    lambda client: client.get_presubscriptions(),
-    lambda client: client.list_device_requests(),
-    lambda client: client.use_long_polling(),
-    lambda client: list(client.events(timeout=0)),
-]
-
-
 def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of):
     client = client_of("http://mirror.localhost/wrong", mirror.new_key(), transport=mirror.either_transport)
-    for read in READS:
+    for name in CALLS.keys() - {"snapshot"}:
         with pytest.raises(NotFound, match=r"there is no /wrong/.*check the path"):
-            read(client)
+            CALLS[name](client)
 
 
 def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of):

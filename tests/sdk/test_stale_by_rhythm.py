@@ -4,32 +4,24 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
+from mirrored import device as device_object
+from mirrored import resource
+from usual import TEMPERATURE
 
-from mirror_sdk import DeviceObject
 from mirror_sdk.frames import state_frame
 from mirror_sdk.frames.stale import silent_rows
-from mirror_sdk.wire import device_object as wire
 
 REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-TEMPERATURE = "/3303/0/5700"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SECOND = timedelta(seconds=1)
 
 
 def is_stale(
     after, *, path=TEMPERATURE, subscribed=True, raw=True, contact=None, pause=None, least=None, holds=None, **reported
 ):
     """Whether the one value of a device is stale so long after it was reported."""
-    if holds is not None:
-        reported["expires_at"] = REPORTED_AT + holds
-    resource = {
-        "resource_path": path,
-        "subscribed": subscribed,
-        "reported": {"value": "MjE=", "content_type": "text/plain", "reported_at": REPORTED_AT, **reported},
-        "desired": {},
-    }
-    told = {"device_id": "d", "endpoint_name": "d", "created_at": REPORTED_AT + after, "resources": [resource]}
-    device = DeviceObject.from_wire(wire.DeviceObject.model_validate(told))
+    value = resource(path, b"21", subscribed=subscribed, reported_at=REPORTED_AT)
+    value["reported"] |= {"expires_at": None if holds is None else REPORTED_AT + holds, **reported}
+    device = device_object(value, device_id="d", created_at=REPORTED_AT + after)
     state = state_frame([device], raw=raw, taken_at=device.created_at)
     pauses = pd.Series([pd.NaT if pause is None else pause], index=state.index, dtype="timedelta64[ms]")
     contacts = {} if contact is None else {"d": REPORTED_AT + contact}
@@ -57,7 +49,7 @@ def is_stale(
 )
 def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(limit, about):
     assert not is_stale(limit, **about)
-    assert is_stale(limit + SECOND, **about)
+    assert is_stale(limit + timedelta(seconds=1), **about)
 
 
 @pytest.mark.parametrize(

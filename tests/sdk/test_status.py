@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from usual import TEMPERATURE, URL
 
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
-
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):
     new = client.status()
     assert (new.is_connected, new.last_answer_at, new.position, new.waiting) == (False, None, None, 0)
+    assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
     bench.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
     waiting = client.status()
@@ -72,8 +72,3 @@ def test_a_poll_that_is_put_off_tells_for_how_long():
         assert 30 < status.retry_in_seconds <= 40
         assert (status.position, status.waiting) == (3, 1)
         assert "full" in str(status.last_failure)
-
-
-def test_a_client_that_asked_nothing_yet_does_not_look_broken():
-    with MirrorClient("http://localhost", "a-key") as client:
-        assert repr(client.status()) == "<ClientStatus http://localhost: not asked yet, by long polling, 0 waiting>"

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import json
 import re
 import socket
 import threading
@@ -15,6 +14,7 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
+from usual import DEVICE, SWITCH, TEMPERATURE, page_of
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
@@ -22,7 +22,6 @@ from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, ServerError, ValueRefused, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
 
-DEVICE = "015f0000592df24b952bc53fa97265c8"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
@@ -74,20 +73,6 @@ def test_a_request_that_nobody_reads_ends(client_of):
         takes(lambda: client.put_presubscriptions(rules))
 
 
-@pytest.fixture
-def full_listener():
-    """A port that takes no connection and refuses none."""
-    with ExitStack() as opened:
-        listener = opened.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(8):
-            waiting = opened.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        yield listener
-
-
 @pytest.mark.both_clients
 def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
     is_over = threading.Event()
@@ -100,16 +85,22 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
 
 
 @pytest.mark.both_clients
-def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, full_listener, monkeypatch):
-    port = full_listener.getsockname()[1]
-    both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))] * 2
-    both.append((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", port)))
-    real = socket.getaddrinfo
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)
-    )
-    client = client_of(f"http://two.test:{port}", max_retries=0)
-    takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
+def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeypatch):
+    with ExitStack() as opened:
+        # It takes no connection and refuses none.
+        listener, *waiting = (opened.enter_context(socket.socket()) for _ in range(9))
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+        real = socket.getaddrinfo
+        look_up = lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)  # noqa: E731
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        client = client_of(f"http://two.test:{port}", max_retries=0)
+        takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
 
 
 @pytest.mark.both_clients
@@ -144,16 +135,14 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+def trickle_of_devices(request):
+    return one_by_one(LONG, b"[") if b"/devices" in request else [HEAD + b"Content-Length: 2\r\n\r\n[]"]
+
+
 @pytest.mark.both_clients
 def test_a_call_over_a_kept_connection_ends_and_the_next_call_works(client_of):
     """What is left of the one answer is not taken for the other's."""
-
-    def answer(request):
-        if b"/devices" in request:
-            return one_by_one(LONG, b"[")
-        return [HEAD + b"Content-Length: 2\r\n\r\n[]"]
-
-    with HostileService(answer) as service:
+    with HostileService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
         assert client.get_presubscriptions() == []
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
@@ -166,9 +155,7 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
 
     def answer(request):
         asked.append(request)
-        if b"/devices" in request:
-            return one_by_one(LONG, b"[")
-        return [HEAD + b"Content-Length: 2\r\n\r\n[]"]
+        return trickle_of_devices(request)
 
     with HostileService(answer) as service:
         monkeypatch.setenv("HTTP_PROXY", service.url)
@@ -191,25 +178,24 @@ def refuse_name(*_, **__):
 
 # Of each call
 
-PATH = "/3303/0/5700"
 EARLIER = datetime(2026, 1, 5, tzinfo=UTC)
 OF_EACH_CALL = {
     "list_devices": (),
     "get_device": (DEVICE,),
     "create_device_query": ("lights", ""),
     "device_events_frame": (),
-    "explain": (DEVICE, PATH),
+    "explain": (DEVICE, TEMPERATURE),
     "browse": ("a-name",),
     "state_frame": (),
     "snapshot_dataset": ("FOLDER",),
     "refresh": ("FRAME",),
     "as_of": (EARLIER,),
     "changes": (EARLIER, EARLIER),
-    "resume_request": ("a1", "a-name", PATH),
-    "read_value": (DEVICE, PATH),
-    "write_value": (DEVICE, "/3311/0/5850", True),
-    "plan": ([(DEVICE, "/3311/0/5850", True)],),
-    "subscription_state": (DEVICE, PATH),
+    "resume_request": ("a1", "a-name", TEMPERATURE),
+    "read_value": (DEVICE, TEMPERATURE),
+    "write_value": (DEVICE, SWITCH, True),
+    "plan": ([(DEVICE, SWITCH, True)],),
+    "subscription_state": (DEVICE, TEMPERATURE),
     "remove_presubscriptions": ([{}],),
     "events_frame": (),
     "watch": (print,),
@@ -246,11 +232,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
-        given = {
-            "FOLDER": tmp_path / "folder",
-            "FRAME": of_a_snapshot(service.url),
-            "RECEIVER": CallbackInbox(),
-        }
+        given = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
 
         def call():
@@ -270,11 +252,7 @@ def test_what_is_no_limit_is_refused_by_name(client_of):
 
 def test_pages_without_end_end(client_of):
     def answer(_):
-        times = dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00:00Z")
-        number = next(answered)
-        device = {"object": "device", "id": f"{number:032x}", "endpoint_name": f"e{number}", "state": "registered"}
-        page = {"object": "list", "data": [device | times], "has_more": True, "limit": 2, "order": "ASC"}
-        body = json.dumps(page).encode()
+        body = page_of([next(answered)], has_more=True).content
         return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
 
     answered = itertools.count()
@@ -296,7 +274,7 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
         takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
-        request = client.begin_read(DEVICE, PATH)
+        request = client.begin_read(DEVICE, TEMPERATURE)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 

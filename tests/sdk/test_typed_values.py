@@ -7,19 +7,28 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typed_strategies import VALUES, pairs_of
+from usual import (
+    DIMMER,
+    EXECUTABLE,
+    FLOAT,
+    INTEGER,
+    LAMP,
+    LEVEL,
+    OBJLINK,
+    OPAQUE,
+    STRING,
+    SWITCH,
+    TIME,
+    UNDECLARED,
+    statuses,
+)
 
 from mirror_sdk import ValueRefused, parse_value
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
 
-SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
 ANALOG = "/3203/0/5650"
-CLOCK, LINK, PACKAGE, NAME, REBOOT, UNDECLARED = "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/15", "/3/0/4", "/27000/0/1"
 EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-RESOURCES = [
-    {"path": SWITCH, "value": "1", "writable": True},
-    {"path": LEVEL, "value": "10", "writable": True},
-    {"path": NAME, "value": "", "writable": True},
-]
 
 
 @pytest.mark.parametrize(
@@ -28,14 +37,14 @@ RESOURCES = [
         *[(SWITCH, text, True) for text in ("true", "True", "on", "ON", "yes", " 1 ", "1\n")],
         *[(SWITCH, text, False) for text in ("false", "FALSE", "off", "Off", "no", "0")],
         *[(LEVEL, text, 55) for text in ("55", " 55 ", "+55", "055", "55.0", "5.5e1")],
-        (SECONDS, "9007199254740993", 9007199254740993),
-        *[(SET_POINT, text, 0.5) for text in (".5", "0.5", "5e-1")],
-        *[(CLOCK, f"2026-01-05{text}", EIGHT) for text in ("T08:00:00Z", " 08:00:00+00:00", "T09:00:00.000+01:00")],
-        (CLOCK, " 1767600000 ", EIGHT),
-        (LINK, " 3303:0 ", "3303:0"),
-        *[(PACKAGE, text, b"\x00\xff\x1a") for text in ("00 ff 1a", "00FF1A", "0x00 ff 1a", "base64:AP8a", "AP8a")],
-        (PACKAGE, "base64:deadbeef", b"u\xe6\x9dm\xe7\x9f"),
-        (NAME, " as it is ", " as it is "),
+        (INTEGER, "9007199254740993", 9007199254740993),
+        *[(FLOAT, text, 0.5) for text in (".5", "0.5", "5e-1")],
+        *[(TIME, f"2026-01-05{text}", EIGHT) for text in ("T08:00:00Z", " 08:00:00+00:00", "T09:00:00.000+01:00")],
+        (TIME, " 1767600000 ", EIGHT),
+        (OBJLINK, " 3303:0 ", "3303:0"),
+        *[(OPAQUE, text, b"\x00\xff\x1a") for text in ("00 ff 1a", "00FF1A", "0x00 ff 1a", "base64:AP8a", "AP8a")],
+        (OPAQUE, "base64:deadbeef", b"u\xe6\x9dm\xe7\x9f"),
+        (STRING, " as it is ", " as it is "),
         (UNDECLARED, "0012", "0012"),
     ],
 )
@@ -49,24 +58,24 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
     [
         *[
             (path, text, f"; write it like {example}$")
-            for path, example in ((LEVEL, "50"), (SECONDS, "40"), (SET_POINT, r"21\.5"), (ANALOG, r"0\.5"))
+            for path, example in ((LEVEL, "50"), (INTEGER, "40"), (FLOAT, r"21\.5"), (ANALOG, r"0\.5"))
             for text in ("", " ", "nan", "inf")
         ],
-        *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
-        *[(path, text, "without a unit") for path in (LEVEL, SET_POINT) for text in ("12abc", "40 %", "1_0", "1 0")],
+        *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, FLOAT)],
+        *[(path, text, "without a unit") for path in (LEVEL, FLOAT) for text in ("12abc", "40 %", "1_0", "1 0")],
         (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),
-        (SECONDS, str(2**63), "at most 64 bits"),
-        (SET_POINT, "1e999", "a float has no such number"),
+        (INTEGER, str(2**63), "at most 64 bits"),
+        (FLOAT, "1e999", "a float has no such number"),
         *[(SWITCH, text, "takes a boolean, .* write true or false") for text in ("", "2", "maybe", "tru", "1.0")],
-        *[(CLOCK, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
-        *[(CLOCK, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
-        *[(CLOCK, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
-        (CLOCK, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
-        *[(LINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
-        *[(PACKAGE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
-        (PACKAGE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
-        (NAME, "\ud800", "UTF-8"),
-        (REBOOT, "1", "execute it instead"),
+        *[(TIME, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
+        *[(TIME, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
+        *[(TIME, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
+        (TIME, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
+        *[(OBJLINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
+        *[(OPAQUE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
+        (OPAQUE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
+        (STRING, "\ud800", "UTF-8"),
+        (EXECUTABLE, "1", "execute it instead"),
     ],
 )
 def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example(path, text, told):
@@ -76,22 +85,7 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
     assert len(str(caught.value)) < 300
 
 
-VALUES = {
-    SWITCH: st.booleans(),
-    LEVEL: st.integers(0, 100),
-    SECONDS: st.integers(-(2**63), 2**63 - 1),
-    UNSIGNED: st.integers(0, 2**64 - 1),
-    SET_POINT: st.floats(allow_nan=False, allow_infinity=False),
-    CLOCK: st.datetimes(timezones=st.just(UTC)).map(lambda at: at.replace(microsecond=0)),
-    LINK: st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535)),
-    PACKAGE: st.binary(),
-    NAME: st.text(st.characters(codec="utf-8")),
-    UNDECLARED: st.text(st.characters(codec="utf-8")),
-}
-A_VALUE = st.sampled_from(list(VALUES)).flatmap(lambda path: st.tuples(st.just(path), VALUES[path]))
-
-
-@given(A_VALUE)
+@given(pairs_of(VALUES))
 def test_what_is_shown_of_a_value_can_be_typed_again(pair):
     path, value = pair
     had = decode(*encode(value, path), path)
@@ -101,13 +95,13 @@ def test_what_is_shown_of_a_value_can_be_typed_again(pair):
         assert parse_value(plain_text(had), path) == value
 
 
-@given(st.text(), st.sampled_from([*VALUES, REBOOT]))
+@given(st.text(), st.sampled_from([*VALUES, EXECUTABLE]))
 def test_any_text_is_a_value_that_can_be_sent_or_refused(text, path):
     with suppress(ValueRefused):
         encode(parse_value(text, path), path, allow_read_only=True)
 
 
-@pytest.mark.parametrize(("path", "value"), [(SWITCH, "false"), (LEVEL, "55"), (SET_POINT, "5,5"), (LINK, "3303")])
+@pytest.mark.parametrize(("path", "value"), [(SWITCH, "false"), (LEVEL, "55"), (FLOAT, "5,5"), (OBJLINK, "3303")])
 def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
     with pytest.raises(ValueRefused, match=r"text= .*mirror_sdk\.parse_value\(text, path\)") as caught:
         encode(value, path)
@@ -117,18 +111,10 @@ def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
 
 @pytest.fixture
 def light(client, bench):
-    return bench.add_device("light", RESOURCES)
+    return bench.add_device("light", [LAMP, DIMMER, {"path": STRING, "value": "", "writable": True}])
 
 
-def test_a_typed_value_is_written(client, light):
-    for path, text, value in ((SWITCH, "off", False), (LEVEL, " 55 ", 55), (NAME, "", "")):
-        client.write_value(light, path, text=text)
-        assert client.read_value(light, path) == value
-    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
-    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
-
-
-def test_a_value_or_a_valid_text_is_written_and_never_both(client, light):
+def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     for arguments in ({}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}):
         for write in (client.write_value, client.begin_write):
             with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
@@ -136,27 +122,25 @@ def test_a_value_or_a_valid_text_is_written_and_never_both(client, light):
     with pytest.raises(ValueRefused, match="decimal point"):
         client.write_value(light, LEVEL, text="5,5")
     assert client.get_device(light)[LEVEL].desired is None
+    for path, text, value in ((SWITCH, "on", True), (SWITCH, "off", False), (LEVEL, " 55 ", 55), (STRING, "", "")):
+        client.write_value(light, path, text=text)
+        assert client.read_value(light, path) == value
+    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
+    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
 
 
-def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed(client, light):
-    table = pd.DataFrame(
-        [(light, SWITCH, "false"), (light, LEVEL, " 55 "), (light, NAME, None)], columns=["device_id", "path", "text"]
-    )
-    assert client.plan(table).apply()["status"].tolist() == ["success"] * 2
-    assert client.read_value(light, SWITCH) is False
+def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_its_row(client, light):
+    def plan(*rows):
+        return client.plan(pd.DataFrame([(light, *row) for row in rows], columns=["device", "path", "text"]))
+
+    assert statuses(plan((SWITCH, "true"), (LEVEL, " 55 "), (STRING, None)).apply()) == ["success"] * 2
+    assert client.read_value(light, SWITCH) is True
     assert client.read_value(light, LEVEL) == 55
-
-
-def test_a_text_of_a_plan_that_is_no_value_is_refused_in_its_row(client, light):
-    rows = [(light, LEVEL, "5,5"), (light, LEVEL, "101"), (light, SWITCH, "maybe"), (light, "no path", "x")]
-    frame = client.plan(pd.DataFrame(rows, columns=["device", "path", "text"])).frame
+    frame = plan((LEVEL, "5,5"), (LEVEL, "101"), (SWITCH, "maybe"), ("no path", "x")).frame
     assert frame["decision"].tolist() == ["refuse"] * 4
     assert frame["check"].tolist() == ["wrong_type", "out_of_range", "wrong_type", "unknown_resource"]
     assert "decimal point" in frame["reason"][0]
     assert "parse_value" in client.plan([(light, SWITCH, "false")]).frame["reason"][0]
-
-
-def test_a_plan_has_values_or_texts(client, light):
     table = pd.DataFrame({"device_id": light, "path": [LEVEL], "value": [1], "text": ["1"]})
     with pytest.raises(ValueRefused, match="both a column value and a column text"):
         client.plan(table)

@@ -3,15 +3,15 @@
 import pandas as pd
 import pytest
 from patience import until
+from usual import LEVEL, SENSOR, TEMPERATURE, URL
 
 from mirror_sdk import MirrorClient, UnitWarning
 from mirror_sdk.recording import Recording
-from mirror_sdk.recording import recorder as recorder_module
 from mirror_server.service.keys import Scope
 
-URL = "http://mirror.localhost"
+pytestmark = pytest.mark.keeps_history
 
-TEMPERATURE, UNITS, LEVEL = "/3303/0/5700", "/3303/0/5701", "/3311/0/5851"
+UNITS = "/3303/0/5701"
 
 
 @pytest.fixture
@@ -30,9 +30,7 @@ def rooms(client, bench):
 
 def units(frame):
     told = frame[frame["event"] == "observation"]
-    return {
-        name: None if pd.isna(unit) else unit for name, unit in zip(told["endpoint_name"], told["unit"], strict=True)
-    }
+    return {who: None if pd.isna(unit) else unit for who, unit in zip(told["endpoint_name"], told["unit"], strict=True)}
 
 
 EXPECTED = {"warm": "Cel", "cold": "Far", "plain": None, "lamp": "%"}
@@ -79,22 +77,10 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
 
 
 @pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
-
-
-@pytest.fixture
-def changed(plain, bench, tmp_path, monkeypatch):
+def changed(plain, bench, tmp_path, last_look_soon):
     """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
-    # The last look of the recorder comes soon, not when a poll of real time has ended.
-    monkeypatch.setattr(recorder_module, "DEFAULT_HOLD_SECONDS", 1)
-    sensor = bench.add_device(
-        "sensor",
-        [
-            {"path": TEMPERATURE, "value": "19", "observable": True},
-            {"path": UNITS, "value": "Cel", "observable": True},
-        ],
-    )
+    named = {"path": UNITS, "value": "Cel", "observable": True}
+    sensor = bench.add_device("sensor", [SENSOR | {"value": "19"}, named])
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
     bench.advance(60)
     with plain.record(tmp_path / "run.parquet") as recorder:

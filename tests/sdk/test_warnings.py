@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 from changed_answers import Between
+from usual import SWITCH, TEMPERATURE, URL
 
-from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, WaitTimeout
+from mirror_sdk import GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.wire.entries import Gap
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 PATIENCE_SECONDS = 30
 
 
@@ -32,19 +31,6 @@ def lose(bench, device_id):
     return drop
 
 
-@pytest.fixture
-def lost_answer(bench, device_id, lose):
-    """Begins a read whose answer the log has dropped before it is looked for."""
-
-    def begin(client):
-        client.subscribe(device_id, TEMPERATURE)
-        request = client.begin_read(device_id, SWITCH)
-        lose()
-        return request
-
-    return begin
-
-
 @contextmanager
 def pointing_at(mark, *categories):
     """The warnings that are given meanwhile are these, and all point at the line with this mark."""
@@ -57,20 +43,16 @@ def pointing_at(mark, *categories):
     assert {(one.filename, one.lineno) for one in caught} <= {(__file__, number)}
 
 
-def new_client(mirror, kind=MirrorClient, **options):
-    transport = mirror.transport if kind is MirrorClient else mirror.async_transport
-    return kind(URL, mirror.new_key(), **{"transport": transport} | options)
-
-
-def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lost_answer):
-    request = lost_answer(plain)
+def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lose):
+    plain.subscribe(device_id, TEMPERATURE)
+    request, *others = [plain.begin_read(device_id, SWITCH) for _ in range(3)]
+    lose()
     with pointing_at("waited for", GapWarning), pytest.raises(WaitTimeout):
         request.result(timeout=0)  # waited for
     with pointing_at("waited for"), pytest.raises(WaitTimeout):
         request.result(timeout=0)
-    requests = [plain.begin_read(device_id, SWITCH), lost_answer(plain)]
     with pointing_at("a table", GapWarning):
-        assert plain.requests_frame(requests)["status"].tolist() == ["pending"] * 2  # a table
+        assert plain.requests_frame(others)["status"].tolist() == ["pending"] * 2  # a table
     with pointing_at("events", GapWarning):
         for event in plain.events(after=0, timeout=0):  # events
             assert event.seq is not None
@@ -103,33 +85,23 @@ def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, ben
         assert request.done()
 
 
-def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_id, lose):
-    async def scene():
-        async with new_client(mirror, AsyncMirrorClient) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            request = await client.begin_read(device_id, SWITCH)
-            await asyncio.to_thread(lose)
-            with pointing_at("awaited", GapWarning), pytest.raises(WaitTimeout):
-                await request.result(timeout=0)  # awaited
-            with pointing_at("async for", GapWarning):
-                async for event in client.events(after=0, timeout=0):  # async for
-                    assert event.seq is not None
-            with pointing_at("awaited table", GapWarning):
-                await client.events_frame(after=0, timeout=0)  # awaited table
+def test_with_an_asynchronous_client_it_is_the_line_that_awaits(run, device_id, lose, folder):
+    async def scene(client):
+        await client.subscribe(device_id, TEMPERATURE)
+        await (await client.record(folder)).stop()
+        request = await client.begin_read(device_id, SWITCH)
+        await asyncio.to_thread(lose)
+        with pointing_at("awaited", GapWarning), pytest.raises(WaitTimeout):
+            await request.result(timeout=0)  # awaited
+        with pointing_at("async for", GapWarning):
+            async for event in client.events(after=0, timeout=0):  # async for
+                assert event.seq is not None
+        with pointing_at("awaited table", GapWarning):
+            await client.events_frame(after=0, timeout=0)  # awaited table
+        with pointing_at("async recorded", GapWarning):
+            await (await client.record(folder)).stop()  # async recorded
 
-    asyncio.run(scene())
-
-
-def test_an_asynchronous_recorder_points_at_the_line_that_began_it(mirror, device_id, lose, tmp_path):
-    async def scene():
-        async with new_client(mirror, AsyncMirrorClient) as client:
-            await client.subscribe(device_id, TEMPERATURE)
-            await (await client.record(tmp_path / "run")).stop()
-            await asyncio.to_thread(lose)
-            with pointing_at("async recorded", GapWarning):
-                await (await client.record(tmp_path / "run")).stop()  # async recorded
-
-    asyncio.run(scene())
+    run(scene)
 
 
 # Plans
@@ -148,20 +120,14 @@ def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, bench, device_
         assert plan.undo().frame["check"].tolist() == ["no_earlier_value"]
 
 
-@pytest.fixture
-def losing(mirror, lose):
-    """The service, whose log has dropped the answer as soon as a request is placed."""
-
+def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
     def lose_answer(request, answer):
+        """The log has dropped the answer as soon as a request is placed."""
         if request.method == "POST" and "/device-requests/" in request.url.path:
             lose()
         return answer
 
-    return Between(mirror, lose_answer)
-
-
-def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, losing):
-    with new_client(mirror, transport=losing) as client:
+    with MirrorClient(URL, mirror.new_key(), transport=Between(mirror, lose_answer)) as client:
         client.subscribe(device_id, TEMPERATURE)
         plan = client.plan([(device_id, SWITCH, True)])
         with pointing_at("applied", GapWarning):

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from patience import until as wait_until
+from usual import SWITCH, TEMPERATURE
 
 from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
 from mirror_sdk.wire.entries import Unreadable
-
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 
 @pytest.fixture
@@ -144,8 +143,13 @@ def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch)
     assert slow.read(0).entries == ()
 
 
-def numbered(*entries):
-    return json.dumps({"de-registrations": [{"ep": "d", **entry} for entry in entries]}).encode()
+def numbered(*numbers, **more):
+    return json.dumps({"de-registrations": [{"ep": "d", "seq": seq, **more} for seq in numbers]}).encode()
+
+
+def receive(inbox, *messages):
+    for message in messages:
+        inbox.receive(message, inbox.headers)
 
 
 def read_all(reader):
@@ -161,9 +165,7 @@ def read_all(reader):
 def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     inbox = CallbackInbox()
     reader = CallbackReader(inbox)
-    inbox.receive(b"{}", inbox.headers)
-    for message in [numbered({"seq": 5}, {"seq": 6}), numbered({"seq": 9}), numbered({"seq": 10}, {"seq": 12})]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, b"{}", numbered(5, 6), numbered(9), numbered(10, 12))
     assert read_all(reader) == [5, 6, (7, 8), 9, 10, (11, 11), 12]
     assert read_all(reader.beside(9)) == [10, (11, 11), 12]
 
@@ -171,10 +173,9 @@ def test_what_the_log_had_dropped_before_it_came_is_a_loss():
 def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
     inbox = CallbackInbox()
     earlier = CallbackReader(inbox)
-    for message in [b"{}", numbered({"seq": 5}), b"{}"]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, b"{}", numbered(5), b"{}")
     later = CallbackReader(inbox)
-    inbox.receive(numbered({"seq": 20}, {"seq": 22}), inbox.headers)
+    receive(inbox, numbered(20, 22))
     assert read_all(earlier) == [5, (6, 19), 20, (21, 21), 22]
     assert read_all(later) == [20, (21, 21), 22]
 
@@ -188,49 +189,43 @@ def impatient(monkeypatch):
     monkeypatch.setattr("mirror_sdk.webhook.SILENCE_SECONDS", 0.05)
 
 
-@pytest.fixture
-def rivals(mirror, client_of, impatient):
-    """Two clients with one key."""
-    key = mirror.new_key()
-    return [client_of("http://mirror.localhost", key, transport=mirror.either_transport) for _ in range(2)]
-
-
 def values_of(events, last):
     return [value for _, _, value, _ in until(events, last)]
 
 
-def test_values_sent_to_another_webhook_are_not_lost_when_a_client_registers_again(rivals, receiver, bench, device_id):
-    one, two = rivals
-    one.use_webhook(receiver)
-    events = one.events(timeout=60)
-    one.subscribe(device_id, TEMPERATURE)
+@pytest.fixture
+def hearing(impatient, rivals, receiver, device_id):
+    """The events of the first of two clients with one key; it has heard of a value by its webhook."""
+    rivals[0].use_webhook(receiver)
+    events = rivals[0].events(timeout=60)
+    rivals[0].subscribe(device_id, TEMPERATURE)
     assert values_of(events, 21.5) == [21.5]
+    return events
+
+
+def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(rivals, hearing, receiver, bench, device_id):
     with WebhookReceiver() as other:
-        two.use_webhook(other)
+        rivals[1].use_webhook(other)
         for value in ("30", "31"):
             bench.set_value(device_id, TEMPERATURE, value)
         wait_until(lambda: other.last == receiver.last + 2)
-        one.use_webhook(receiver)
+        rivals[0].use_webhook(receiver)
     bench.set_value(device_id, TEMPERATURE, "32")
-    assert values_of(events, 32.0) == [30.0, 31.0, 32.0]
+    assert values_of(hearing, 32.0) == [30.0, 31.0, 32.0]
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("is_polling", [False, True], ids=["by a webhook", "by long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, receiver, bench, device_id, is_polling):
+@pytest.mark.parametrize("by", ["webhook", "long polling"])
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, bench, device_id, by):
     one, two = rivals
-    one.use_webhook(receiver)
-    events = one.events(timeout=60)
-    one.subscribe(device_id, TEMPERATURE)
-    assert values_of(events, 21.5) == [21.5]
     assert not one.status().is_channel_replaced
     with WebhookReceiver() as other:
-        if is_polling:
-            two.use_long_polling()
-        else:
+        if by == "webhook":
             two.use_webhook(other)
+        else:
+            two.use_long_polling()
         bench.set_value(device_id, TEMPERATURE, "30")
-        assert values_of(events, 30.0) == [30.0]
+        assert values_of(hearing, 30.0) == [30.0]
         assert one.begin_read(device_id, SWITCH).result(60).python is False
         assert one.status().is_channel_replaced
         assert "another program replaced the webhook" in repr(one.status())
@@ -253,8 +248,6 @@ def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(clien
 def test_an_entry_that_comes_again_is_dropped_by_its_identity_or_else_by_its_number():
     """One that an earlier version of the service logged, or that cannot be read, has no identity."""
     inbox = CallbackInbox()
-    six = numbered({"seq": 6, "uid": "u"})
-    for message in [numbered({"seq": 5}), numbered({"seq": 5}), six, six]:
-        inbox.receive(message, inbox.headers)
+    receive(inbox, numbered(5), numbered(5), numbered(6, uid="u"), numbered(6, uid="u"))
     assert read_all(CallbackReader(inbox).beside(0)) == [5, 6]
     assert inbox.duplicates == 2

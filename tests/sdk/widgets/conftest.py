@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from usual import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.calls import run_now
@@ -38,7 +39,7 @@ def transport(mirror: Any) -> CountingTransport:
 
 @pytest.fixture
 def client(mirror: Any, transport: CountingTransport) -> Iterator[MirrorClient]:
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as one:
+    with MirrorClient(URL, mirror.new_key(), transport=transport) as one:
         yield one
 
 
@@ -57,11 +58,15 @@ def widget(client: MirrorClient) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def lights(client: MirrorClient, bench: Any) -> list[str]:
+    """Three lights whose level was read once."""
+    return add_lights(bench, 3, client, [DIMMER, LAMP, SENSOR, {"path": OWN, "value": "x"}])
+
+
+@pytest.fixture
 def erase(mirror: Any) -> Callable[[str], object]:
     """What an operator does: a device is not there any more."""
-    return lambda device_id: mirror.services.database.write(
-        lambda session: maintenance.erase_device(session, device_id)
-    )
+    return lambda device_id: mirror.services.database.write(lambda at: maintenance.erase_device(at, device_id))
 
 
 class Later:
@@ -86,16 +91,6 @@ def later() -> Later:
     return Later()
 
 
-class Seconds:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
+def seconds() -> Clock:
+    return Clock(1000.0)

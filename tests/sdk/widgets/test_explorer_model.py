@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
+from usual import SWITCH, TEMPERATURE, URL
+from widget_parts import observation
 
-from mirror_sdk import Event, EventKind, MirrorClient
+from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_server.service.keys import Scope
-
-TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 
 
 @pytest.fixture
@@ -24,44 +24,37 @@ def row(model, path):
     return next(one for one in model.rows if one["key"] == path)
 
 
-def observation(device_id, kind=EventKind.OBSERVATION):
-    return Event(kind=kind, received_at=datetime(2026, 1, 1, tzinfo=UTC), device_id=device_id)
-
-
 def test_devices_are_rows_by_their_names(model, bench, device_id):
     gone = bench.add_device("lamp", endpoint_type="Light")
     bench.deregister(gone)
     model.load_devices()
-    assert [(one["name"], one["type"], one["state"]) for one in model.device_rows] == [
-        ("lamp", "Light", "deregistered"),
-        ("sensor-1", "Light", "registered"),
-    ]
+    told = [(one["name"], one["type"], one["state"]) for one in model.device_rows]
+    assert told == [("lamp", "Light", "deregistered"), ("sensor-1", "Light", "registered")]
     listed = {one["key"]: one for one in model.device_rows}
     assert listed[device_id]["last_contact"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
     assert listed[gone]["tones"] == {"state": "dim"}
     assert model.devices_text == "2 devices"
 
 
-def test_how_the_device_is_connected_is_told(client, bench, device_id, model):
+def test_how_the_device_is_connected_is_told(client_over, bench, device_id, model):
     told = "simulated · reachable · lifetime 86400 s · last contact 08:00:00"
     assert model.connection_text == told
     bench.set_online(device_id, False)
     model.load()
     assert model.connection_text == told.replace("reachable", "not reachable now")
 
-
-def test_an_operator_is_told_where_a_real_device_is(client_over, device_id):
     def real(request, answer):
         if not request.url.path.endswith("/connection"):
             return answer
-        told = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
-        return httpx.Response(200, json=answer.json() | told)
+        about = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
+        return httpx.Response(200, json=answer.json() | about)
 
+    # An operator is told where a real one is.
+    bench.set_online(device_id, True)
     model = ExplorerModel(client_over(real))
     model.choose(device_id)
-    assert model.connection_text == (
-        "LwM2M 1.1 over CoAP · binding UQ · reachable · lifetime 86400 s · last contact 08:00:00 · from 127.0.0.1:40000"
-    )
+    told = told.replace("simulated", "LwM2M 1.1 over CoAP · binding UQ")
+    assert model.connection_text == f"{told} · from 127.0.0.1:40000"
 
 
 def test_a_read_brings_value_unit_and_time(model, bench, device_id):
@@ -106,7 +99,12 @@ def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later,
     assert sum("device-requests" in request for request in transport.requests) == 1
 
 
-def test_subscribing_and_ending_it(model, client, device_id):
+def test_subscribing_and_ending_it_and_what_another_application_subscribed(model, client, plain, device_id):
+    plain.subscribe(device_id, TEMPERATURE)
+    plain.read_value(device_id, TEMPERATURE)
+    model.load()
+    assert row(model, TEMPERATURE)["subscription"] == "by another key"
+    plain.unsubscribe(device_id, TEMPERATURE)
     model.subscribe(TEMPERATURE)
     assert client.is_subscribed(device_id, TEMPERATURE)
     client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
@@ -126,14 +124,6 @@ def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, 
         mirror.services.database.settle(10)
         model.load()
         assert row(model, TEMPERATURE)["subscription"] == shown
-
-
-def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as other:
-        other.subscribe(device_id, TEMPERATURE)
-        other.read_value(device_id, TEMPERATURE)
-    model.load()
-    assert row(model, TEMPERATURE)["subscription"] == "by another key"
 
 
 def test_drift_marks(model, client, bench, device_id):
@@ -163,7 +153,7 @@ def test_the_selected_resources_are_rows_of_the_state_table(model, client):
     assert found["path"].tolist() == [SWITCH, TEMPERATURE] or found["path"].tolist() == [TEMPERATURE, SWITCH]
     assert found.dtypes.equals(whole.dtypes)
     assert found.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
-    assert found.attrs["mirror"]["server"] == "http://mirror.localhost"
+    assert found.attrs["mirror"]["server"] == URL
     assert list(client.plan(found.assign(value=True)).frame["path"]) == found["path"].tolist()
     empty = ExplorerModel(client).frame([TEMPERATURE])
     assert (len(empty), list(empty)) == (0, list(whole))
@@ -171,7 +161,7 @@ def test_the_selected_resources_are_rows_of_the_state_table(model, client):
 
 def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirror, device_id):
     key = mirror.new_key(Scope.READ)
-    with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as reader:
+    with MirrorClient(URL, key, transport=mirror.transport) as reader:
         model = ExplorerModel(reader)
         model.choose(device_id)
         assert len(model.rows) == 3
@@ -207,14 +197,12 @@ def test_an_answer_that_was_overtaken_is_not_shown(client, bench, device_id, lat
     assert [one["path"] for one in model.rows] == ["/3/0/0"]
 
 
-def test_a_device_is_read_again_once_within_a_second_of_its_events_and_every_ten_seconds(
-    client, device_id, seconds, transport
-):
+def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(client, device_id, seconds, transport):
     model = ExplorerModel(client, clock=seconds)
     model.choose(device_id)
     transport.requests.clear()
     for _ in range(10):
-        model.take([observation(device_id)] * 100)
+        model.take([observation(1, device_id)] * 100)
         seconds.now += 0.09
         model.tick()
     assert transport.requests == []
@@ -226,7 +214,7 @@ def test_a_device_is_read_again_once_within_a_second_of_its_events_and_every_ten
         f"GET /v3/devices/{device_id}/connection",
     ]
     transport.requests.clear()
-    model.take([observation("another")])
+    model.take([observation(1, "another")])
     seconds.now += 9.9
     model.tick()
     assert transport.requests == []

@@ -7,12 +7,12 @@ import weakref
 import httpx
 import pytest
 from patience import PATIENCE_SECONDS, PAUSE, until
+from usual import TEMPERATURE, URL
+from widget_parts import threads_since
 
 from mirror_sdk import EventKind, MirrorClient
 from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of
 from mirror_sdk.widgets.live import Live, stop_all
-
-UNKNOWN_KEY = f"ak_0123456789abcdef_{'x' * 43}"
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def live(client):
 
 
 def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, bench, device_id):
-    client.subscribe(device_id, "/3303/0/5700")
+    client.subscribe(device_id, TEMPERATURE)
     first, second = feed_of(client).subscribe(), feed_of(client).subscribe()
     until(lambda: client.status().watches)
-    bench.set_value(device_id, "/3303/0/5700", 22)
+    bench.set_value(device_id, TEMPERATURE, 22)
     for waiting in (first._waiting, second._waiting):
         until(lambda waiting=waiting: [one for one in waiting if one.value.python == 22.0])
     assert client.status().watches == 1
@@ -52,7 +52,7 @@ def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
 
 
 def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
-    with MirrorClient("http://mirror.localhost", UNKNOWN_KEY, transport=mirror.transport) as reader:
+    with MirrorClient(URL, f"ak_0123456789abcdef_{'x' * 43}", transport=mirror.transport) as reader:
         feed = EventFeed(reader, seconds)
         subscription = feed.subscribe()
         until(lambda: feed.problem)
@@ -120,31 +120,22 @@ def test_stopping_ends_the_thread_and_tells_no_outcome(live):
     stop_all()
     free.set()
     one.step()
-    until(lambda: not {t.name for t in set(threading.enumerate()) - before} & {"mirror-widget", "mirror-widget-call"})
+    until(lambda: not threads_since(before) & {"mirror-widget", "mirror-widget-call"})
     assert told == []
     assert not one.is_running
 
 
-def test_a_service_that_stops_answering_is_told_until_it_answers_again(mirror):
-    class Cut(httpx.BaseTransport):
-        is_cut = False
+def test_a_service_that_stops_answering_is_told_until_it_answers_again(client, transport, monkeypatch):
+    def cut(request):
+        raise httpx.ConnectError("cut", request=request)
 
-        def handle_request(self, request):
-            if self.is_cut:
-                raise httpx.ConnectError("cut", request=request)
-            if request.url.params.get("hold", "0") != "0":
-                request.url = request.url.copy_set_param("hold", 1)
-            return mirror.transport.handle_request(request)
-
-    transport = Cut()
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
-        feed = feed_of(client)
-        subscription = feed.subscribe()
-        until(lambda: client.status().watches)
-        transport.is_cut = True
+    feed = feed_of(client)
+    subscription = feed.subscribe()
+    until(lambda: client.status().watches)
+    with monkeypatch.context() as gone:
+        gone.setattr(transport, "handle_request", cut)
         until(lambda: feed.problem)
         assert "cut" in str(feed.problem)
-        transport.is_cut = False
-        until(lambda: feed.problem is None)
-        assert subscription.take() == ([], 0)
-        subscription.close()
+    until(lambda: feed.problem is None)
+    assert subscription.take() == ([], 0)
+    subscription.close()

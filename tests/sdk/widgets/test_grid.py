@@ -44,6 +44,12 @@ class Page(Grid):
         self._handle_custom_msg({"have": self.table["version"]}, [])
 
 
+def page_of(*keys: str) -> Page:
+    grid = Page()
+    grid.show([row(key) for key in keys])
+    return grid
+
+
 def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
     return {"key": key, "name": f"device {key}", "level": level, **more}
 
@@ -61,8 +67,7 @@ def test_the_page_is_sent_what_differs() -> None:
 
 
 def test_all_rows_are_in_the_state_until_a_page_is_heard_and_what_it_missed_is_sent_on_request() -> None:
-    grid = Page()
-    grid.show([row("a")])
+    grid = page_of("a")
     grid.show([row("a"), row("b")])
     assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
     assert grid.sent == []
@@ -83,8 +88,7 @@ def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None
 
 
 def test_rows_that_are_gone_are_selected_no_more() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b"), row("c")])
+    grid = page_of("a", "b", "c")
     grid.selected = ["c", "a"]
     assert [one["key"] for one in grid.selected_rows] == ["a", "c"]
     grid.show([row("b"), row("c")])
@@ -92,8 +96,7 @@ def test_rows_that_are_gone_are_selected_no_more() -> None:
 
 
 def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_once() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     noticed: list[list[str]] = []
     grid.observe(lambda change: noticed.append(change["new"]), "selected")
     grid._handle_custom_msg({"selected": ["b"]}, [])
@@ -107,8 +110,7 @@ def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_on
 
 
 def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     grid._handle_custom_msg({"selected": ["a"]}, [])
     grid.selected = []
     grid.set_state({"selected": ["a"]})
@@ -118,8 +120,7 @@ def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> Non
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
 def test_what_is_no_selection_changes_none(content: object) -> None:
-    grid = Page()
-    grid.show([row("a"), row("b")])
+    grid = page_of("a", "b")
     grid.selected = ["b"]
     grid._handle_custom_msg({"selected": content}, [])
     assert grid.selected == ["b"]
@@ -127,14 +128,11 @@ def test_what_is_no_selection_changes_none(content: object) -> None:
     assert grid.told("selected") == [["b"], ["a"]]
 
 
-def test_times_are_sent_with_their_date_in_utc() -> None:
-    grid = Page()
-    grid.show([row("a", datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
-    assert grid.table["rows"][0]["level"] == "2026-01-02 03:04:05.678"
-
-
 def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
     grid = Page()
+    grid.show([row("a", datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
+    # Times are sent with their date, in UTC.
+    assert grid.table["rows"][0]["level"] == "2026-01-02 03:04:05.678"
     grid.show([row("<b>", None), *(row(str(number)) for number in range(9))])
     html = grid.static_html(most_rows=2)
     assert "device &lt;b&gt;" in html
@@ -145,9 +143,8 @@ def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
 
 def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[tuple[dict[str, str], dict[str, Any]]] = []
-    monkeypatch.setattr(
-        "IPython.display.publish_display_data", lambda data, **options: published.append((data, options))
-    )
+    publish = lambda data, **options: published.append((data, options))  # noqa: E731
+    monkeypatch.setattr("IPython.display.publish_display_data", publish)
     fleet = FleetMap(client, live=False)
     fleet._ipython_display_()
     (view, _), (copy, options) = published

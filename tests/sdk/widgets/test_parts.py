@@ -1,10 +1,10 @@
 """What all widgets are made of, without a page: signs, progress, counts that filter."""
 
+from usual import NASTY
+
 from mirror_sdk.frames import DriftKind
 from mirror_sdk.widgets.markup import legend, problem
 from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
-
-NASTY = "<img src=x onerror=alert(1)>"
 
 
 def test_no_two_states_are_shown_alike():

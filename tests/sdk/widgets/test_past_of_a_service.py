@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from usual import TEMPERATURE, URL
 
 from mirror_sdk import Bench, MirrorClient, show_progress
 from mirror_sdk.events import EventKind
@@ -12,23 +13,11 @@ from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.past import read_past
 from mirror_server.service.keys import Scope
 
-URL = "http://mirror.localhost"
-TEMPERATURE = "/3303/0/5700"
+pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("earlier")]
 
 
 @pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
-
-
-@pytest.fixture
-def client(mirror):
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
-        yield made
-
-
-@pytest.fixture
-def earlier(mirror, bench: Bench, device_id, client):
+def earlier(mirror, bench: Bench, device_id, plain):
     """Values that another application heard of, before the key of the client was there."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
@@ -47,53 +36,49 @@ def every_event(_):
     return True
 
 
-@pytest.mark.usefixtures("earlier")
-def test_what_others_subscribed_is_there_before_the_log(mirror, client, bench, device_id, monkeypatch):
-    def recorded(client, most=100, **options):
-        return told(read_past(client, None, every_event, most, **options).recorded)
+def test_what_others_subscribed_is_there_before_the_log(mirror, plain, bench, device_id, monkeypatch):
+    def recorded(plain, most=100, **options):
+        return told(read_past(plain, None, every_event, most, **options).recorded)
 
-    found = read_past(client, None, every_event, 100)
+    found = read_past(plain, None, every_event, 100)
     assert told(found.recorded) == [21.5, 22.5, 23.5]
     assert EventKind.REGISTRATION in {event.kind for event in found.recorded}
     assert [event.changed_at for event in found.recorded] == sorted(event.changed_at for event in found.recorded)
     assert told(found.logged) == []
-    assert recorded(client, devices=[device_id]) == [21.5, 22.5, 23.5]
-    assert recorded(client, paths=["/3311/*"]) == recorded(client, devices=["nobody"]) == []
-    assert recorded(client, most=1, paths=[TEMPERATURE]) == [23.5]
+    assert recorded(plain, devices=[device_id]) == [21.5, 22.5, 23.5]
+    assert recorded(plain, paths=["/3311/*"]) == recorded(plain, devices=["nobody"]) == []
+    assert recorded(plain, most=1, paths=[TEMPERATURE]) == [23.5]
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.get_presubscriptions()
         assert recorded(listener) == []
     monkeypatch.setattr(past, "ENTRIES_READ", 4)
-    assert 23.5 in recorded(client)
-    assert 21.5 not in recorded(client)
+    assert 23.5 in recorded(plain)
+    assert 21.5 not in recorded(plain)
     # It reaches a day back.
     bench.advance(timedelta(days=2))
-    assert recorded(client) == []
+    assert recorded(plain) == []
 
 
-@pytest.mark.usefixtures("earlier")
-def test_each_value_is_there_once(client, bench, device_id):
-    client.subscribe(device_id, TEMPERATURE)
+def test_each_value_is_there_once(plain, bench, device_id):
+    plain.subscribe(device_id, TEMPERATURE)
     bench.advance(60)
     bench.set_value(device_id, TEMPERATURE, 24.5)
-    found = read_past(client, None, every_event, 100)
+    found = read_past(plain, None, every_event, 100)
     assert told(found.logged)[-1] == 24.5
     assert 24.5 not in told(found.recorded)
     assert told(found.recorded)[:2] == [21.5, 22.5]
 
 
-@pytest.mark.usefixtures("earlier")
-def test_a_recording_stands_in_its_place(client, bench, folder):
-    with client.record(folder):
+def test_a_recording_stands_in_its_place(plain, bench, folder):
+    with plain.record(folder):
         bench.advance(1)
-    assert told(read_past(client, Recording(folder), every_event, 100).recorded) == []
+    assert told(read_past(plain, Recording(folder), every_event, 100).recorded) == []
 
 
-@pytest.mark.usefixtures("earlier")
-def test_watcher_prints_no_progress_bar(client, capfd):
+def test_watcher_prints_no_progress_bar(plain, capfd):
     show_progress(True)
     try:
-        with EventWatcher(client) as watcher:
+        with EventWatcher(plain) as watcher:
             watcher._live.wait_until_idle(60)
             watcher.refresh()
             assert watcher.model.before

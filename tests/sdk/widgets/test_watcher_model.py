@@ -1,11 +1,13 @@
 """The event watcher's model alone, its lines, and its window of time."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import httpx
 import pandas as pd
 import pytest
+from usual import LEVEL, SENSOR, TEMPERATURE
+from widget_parts import START, observation
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
@@ -14,16 +16,7 @@ from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
 from mirror_sdk.widgets.models.time_window import Stretch, TimeWindow
-from mirror_sdk.widgets.models.watcher_model import (
-    ROWS_SHOWN,
-    SERIES_LISTED,
-    SERIES_PLOTTED,
-    WatcherModel,
-    series_text,
-)
-
-START = datetime(2026, 1, 5, 8, tzinfo=UTC)
-PATH = "/3303/0/5700"
+from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
 def refuse(request):
@@ -35,20 +28,14 @@ POINTS = 300
 NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(refuse))
 
 
-def observation(number, device="d1", path=PATH, at=START):
-    return Event(
-        kind=EventKind.OBSERVATION,
-        received_at=at,
-        seq=number,
-        device_id=device,
-        path=path,
-        value=decode(str(number).encode(), "text/plain", path),
-        changed_at=at,
-    )
-
-
 def gap(first=None, last=None):
     return Event(kind=EventKind.GAP, received_at=START, first_seq=first, seq=last)
+
+
+def loaded(client, **options):
+    model = watcher(client, **options)
+    model.load()
+    return model
 
 
 def watcher(client=None, **options):
@@ -78,7 +65,7 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     assert len(thinned(line.points, POINTS)) <= POINTS
 
 
-def test_losses_are_counted_and_told():
+def test_losses_are_counted_and_told_until_all_is_cleared():
     model = watcher()
     assert "no gaps" in model.counts_text
     model.take([gap(5, 9), observation(10)])
@@ -90,6 +77,8 @@ def test_losses_are_counted_and_told():
     assert "2 gaps, at least 5 lost" in model.counts_text
     assert list(model.frame["event"]) == ["gap", "observation", "gap", "gap"]
     assert "7 came too fast and are missing here" in model.counts_text
+    model.clear()
+    assert (model.rows, model.series, model.total, model.gaps, model.overrun, len(model.frame)) == ([], [], 0, 0, 0, 0)
 
 
 def test_pausing_holds_still_and_loses_nothing():
@@ -103,15 +92,12 @@ def test_pausing_holds_still_and_loses_nothing():
     assert len(model.frame) == 3
     model.resume()
     assert values(model) == ["3.0", "2.0", "1.0"]
-
-
-def test_while_it_is_paused_the_table_has_all_that_is_kept():
-    model = watcher()
+    # While it is paused the table has all that is kept.
     model.take(map(observation, range(3 * ROWS_SHOWN)))
     assert len(model.rows) == ROWS_SHOWN
     model.pause()
     model.take([observation(9999)])
-    assert values(model) == [f"{number}.0" for number in reversed(range(3 * ROWS_SHOWN))]
+    assert values(model) == [*(f"{number}.0" for number in reversed(range(3 * ROWS_SHOWN))), "3.0", "2.0", "1.0"]
     model.resume()
     assert (len(model.rows), values(model)[0]) == (ROWS_SHOWN, "9999.0")
 
@@ -119,24 +105,14 @@ def test_while_it_is_paused_the_table_has_all_that_is_kept():
 def test_a_row_has_both_clocks_and_keeps_its_number():
     model = watcher(events_kept=2)
     later = START + timedelta(seconds=3)
-    event = Event(kind=EventKind.OBSERVATION, received_at=later, seq=1, device_id="d1", path=PATH, changed_at=START)
-    model.take([event])
+    model.take([replace(observation(1), received_at=later)])
     assert [(row["number"], row["changed_at"], row["received_at"]) for row in model.rows] == [(1, START, later)]
     model.take([observation(2), observation(3)])
     assert [(row["key"], row["number"]) for row in model.rows] == [("3", 3), ("2", 2)]
 
 
-def test_clearing_forgets_events_counts_and_lines():
-    model = watcher()
-    model.take([observation(1), gap(1, 2)], overrun=3)
-    model.clear()
-    assert (model.rows, model.series, model.total, model.gaps, model.overrun) == ([], [], 0, 0, 0)
-    assert len(model.frame) == 0
-
-
 def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, bench, device_id):
-    model = watcher(client, devices=["sensor-1", "d2"], paths=["/3303/*"])
-    model.load()
+    model = loaded(client, devices=["sensor-1", "d2"], paths=["/3303/*"])
     model.take([observation(1, device_id), observation(2, "d2"), observation(3, "d3"), observation(4, "d2", "/3/0/0")])
     assert values(model) == ["2.0", "1.0"]
     assert model.rows[1]["device"] == "sensor-1"
@@ -151,7 +127,7 @@ def test_a_choice_filters_what_is_shown_and_kept_too():
     model.pause()
     model.choose(["d2"], [])
     assert values(model) == ["3.0", "2.0"]
-    model.plot([SeriesKey("d2", PATH)])
+    model.plot([SeriesKey("d2", TEMPERATURE)])
     model.choose(["d2"], ["/3304/*"])
     assert values(model) == ["3.0"]
     assert [line.key.path for line in model.series] == ["/3304/0/5700"]
@@ -180,7 +156,7 @@ def test_a_device_that_nobody_knows_is_said_until_it_registers(client, bench, de
 
 def test_what_cannot_be_chosen_is_refused():
     with pytest.raises(TypeError, match="paths takes a list"):
-        watcher(paths=PATH)
+        watcher(paths=TEMPERATURE)
     with pytest.raises(TypeError, match="devices takes a list"):
         watcher(devices="sensor-1")
     with pytest.raises(ValueError, match=r"'\*' may stand only at the end"):
@@ -192,17 +168,16 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     text = observation(1, path="/3/0/0")
     model.take([text, *(observation(n, f"d{n}") for n in range(9))])
     assert [line.name for line in model.series] == [f"d{n} {NAME}" for n in range(SERIES_PLOTTED)]
-    model.plot([SeriesKey("d8", PATH)])
+    model.plot([SeriesKey("d8", TEMPERATURE)])
     assert [line.points[0].number for line in model.series] == [8]
-
-
-def test_of_too_many_lines_those_chosen_last_are_drawn():
-    model = watcher()
-    model.take(observation(n, f"d{n}") for n in range(9))
+    # Of too many those chosen last are drawn.
     texts = [row["key"] for row in model.series_rows]
     model.plot_texts(texts[:SERIES_PLOTTED])
     model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
     assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
+    # They are chosen from among so many.
+    model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
+    assert len(model.series_rows) == SERIES_LISTED
 
 
 def test_a_row_of_the_table_has_its_line_stand_out():
@@ -210,34 +185,24 @@ def test_a_row_of_the_table_has_its_line_stand_out():
     model.take([observation(n, f"d{n}") for n in range(9)])
     rows = {row["device_id"]: row["key"] for row in model.rows}
     model.select_row(rows["d2"])
-    assert model.selected == SeriesKey("d2", PATH)
+    assert model.selected == SeriesKey("d2", TEMPERATURE)
     assert len(model.drawn) == SERIES_PLOTTED
     model.select_row(rows["d8"])
-    assert model.drawn[-1] == model.selected == SeriesKey("d8", PATH)
+    assert model.drawn[-1] == model.selected == SeriesKey("d8", TEMPERATURE)
     model.take([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
     model.select_row(model.rows[0]["key"])
     assert model.selected is None
 
 
 def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, bench):
-    station = bench.add_device("station", [{"path": PATH, "value": "1"}, {"path": "/3303/0/5701", "value": "Cel"}])
+    station = bench.add_device("station", [SENSOR, {"path": "/3303/0/5701", "value": "Cel"}])
     client.read_value(station, "/3303/0/5701")
-    client.read_value(station, PATH)
+    client.read_value(station, TEMPERATURE)
     model = watcher(client)
-    level = Event(
-        kind=EventKind.OBSERVATION,
-        received_at=START,
-        device_id=station,
-        path="/3311/0/5851",
-        unit="%",
-        value=decode(b"7", "text/plain", "/3311/0/5851"),
-    )
+    level = replace(observation(7, station, LEVEL), unit="%")
     model.take([observation(7, station), level, observation(8, "d9")])
-    assert [(line.unit, line.axis) for line in model.series] == [
-        ("Cel", "Cel"),
-        ("%", "%"),
-        ("", "Temperature, unit unknown"),
-    ]
+    axes = [("Cel", "Cel"), ("%", "%"), ("", "Temperature, unit unknown")]
+    assert [(line.unit, line.axis) for line in model.series] == axes
     assert values(model) == ["8.0", "7 %", "7.0 Cel"]
     assert [row["unit"] for row in model.series_rows] == ["Cel", "%", ""]
 
@@ -262,13 +227,7 @@ def test_paths_tell_two_lines_of_one_device_and_label_apart():
     assert [series_text(key) for key in model.drawn] == [row["key"] for row in model.series_rows]
 
 
-def test_the_series_that_can_be_plotted_are_bounded():
-    model = watcher()
-    model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
-    assert len(model.series_rows) == SERIES_LISTED
-
-
-def test_saved_events_are_read_back(tmp_path):
+def test_saved_events_are_read_back(tmp_path, monkeypatch):
     model = watcher()
     model.take([observation(1), gap(2, 3)])
     file = model.save(tmp_path / "events.parquet")
@@ -282,19 +241,16 @@ def test_saved_events_are_read_back(tmp_path):
     with pytest.raises(ValueError, match="give one such as"):
         model.save("")
 
-
-def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("the disk is full")
 
+    # One that could not be written is not left behind.
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
-    with pytest.raises(OSError, match="disk is full"):
-        watcher().save(tmp_path / "events.parquet")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "events.parquet").write_text("as it was")
-    with pytest.raises(OSError, match="disk is full"):
-        watcher().save(tmp_path / "events.parquet", overwrite=True)
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["as it was"]
+    before = file.read_bytes()
+    for target in (file, tmp_path / "other.parquet"):
+        with pytest.raises(OSError, match="disk is full"):
+            model.save(target, overwrite=target == file)
+    assert [(one, one.read_bytes()) for one in tmp_path.iterdir()] == [(file, before)]
 
 
 # What was before
@@ -304,20 +260,20 @@ def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypat
 def sensor(client, bench):
     """A device whose temperature is told, after the client's log began."""
     client.list_devices()
-    device_id = bench.add_device("sensor-9", [{"path": PATH, "value": "20", "observable": True}])
-    client.subscribe(device_id, PATH)
-    next(client.events(after=0, timeout=60, paths=[PATH]))
+    device_id = bench.add_device("sensor-9", [SENSOR | {"value": "20"}])
+    client.subscribe(device_id, TEMPERATURE)
+    next(client.events(after=0, timeout=60, paths=[TEMPERATURE]))
     return device_id
 
 
 def tell(bench, device_id, *numbers):
     for number in numbers:
-        bench.set_value(device_id, PATH, number)
+        bench.set_value(device_id, TEMPERATURE, number)
 
 
 def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(client, bench, sensor, later):
     tell(bench, sensor, 21, 22)
-    model = WatcherModel(client, [sensor], [PATH], later)
+    model = WatcherModel(client, [sensor], [TEMPERATURE], later)
     model.load()
     later.make()
     live = client.events(timeout=60, limit=3)
@@ -347,19 +303,14 @@ def test_the_log_is_read_once_live_events_come(client, sensor):
 
 def test_a_wider_choice_brings_back_what_the_log_still_has(client, bench, sensor, device_id):
     tell(bench, sensor, 21)
-    model = watcher(client, devices=[device_id], paths=["/3303/*"])
-    model.load()
+    model = loaded(client, devices=[device_id], paths=["/3303/*"])
     assert model.rows == []
     model.choose([], ["/3303/*"])
     assert values(model) == ["21.0", "20.0"]
     model.choose(["sensor-9"], [])
     assert len(values(model)) == 3
     assert len(model.frame) == 3
-
-
-def test_what_was_cleared_does_not_come_back(client, bench, sensor):
-    model = watcher(client, paths=[PATH])
-    model.load()
+    # But not what was cleared.
     model.clear()
     tell(bench, sensor, 22)
     model.choose([], ["/3303/*"])
@@ -370,8 +321,7 @@ def test_what_the_log_has_no_more_is_no_loss(client, bench, mirror, sensor):
     tell(bench, sensor, 21)
     bench.advance(timedelta(days=3))
     tell(bench, sensor, 22)
-    model = watcher(client, paths=[PATH])
-    model.load()
+    model = loaded(client, paths=[TEMPERATURE])
     assert values(model)[0] == "22.0"
     assert "21.0" not in values(model)
     assert model.gaps == 0
@@ -380,22 +330,19 @@ def test_what_the_log_has_no_more_is_no_loss(client, bench, mirror, sensor):
 def test_only_so_much_of_the_log_is_read(client, bench, sensor, monkeypatch):
     monkeypatch.setattr(past, "ENTRIES_READ", 2)
     tell(bench, sensor, 21, 22, 23)
-    model = watcher(client)
-    model.load()
+    model = loaded(client)
     assert values(model) == ["23.0", "22.0"]
 
 
 def test_a_recording_is_shown_before_the_log(client, bench, sensor, tmp_path):
-    with client.record(tmp_path / "run.parquet", paths=[PATH]) as recorder:
+    with client.record(tmp_path / "run.parquet", paths=[TEMPERATURE]) as recorder:
         tell(bench, sensor, 21, 22)
     tell(bench, sensor, 23)
-    model = watcher(client, paths=[PATH], recording=recorder.recording)
-    model.load()
+    model = loaded(client, paths=[TEMPERATURE], recording=recorder.recording)
     assert values(model) == ["23.0", "22.0", "21.0", "20.0"]
     bench.advance(timedelta(days=3))
     tell(bench, sensor, 24)
-    late = watcher(client, paths=[PATH], recording=Recording(tmp_path / "run.parquet"))
-    late.load()
+    late = loaded(client, paths=[TEMPERATURE], recording=Recording(tmp_path / "run.parquet"))
     assert [value for value in values(late) if value in {"21.0", "22.0", "23.0", "24.0"}] == ["24.0", "22.0", "21.0"]
     assert "lost: an unknown number" in values(late)
     assert not all(joins(late.series[0]))
@@ -429,10 +376,8 @@ def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
     assert all(point.is_joined for point in at_once)
 
 
-def line_of(length, peak=None, broken=()):
-    return [
-        Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(length)
-    ]
+def line_of(count, peak=None, broken=()):
+    return [Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(count)]
 
 
 def test_thinning_keeps_peaks_ends_and_breaks():

@@ -7,14 +7,14 @@ import warnings
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
-import ipywidgets
 import pytest
 from patience import until
+from usual import EXECUTABLE, NASTY, SWITCH, TEMPERATURE
+from widget_parts import START, all_html, all_parts, observation, threads_since
 
-from mirror_sdk import AsyncMirrorClient, Event, EventKind, MirrorClient
+from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
-from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
@@ -23,34 +23,9 @@ from mirror_sdk.widgets.models.time_window import Stretch
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
-NASTY = "<img src=x onerror=alert(1)>"
 
-
-def row(grid, key):
-    return next(one for one in grid.rows if one["key"] == key)
-
-
-def all_html(widget):
-    parts = all_parts(widget)
-    html = "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
-    return html + "".join(part.static_html() for part in parts if isinstance(part, Grid))
-
-
-def all_parts(widget):
-    return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
-
-
-def shown_rows(widget):
-    return "".join(str(part.rows) for part in all_parts(widget) if isinstance(part, Grid))
-
-
-def observation(number, text, device="d1"):
-    at = datetime(2026, 1, 5, tzinfo=UTC) + timedelta(milliseconds=number)
-    value = decode(text.encode(), "text/plain", TEMPERATURE)
-    return Event(
-        kind=EventKind.OBSERVATION, received_at=at, seq=number, device_id=device, path=TEMPERATURE, value=value
-    )
+def after(milliseconds):
+    return START + timedelta(milliseconds=milliseconds)
 
 
 # Without ipywidgets
@@ -81,7 +56,8 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     explorer.devices.selected = [device_id]
     explorer.resources.selected = [TEMPERATURE, SWITCH]
     explorer.read_button.click()
-    assert [row(explorer.resources, path)["value"] for path in (TEMPERATURE, SWITCH)] == ["21.5", "false"]
+    values = {one["path"]: one["value"] for one in explorer.resources.rows if one["value"]}
+    assert values == {TEMPERATURE: "21.5", SWITCH: "false"}
     explorer.subscribe_button.click()
     assert all(client.is_subscribed(device_id, path) for path in (TEMPERATURE, SWITCH))
     explorer.resources.selected = [SWITCH]
@@ -89,7 +65,7 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     assert client.is_subscribed(device_id, TEMPERATURE)
     assert not client.is_subscribed(device_id, SWITCH)
     assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
-    explorer.select([REBOOT])
+    explorer.select([EXECUTABLE])
     explorer.subscribe_button.click()
     assert "NOT_OBSERVABLE" in explorer.notices_view.value
     explorer.dismiss_button.click()
@@ -134,7 +110,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client
     explorer, fleet, watcher = widget(Explorer, device), widget(FleetMap), widget(EventWatcher)
     explorer.select(["/10250/0/1"])
     explorer.read_button.click()
-    watcher.model.take([observation(1, "1", device), *client.events(after=0, timeout=1)])
+    watcher.model.take([observation(1, device), *client.events(after=0, timeout=1)])
     watcher.refresh()
     fleet.show_device(device)
     html = "".join(map(all_html, (explorer, fleet, watcher)))
@@ -152,7 +128,7 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     monkeypatch.setattr(watcher.plot, "show", lambda *shown: plots.append(show(*shown)))
     for step in range(40):
         seconds.now = 1000 + step / 4
-        watcher._take([observation(step * 250 + number, str(number)) for number in range(250)], 0)
+        watcher._take([observation(n, at=after(n)) for n in range(step * 250, step * 250 + 250)], 0)
         watcher.refresh()
     assert rows == [250] * 40
     assert len(plots) <= 20
@@ -165,12 +141,12 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
 def test_saving_again_asks_first(widget, tmp_path):
     watcher = widget(EventWatcher)
     file = tmp_path / "events.parquet"
-    watcher._take([observation(1, "1")], 0)
+    watcher._take([observation(1)], 0)
     watcher.file.value = str(file)
     watcher.save_button.click()
     assert len(read_parquet(file)) == 1
     assert "1 event in" in watcher.saved_view.value
-    watcher._take([observation(2, "2")], 0)
+    watcher._take([observation(2)], 0)
     watcher.save_button.click()
     assert "is there already" in watcher.question_view.value
     watcher.keep_button.click()
@@ -179,7 +155,7 @@ def test_saving_again_asks_first(widget, tmp_path):
     watcher.new_name_button.click()
     assert len(read_parquet(tmp_path / "events-2.parquet")) == 2
     assert watcher.file.value == str(tmp_path / "events-2.parquet")
-    watcher._take([observation(3, "3")], 0)
+    watcher._take([observation(3)], 0)
     watcher.save_button.click()
     watcher.overwrite_button.click()
     assert len(read_parquet(tmp_path / "events-2.parquet")) == 3
@@ -189,7 +165,7 @@ def test_saving_again_asks_first(widget, tmp_path):
 def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     watcher = widget(EventWatcher)
     assert "data:image/png" not in watcher.static_html()
-    watcher._take([observation(number, "7.25") for number in range(60)], 0)
+    watcher._take([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
     watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
     report = watcher.to_html(tmp_path / "report.html").read_text()
@@ -197,17 +173,12 @@ def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     assert 'alt="Plot over time: d1 Temperature · Sensor Value from 7.25 to 7.25"' in report
     assert "changed at (UTC)" in report
     assert report.index(">value<") < report.index("received (UTC)"), "in a narrow page the value is what is in sight"
-    assert "2026-01-05 00:00:00.059" in report
+    assert "2026-01-05 08:00:00.059" in report
     assert "the first 50 of 60 rows" in report
-    assert "2026-01-05 00:00:00.001" not in report
+    assert "2026-01-05 08:00:00.001" not in report
 
 
 # The plot
-
-
-def test_nothing_that_is_drawn_is_offered_to_be_uploaded(plot):
-    assert plot.figure._config["showSendToCloud"] is False
-    assert plot.figure._config["plotlyServerURL"] == ""
 
 
 def series(device, unit, *numbers, broken=()):
@@ -236,6 +207,9 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     assert one.y == (1.0, 2.0, None, 3.0)
     assert one.connectgaps is False
     assert [trace.visible for trace in plot.figure.data] == [True] * 3 + [False] * 3
+    # Nothing that is drawn is offered to be uploaded.
+    assert plot.figure._config["showSendToCloud"] is False
+    assert plot.figure._config["plotlyServerURL"] == ""
 
 
 def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
@@ -308,11 +282,12 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, b
     one = widget(kind, live=True, **options)
     until(lambda: client.status().watches)
     bench.set_value(device_id, TEMPERATURE, 23.25)
-    until(lambda: ("23.25" if kind is not FleetMap else "as asked for") in all_html(one) + shown_rows(one))
+    said = "as asked for" if kind is FleetMap else "23.25"
+    until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
     assert client.status().watches == 0
-    until(lambda: "mirror-widget" not in {thread.name for thread in set(threading.enumerate()) - before})
+    until(lambda: "mirror-widget" not in threads_since(before))
 
 
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
@@ -320,7 +295,7 @@ def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
     watcher = widget(EventWatcher, live=True)
     until(lambda: client.status().watches)
     client.close()
-    until(lambda: not {"mirror-widget", "mirror-watch"} & {one.name for one in set(threading.enumerate()) - before})
+    until(lambda: not {"mirror-widget", "mirror-watch"} & threads_since(before))
     assert not watcher.is_running
     assert "closed" in watcher.notices_view.value
 
@@ -333,9 +308,7 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
             assert earlier.comm is not None
         with EventWatcher(again, live=False):
             assert earlier.comm is None
-
-
-def test_the_next_widget_of_a_kind_closes_the_earlier_unless_it_is_to_stay(widget):
+    # As the next one of its kind does, unless it is to stay.
     first, watcher = widget(Explorer), widget(EventWatcher)
     second = widget(Explorer)
     assert (first.comm, watcher.comm is None) == (None, False)

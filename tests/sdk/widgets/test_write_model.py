@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 from patience import until
+from usual import DIMMER, LEVEL, OWN, SWITCH, TEMPERATURE, URL
 
 from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
 from mirror_sdk.frames import REQUESTS_SCHEMA
@@ -14,23 +15,6 @@ from mirror_sdk.widgets.models.marks import Mark, Tone
 from mirror_sdk.widgets.models.write_inputs import InputKind
 from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
 from mirror_server.service.keys import Scope
-
-LEVEL, SWITCH, TEMPERATURE, OWN = "/3311/0/5851", "/3311/0/5850", "/3303/0/5700", "/10250/0/1"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": SWITCH, "value": "0", "writable": True},
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": OWN, "value": "x"},
-]
-
-
-@pytest.fixture
-def lights(client, bench):
-    """Three lights whose level was read once."""
-    ids = [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
-    for device_id in ids:
-        client.read_value(device_id, LEVEL)
-    return ids
 
 
 @pytest.fixture
@@ -85,36 +69,36 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     assert {choice.name for choice in model.devices.choices} == {"light-0", "light-1"}
 
 
-@pytest.mark.parametrize("given", [pd.DataFrame({"device": ["a"]}), [3], 3, [None]])
-def test_what_is_no_device_is_refused_with_the_cure(client, given):
-    with pytest.raises(ValueRefused, match=r"give (device ids, devices, or )?a table with"):
-        WriteModel(client, given)
-
-
-@pytest.mark.parametrize("limits", [Limits(expiry_seconds=0), Limits(canary=-1), Limits(max_failures=-1)])
-def test_limits_that_are_none_are_refused(client, limits):
-    with pytest.raises(ValueRefused, match="must be"):
-        WriteModel(client, limits=limits)
-
-
-@pytest.fixture
-def fleet(lights, bench):
-    """The lights, and two sensors of which one has left."""
-    sensors = [bench.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
-    bench.deregister(sensors[1])
-    return [*lights, *sensors]
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        *(
+            ({"devices": devices}, r"give (device ids, devices, or )?a table with")
+            for devices in (pd.DataFrame({"device": ["a"]}), [3], 3, [None])
+        ),
+        *(
+            ({"limits": limits}, "must be")
+            for limits in (Limits(expiry_seconds=0), Limits(canary=-1), Limits(max_failures=-1))
+        ),
+    ],
+)
+def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
+    with pytest.raises(ValueRefused, match=message):
+        WriteModel(client, **given)
 
 
 def listed(model):
     return [one.name for one in model.devices.choices]
 
 
-def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, fleet):
+def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, bench, lights):
+    sensors = [bench.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
+    bench.deregister(sensors[1])
     model = new_model()
     assert model.devices.picked == []
     assert model.status_text == "To begin, pick at least one device."
-    assert (model.devices.types, model.devices.states) == (["Sensor", "default"], ["deregistered", "registered"])
-    model.devices.pick(fleet[:1], True)
+    assert (model.devices.types, model.devices.states) == (["Light", "Sensor"], ["deregistered", "registered"])
+    model.devices.pick(lights[:1], True)
     model.devices.find("Sensor", "")
     assert listed(model) == ["sensor-0", "sensor-1"]
     model.devices.find("Sensor", "registered")
@@ -122,7 +106,7 @@ def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, fle
     assert model.devices.text == "1 of 5 devices picked, 1 of them not listed"
     model.devices.pick([one.device_id for one in model.devices.choices], True)
     model.devices.find("", "")
-    assert model.devices.picked == [fleet[0], fleet[3]]
+    assert model.devices.picked == [lights[0], sensors[0]]
     model.devices.pick(model.devices.picked, False)
     assert model.devices.text == "0 of 5 devices picked"
 
@@ -141,40 +125,46 @@ def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, clien
 # Resource and value
 
 
-def test_the_resources_are_those_of_the_first_device_that_may_be_writable(new_model, lights):
+def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_what_the_device_has(new_model, lights):
     model = new_model(lights)
     assert model.value.paths == [f"{SWITCH} · Light Control · On/Off", f"{LEVEL} · Light Control · Dimmer", OWN]
     assert model.value.paths_text == "listed is what light-0 has and may take"
-
-
-def test_the_entry_begins_with_what_the_device_has(new_model, lights):
-    model = new_model(lights)
-    model.value.choose_path(LEVEL)
-    assert (model.value.form.kind, model.value.entry) == (InputKind.RANGE, "10")
+    for path, chosen, kind, entry in (
+        (LEVEL, LEVEL, InputKind.RANGE, "10"),
+        (SWITCH, SWITCH, InputKind.BOOLEAN, False),
+        (" /3308/0/5900 ", "/3308/0/5900", InputKind.FLOAT, ""),
+        (model.value.paths[1], LEVEL, InputKind.RANGE, "10"),
+    ):
+        model.value.choose_path(path)
+        assert (model.value.path, model.value.form.kind, model.value.entry) == (chosen, kind, entry)
     assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 % at 2026-01-05 08:00:00 UTC"
-    model.value.choose_path(SWITCH)
-    assert (model.value.form.kind, model.value.entry) == (InputKind.BOOLEAN, False)
-    model.value.choose_path(model.value.paths[1])
-    assert (model.value.path, model.value.entry) == (LEVEL, "10")
-    model.value.choose_path(" /3308/0/5900 ")
-    assert (model.value.path, model.value.form.kind) == ("/3308/0/5900", InputKind.FLOAT)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "entry", "told"),
     [
-        ("/3308/x", "write it like"),
-        ("/3308/0", "is no resource"),
-        (TEMPERATURE, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
+        ("/3308/x", None, "write it like"),
+        ("/3308/0", None, "is no resource"),
+        (TEMPERATURE, None, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
+        (LEVEL, "140", "from 0 to 100"),
+        (LEVEL, "4O", "whole number"),
+        ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, transport, path, told):
+def test_what_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, transport, path, entry, told):
     model = new_model(lights, path=path)
-    assert told in model.value.path_problem
+    if entry is not None:
+        asked(model, path, entry)
+    problem = model.value.path_problem or model.value.value_problem
+    assert told in problem
+    assert model.status_text == "To begin, mend the input."
     transport.requests.clear()
     model.preview()
+    model.tick()
     assert transport.requests == []
-    assert told in model.notices.texts[0]
+    assert model.notices.texts == [f"No preview yet: {problem}"]
+    # What was typed is kept.
+    assert (model.value.path, model.value.entry, model.plan) == (path, entry or "", None)
 
 
 @pytest.mark.parametrize(("typed", "entry"), [(None, "10"), ("55", "55")])
@@ -186,22 +176,6 @@ def test_the_value_of_the_device_is_filled_in_unless_something_was_typed(client,
     model.devices.load()
     later.make_all()
     assert (model.value.entry, model.missing) == (entry, "")
-
-
-@pytest.mark.parametrize(
-    ("path", "entry", "told"),
-    [(LEVEL, "140", "from 0 to 100"), (LEVEL, "4O", "whole number"), ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z")],
-)
-def test_an_invalid_entry_is_kept_as_it_was_typed_and_stops_a_preview(new_model, lights, transport, path, entry, told):
-    model = asked(new_model(lights), path, entry)
-    assert model.status_text == "To begin, mend the input."
-    assert told in model.value.value_problem
-    transport.requests.clear()
-    model.preview()
-    model.tick()
-    assert transport.requests == []
-    assert model.notices.texts == [f"No preview yet: {model.value.value_problem}"]
-    assert (model.value.entry, model.plan) == (entry, None)
 
 
 def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_model, client, bench, lights, seconds):
@@ -218,15 +192,11 @@ def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_mode
     assert model.value.entry == "33"
 
 
-def test_what_a_preview_lacks_is_told(new_model, lights):
-    for devices, told in ((None, "pick at least one device"), (lights[0], "choose a resource")):
+def test_entering_sends_nothing_and_a_preview_only_reads_once_it_lacks_nothing(new_model, lights, transport):
+    for devices, told in ((None, "pick at least one device"), (lights, "choose a resource")):
         model = new_model(devices)
         model.preview()
         assert model.notices.texts == [f"No preview yet: {told}"]
-
-
-def test_entering_sends_nothing_and_a_preview_only_reads(new_model, lights, transport):
-    model = new_model(lights)
     transport.requests.clear()
     asked(model, SWITCH, True)
     asked(model, LEVEL, "41")
@@ -263,16 +233,11 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
-@pytest.fixture
-def sleepers(bench):
-    """Two that sleep, whose level nobody knows."""
-    ids = [bench.add_device(f"sleeper-{number}", RESOURCES, queue_mode=True) for number in range(2)]
+def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, bench, lights):
+    sleepers = [bench.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
     bench.advance(11)
-    return ids
-
-
-def test_a_preview_tells_who_sleeps_how_long_a_write_waits_and_what_cannot_be_undone(new_model, lights, sleepers):
     model = previewed(new_model([*sleepers, *lights[:1]]))
+    # Nobody knows the level of those that sleep.
     assert [(row.device, row.waits, row.undo) for row in model.rows] == [
         ("light-0", "60 s", "yes"),
         ("sleeper-0", "3 days", "no"),
@@ -280,19 +245,11 @@ def test_a_preview_tells_who_sleeps_how_long_a_write_waits_and_what_cannot_be_un
     ]
     assert reasons(model)["light-0"] == "goes first"
     assert "sleeps and takes it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
-    assert model.status_text == (
-        "Preview: 3 to write. 2 cannot be undone. 2 devices sleep and take it at their next contact, within 3 days."
-        " Nothing was sent yet."
-    )
-
-
-def test_what_sleeps_is_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, bench, lights, sleepers):
-    model = previewed(new_model([*sleepers, *lights[:1]]))
+    asleep = "2 devices sleep and take it at their next contact, within 3 days."
+    assert model.status_text == f"Preview: 3 to write. 2 cannot be undone. {asleep} Nothing was sent yet."
     model.apply()
     assert (model.counts[Mark.ASLEEP], model.counts[Mark.SUCCESS]) == (2, 1)
-    assert model.status_text.startswith(
-        "Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at their"
-    )
+    assert model.status_text.startswith("Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at")
     assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
     bench.advance(15 * 60)
     for request in model.plan.requests:
@@ -378,11 +335,7 @@ def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
     previewed(model).apply()
     assert model.stage is Stage.ENDED
     assert model.result["status"].tolist() == ["success", "failure", "success"]
-    assert states(model) == [
-        ("light-0", Mark.SUCCESS),
-        ("light-1", Mark.FAILED),
-        ("light-2", Mark.SUCCESS),
-    ]
+    assert states(model) == [("light-0", Mark.SUCCESS), ("light-1", Mark.FAILED), ("light-2", Mark.SUCCESS)]
     assert reasons(model)["light-1"] == "REJECTED: the device refused; its own log may say why"
     assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
     assert client.read_value(lights[0], LEVEL) == 40
@@ -451,7 +404,7 @@ def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, bench, lights
 
 
 def test_a_key_that_may_not_write_is_told(mirror, lights):
-    with MirrorClient("http://mirror.localhost", mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
+    with MirrorClient(URL, mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
         model = WriteModel(reader, lights)
         model.devices.load()
         previewed(model).apply()
@@ -483,15 +436,10 @@ def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, l
     assert model.result["asked_num"].tolist() == [10.0] * 3
     model.preview_undo()
     assert {row.wanted for row in model.rows} == {"40 %"}
-
-
-def test_the_way_back_is_dropped_when_the_input_changes(new_model, client, lights):
-    model = previewed(new_model(lights))
-    model.apply()
-    model.preview_undo()
+    # When the input changes it is dropped.
     model.value.enter("77")
     assert not model.can_apply
     model.apply()
-    assert client.read_value(lights[0], LEVEL) == 40
+    assert client.read_value(lights[0], LEVEL) == 10
     model.preview_undo()
     assert model.can_apply

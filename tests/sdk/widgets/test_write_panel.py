@@ -5,40 +5,18 @@ import sys
 import threading
 from functools import partial
 
-import ipywidgets
 import pytest
 from patience import until
+from usual import LEVEL, NASTY, OWN
+from widget_parts import all_html, all_parts, threads_since
 
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
-
-LEVEL, OWN = "/3311/0/5851", "/10250/0/1"
-RESOURCES = [
-    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-    {"path": OWN, "value": "0", "writable": True},
-]
-NASTY = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def lights(client, bench):
-    ids = [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
-    for device_id in ids:
-        client.read_value(device_id, LEVEL)
-    return ids
 
 
 @pytest.fixture
 def new_panel(widget):
     return partial(widget, WritePanel)
-
-
-def all_parts(widget):
-    return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
-
-
-def all_html(widget):
-    return "".join(part.value for part in all_parts(widget) if isinstance(part, ipywidgets.HTML))
 
 
 def enter(panel, path=LEVEL, value="40"):
@@ -48,15 +26,6 @@ def enter(panel, path=LEVEL, value="40"):
 
 def states(panel):
     return {one["state"] for one in panel.plan_grid.rows}
-
-
-def apply_live(panel):
-    """Enter, preview and apply in a panel whose calls are made on another thread."""
-    until(lambda: panel.path.names)
-    enter(panel)
-    panel.preview_button.click()
-    until(lambda: not panel.apply_button.disabled)
-    panel.apply_button.click()
 
 
 # Buttons
@@ -140,47 +109,32 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench
     bench.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    apply_live(panel)
+    until(lambda: panel.path.names)
+    enter(panel)
+    panel.preview_button.click()
+    until(lambda: not panel.apply_button.disabled)
+    panel.apply_button.click()
     until(lambda: "… pending" in states(panel))
     panel.close()
     assert not panel.is_running
-    until(
-        lambda: (
-            not {one.name for one in set(threading.enumerate()) - before}
-            & {"mirror-widget", "mirror-widget-call", "mirror-plan"}
-        )
-    )
+    until(lambda: not {"mirror-widget", "mirror-widget-call", "mirror-plan"} & threads_since(before))
     assert panel.result["status"].tolist() == ["pending", "queued", "queued"]
     panel.close()
 
 
-def test_the_interpreter_ends_at_once_while_a_write_waits(tmp_path):
+def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, bench, lights):
     program = f"""
-import httpx, threading, time
-from mirror_sdk import Bench, MirrorClient
+import time
+from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import WritePanel
-from mirror_server.config import Settings
-from mirror_server.service import keys
-from mirror_server.service.keys import Scope
-from mirror_server.services import Services
-from mirror_server.web.app import create_app
-services = Services(Settings(database_url="sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True))
-services.start()
-transport = httpx.WSGITransport(app=create_app(services))
-key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
-client = MirrorClient("http://mirror.localhost", key, transport=transport)
-bench = Bench(client)
-device = bench.add_device("asleep", {RESOURCES!r})
-bench.set_online(device, False)
-panel = WritePanel(client, [device], expiry_seconds=3600)
-panel.model.value.choose_path("{LEVEL}")
+panel = WritePanel(MirrorClient({address!r}, {mirror.new_key()!r}), {lights[:1]}, path="{LEVEL}", expiry_seconds=3600)
 panel.model.value.enter("40")
 def wait(condition):
     while not condition(): time.sleep(0.01)
 panel.preview_button.click(); wait(lambda: panel.model.can_apply)
 panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["state"] == "… pending")
-services.close()
 print("ends", flush=True)
 """
+    bench.set_online(lights[0], False)
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.returncode) == ("ends\n", 0), run.stderr

@@ -1,0 +1,60 @@
+"""What most tests of the client have in common: the address of the service, paths, and the resources of devices."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import httpx
+import pandas as pd
+
+from mirror_sdk import Bench
+
+URL = "http://mirror.localhost"
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+TEMPERATURE, SWITCH, LEVEL, OWN = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/10250/0/1"
+FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", SWITCH
+STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
+UNDECLARED = "/27000/0/1"
+NASTY = "<img src=x onerror=alert(1)>"
+SENSOR = {"path": TEMPERATURE, "value": "21.5", "observable": True}
+DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
+LAMP = {"path": SWITCH, "value": "0", "observable": True, "writable": True}
+RESOURCES = [SENSOR, LAMP, {"path": "/3/0/4", "value": "", "executable": True}]
+
+
+class Clock:
+    """Seconds that pass when it is told so."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def add_lights(bench: Bench, count: int, reader: Any = None, resources: Any = (DIMMER, LAMP, SENSOR)) -> list[str]:
+    """Add lights, whose levels are known where a client reads them."""
+    ids = [bench.add_device(f"light-{number}", resources, endpoint_type="Light") for number in range(count)]
+    if reader is not None:
+        levels(reader, ids)
+    return ids
+
+
+def all_to(devices: Iterable[str], level: int = 40) -> list[tuple[str, str, int]]:
+    """What a plan is wanted to write."""
+    return [(device_id, LEVEL, level) for device_id in devices]
+
+
+def levels(client: Any, devices: Iterable[str]) -> list[Any]:
+    return [client.read_value(device_id, LEVEL) for device_id in devices]
+
+
+def statuses(frame: pd.DataFrame) -> list[Any]:
+    return frame["status"].tolist()
+
+
+def page_of(numbers: Iterable[int], *, has_more: bool) -> httpx.Response:
+    """An answer with a page of the directory."""
+    one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
+    devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
+    page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}
+    return httpx.Response(200, json=page)

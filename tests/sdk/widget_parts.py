@@ -1,0 +1,38 @@
+"""The parts that a widget is made of, and the events that it shows."""
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import ipywidgets
+from usual import TEMPERATURE
+
+from mirror_sdk import Event, EventKind
+from mirror_sdk.values import decode
+from mirror_sdk.widgets.grid import Grid
+
+START = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
+def observation(
+    number: int, device: str = "d1", path: str = TEMPERATURE, at: datetime = START, text: str | None = None
+) -> Event:
+    value = decode((text or str(number)).encode(), "text/plain", path)
+    event = Event(kind=EventKind.OBSERVATION, received_at=at, seq=number, device_id=device, path=path, value=value)
+    return replace(event, changed_at=at)
+
+
+def all_parts(widget: Any) -> list[Any]:
+    return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
+
+
+def all_html(widget: Any) -> str:
+    parts = all_parts(widget)
+    html = "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
+    return html + "".join(part.static_html() for part in parts if isinstance(part, Grid))
+
+
+def threads_since(before: set[threading.Thread]) -> set[str]:
+    """The names of the threads that have begun since."""
+    return {one.name for one in set(threading.enumerate()) - before}
