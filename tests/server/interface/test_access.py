@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from simulated_resources import setting
 
 from mirror_server.cli.key_commands import create_key
 from mirror_server.service import keys as access_keys
@@ -152,7 +153,7 @@ def test_key_sees_its_scopes_and_never_its_secret(server):
 
 def test_a_read_key_reads_and_a_write_key_writes(server, refused):
     key = server.key()
-    device = server.add_device(key, "light-1", {"path": "/3311/0/5850", "value": "0", "writable": True})
+    device = server.add_device(key, "light-1", setting("/3311/0/5850"))
     read = {"method": "GET", "uri": "/3311/0/5850"}
     write = {"method": "PUT", "uri": "/3311/0/5850", "payload-b64": "MQ=="}
     execute = {"method": "POST", "uri": "/3311/0/5850"}

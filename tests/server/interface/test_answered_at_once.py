@@ -12,6 +12,8 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from mirror_server.views import notifications
 from mirror_server.web.asgi_bridge import Bridge
 
+pytestmark = pytest.mark.anyio
+
 CURSOR_POLL = b"after=latest&hold=55"
 PLAIN_POLL = b"hold=55"
 ENTRY = {"ep": "a"}

@@ -6,6 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from simulated_resources import control, sensor
 
 from mirror_sdk.errors import BadRequest, NoHistory
 from mirror_sdk.snapshot.reading import of_older_service
@@ -20,7 +21,7 @@ from mirror_server.store import keys as stored_keys
 
 SNAPSHOT = "/v3/device-echo"
 TEMPERATURE = "/3303/0/5700"
-LEVEL = {"path": "/3311/0/5851", "value": "10", "writable": True, "observable": True}
+LEVEL = control("/3311/0/5851", "10")
 NOT_KEPT = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}
 
 
@@ -32,7 +33,7 @@ def server(new_server):
 @pytest.fixture
 def device(server, key):
     """A device that tells what it measures; at once, so that nothing comes late."""
-    device_id = server.add_device(key, "a", {"path": TEMPERATURE, "value": "21.5", "observable": True}, LEVEL)
+    device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     return device_id
 
@@ -113,12 +114,9 @@ def kept_of_rows(rows):
 
 MOMENTS = [
     # Of a value that is read its device tells since when it has it: that, too, is now.
-    lambda server, key, one: (
-        server.set_value(key, one, "21.6"),
-        server.place(key, one, "read", "GET", TEMPERATURE),
-    ),
+    lambda server, key, one: (server.set_value(key, one, "21.6"), server.place(key, one, "read", "GET", TEMPERATURE)),
     lambda server, key, one: server.set_value(key, one, "22"),
-    lambda server, key, one: server.add_device(key, "b", {"path": TEMPERATURE, "value": "5", "observable": True}),
+    lambda server, key, one: server.add_device(key, "b", sensor(TEMPERATURE, "5")),
     lambda server, key, one: server.place(key, one, "write", "PUT", LEVEL["path"], value="20"),
     lambda server, key, one: server.patch(key, one, answer="reject"),
     lambda server, key, one: server.place(key, one, "rejected", "PUT", LEVEL["path"], value="30"),

@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
 from mirror_server.arrow import stream
@@ -24,10 +25,7 @@ def issuer(server):
 @pytest.fixture
 def device(server, issuer):
     """A device with one write that failed, of the issuer."""
-    resources = [
-        {"path": READ_ONLY, "value": "21.5", "observable": True},
-        {"path": LEVEL, "value": "0", "writable": True},
-    ]
+    resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
     server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id

@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from simulated_resources import control, sensor
 from waits import wait_until
 
 from mirror_sdk.wire.history import (
@@ -28,7 +29,7 @@ from mirror_server.store import segments
 
 HISTORY = "/v3/device-echo/history"
 TEMPERATURE = "/3303/0/5700"
-LEVEL = {"path": "/3311/0/5851", "value": "10", "writable": True, "observable": True}
+LEVEL = control("/3311/0/5851", "10")
 DAY_SECONDS = 86_400
 
 
@@ -44,7 +45,7 @@ def device(server, key):
 
 def add_history(server, key):
     """Add a device with six rows: a registration, four values and the end of a write."""
-    device_id = server.add_device(key, "a", {"path": TEMPERATURE, "value": "21.5", "observable": True}, LEVEL)
+    device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     for value in ("22", "23"):
         server.advance(key, 60)

@@ -20,6 +20,8 @@ from mirror_server.store.waiting import Waiting
 from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def looks(server, monkeypatch) -> list[object]:

@@ -8,6 +8,8 @@ from bridge_requests import Request, until
 from mirror_server.views import notifications
 from mirror_server.web.asgi_bridge import Bridge
 
+pytestmark = pytest.mark.anyio
+
 PULL = "/v2/notification/pull"
 
 

@@ -6,17 +6,10 @@ import sys
 
 import pyarrow as pa
 import pytest
+from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.snapshot import (
-    ARROW,
-    COMPRESSIONS,
-    END_KEY,
-    NDJSON,
-    DeviceRanges,
-    SnapshotEnd,
-    UnchangedDevice,
-)
+from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON, DeviceRanges, SnapshotEnd, UnchangedDevice
 from mirror_server.arrow import stream
 from mirror_server.service import snapshots
 from mirror_server.service.lru_cache import LruCache
@@ -28,16 +21,16 @@ TEMPERATURE = "/3303/0/5700"
 REPORTED = [f"reported_{name}" for name in ("value", "content_type", "at", "expires_at", "revision", "origin")]
 DESIRED = [f"desired_{name}" for name in ("value", "content_type", "status", "at", "revision")]
 DESIRED += ["requested_at", "acknowledged_at", "acknowledged_by"]
-LIGHT = {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True}
+LIGHT = control("/3311/0/5850")
 
 
 @pytest.fixture
 def ids(server, key):
     """Three devices; the second has a value, the third nothing to show."""
     found = [
-        server.add_device(key, "a", {"path": TEMPERATURE, "value": "21.5", "observable": True}, LIGHT),
-        server.add_device(key, "b", {"path": TEMPERATURE, "value": "-3", "observable": True}, LIGHT, endpoint_type="B"),
-        server.add_device(key, "c", {"path": "/3/0/4", "value": "", "executable": True}),
+        server.add_device(key, "a", sensor(TEMPERATURE), LIGHT),
+        server.add_device(key, "b", sensor(TEMPERATURE, "-3"), LIGHT, endpoint_type="B"),
+        server.add_device(key, "c", action("/3/0/4")),
     ]
     server.place(key, found[1], "first", "GET", TEMPERATURE)
     return found
