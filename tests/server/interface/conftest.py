@@ -11,12 +11,18 @@ from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.web.asgi_bridge import Bridge
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Asynchronous tests run on an event loop of asyncio, one for each test."""
     return "asyncio"
+
+
+@pytest.fixture
+def bridge(server: Any) -> Bridge:
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
 
 
 @pytest.fixture

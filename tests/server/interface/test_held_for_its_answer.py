@@ -47,11 +47,6 @@ def no_wait_ends_by_itself(monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
 
 
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
-
-
 class Held(Request):
     """A device request; ``look`` is called when its response is given to be sent."""
 

@@ -18,18 +18,12 @@ from mirror_server.store import descriptions, keys
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
-from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.wsgi_call import Unfinished
 
 pytestmark = pytest.mark.anyio
 
 LIST, PULL = "/v3/devices", "/v2/notification/pull"
 LOOKED_UP = [b"name__neq=x", b"description=by the door", b"etag__gte=2026-01-05T08:00:00Z"]
-
-
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
 @pytest.fixture
