@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.store import keys as stored_keys
 from mirror_server.store import settings
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import Deferred
@@ -59,6 +61,9 @@ class Server:
         key = keys.create(self.services.database, "test", scopes or tuple(Scope), self.now)
         self.call(key, "GET", "/v2/notification/pull?after=latest&hold=0")
         return key
+
+    def revoke(self, key: str) -> None:
+        assert self.services.database.write(partial(stored_keys.revoke, key_id=key.split("_")[1], at=self.now))
 
     @property
     def now(self) -> Instant:
@@ -150,23 +155,24 @@ class Server:
             found += sorted(listed, key=lambda told: told[1]["seq"])
             after = int(answer.headers["Mirror-Cursor"])
 
+    def entries(self, key: str, kind: str, after: int = 0) -> list[Any]:
+        """The entries of one kind of the application's log behind a number."""
+        return [entry for each, entry in self.log(key, after) if each == kind]
+
     def kinds(self, key: str, after: int = 0) -> list[str]:
         """The kinds of the entries of the application's log behind a number."""
         return [kind for kind, _ in self.log(key, after)]
 
     def responses(self, key: str) -> dict[str, tuple[int, str | None]]:
         """Status and category of each async response, by async-id; none came twice."""
-        entries = [entry for kind, entry in self.log(key) if kind == "async-responses"]
+        entries = self.entries(key, "async-responses")
         assert len({entry["id"] for entry in entries}) == len(entries)
         return {entry["id"]: (entry["status"], entry.get("error")) for entry in entries}
 
     def observed(self, key: str) -> list[tuple[str, str]]:
         """Device id and value of each observation event."""
-        return [
-            (entry["ep"], base64.b64decode(entry["payload"]).decode())
-            for kind, entry in self.log(key)
-            if kind == "notifications"
-        ]
+        entries = self.entries(key, "notifications")
+        return [(entry["ep"], base64.b64decode(entry["payload"]).decode()) for entry in entries]
 
     def channel(self, key: str) -> Any:
         return self.call(key, "GET", "/v2/notification/channel").json

@@ -1,7 +1,5 @@
 """What the tests of the interface share: polls that are not waited for, a later restart, what is stored."""
 
-import asyncio
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -13,16 +11,18 @@ from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.web.asgi_bridge import Bridge
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs an asynchronous test in an event loop of its own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(pyfuncitem.obj(**fixtures))
-    return True
+@pytest.fixture
+def anyio_backend() -> str:
+    """Asynchronous tests run on an event loop of asyncio, one for each test."""
+    return "asyncio"
+
+
+@pytest.fixture
+def bridge(server: Any) -> Bridge:
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
@@ -19,7 +20,7 @@ SNAPSHOT = "/v3/device-echo"
 @pytest.fixture
 def device(server, key):
     """A device with one write that failed, and one that succeeded."""
-    paths = [{"path": READ_ONLY, "value": "21.5", "observable": True}, {"path": LEVEL, "value": "0", "writable": True}]
+    paths = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(key, "sensor-1", *paths, {"path": OTHER, "value": "Cel"})
     server.place(key, device_id, "failed", "PUT", READ_ONLY, value="30")
     server.place(key, device_id, "done", "PUT", LEVEL, value="40")

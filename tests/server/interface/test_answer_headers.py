@@ -10,6 +10,8 @@ from bridge_requests import Request
 from mirror_server.service.keys import Scope
 from mirror_server.web.asgi_bridge import Bridge
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture(scope="module")
 def server(shared_server):

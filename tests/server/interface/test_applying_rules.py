@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from simulated_resources import sensor
 
 from mirror_server.service import rule_applier
 from mirror_server.service.rule_applier import RuleApplier
@@ -24,7 +25,7 @@ NOW = "?apply=now"
 @pytest.fixture
 def fleet(server: Any, key: str) -> list[str]:
     """Five devices with five resources each, in the order of their ids."""
-    resources = [{"path": path, "value": "1", "observable": True} for path in PATHS]
+    resources = [sensor(path, "1") for path in PATHS]
     return sorted(server.add_device(key, f"sensor-{number}", *resources) for number in range(5))
 
 

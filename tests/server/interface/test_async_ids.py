@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from simulated_resources import sensor, setting
 
 TEMPERATURE = "/3303/0/5700"
 HUMIDITY = "/3304/0/5700"
@@ -11,7 +12,7 @@ DAY_SECONDS = 24 * 3600
 
 @pytest.fixture
 def device(server, key):
-    resources = [{"path": path, "value": "1", "observable": True} for path in (TEMPERATURE, HUMIDITY)]
+    resources = [sensor(path, "1") for path in (TEMPERATURE, HUMIDITY)]
     return server.add_device(key, "sensor-1", *resources)
 
 
@@ -58,7 +59,7 @@ def test_day_begins_with_the_response_however_short_notifications_are_kept(serve
 def test_write_that_reuses_an_id_is_the_newest_desired_value(server, key):
     """The first one is forgotten with its id, and what it wrote stays."""
     path = "/3311/0/5851"
-    device = server.add_device(key, "light-1", {"path": path, "value": "0", "writable": True})
+    device = server.add_device(key, "light-1", setting(path))
     server.place(key, device, "id", "PUT", path, value="1")
     server.advance(key, DAY_SECONDS)
     assert server.resource(key, device, path)["desired"]["status"] == 1

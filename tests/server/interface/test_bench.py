@@ -4,6 +4,7 @@ import re
 import threading
 
 import pytest
+from simulated_resources import action, control, sensor, setting
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
 
@@ -15,7 +16,7 @@ FLAGS = {"observable": False, "auto_observable": False, "writable": False, "exec
 
 @pytest.fixture
 def device(server, key):
-    return server.add_device(key, "light-1", {"path": SWITCH, "value": "0", "observable": True, "writable": True})
+    return server.add_device(key, "light-1", control(SWITCH))
 
 
 @pytest.fixture
@@ -33,11 +34,7 @@ def test_added_device_is_registered_at_once_and_shown_as_it_was_given(server, ke
         "endpoint_name": "sensor-1",
         "endpoint_type": "Sensor",
         "queue_mode": True,
-        "resources": [
-            {"path": TEMPERATURE, "value": "21.5", "observable": True, "auto_observable": True},
-            {"path": "/3/0/4", "executable": True},
-            {"path": SWITCH, "value": "é", "writable": True},
-        ],
+        "resources": [sensor(TEMPERATURE, auto_observable=True), action("/3/0/4"), setting(SWITCH, "é")],
     }
     answer = server.call(key, "POST", BENCH, json=body)
     assert (answer.status_code, set(answer.json)) == (201, {"id"})

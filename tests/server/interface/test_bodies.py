@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from simulated_resources import control
 
 PATH = "/3303/0/5700"
 RULES = "PUT /v2/subscriptions"
@@ -35,7 +36,7 @@ OF_ANY_FORM = "/v2/endpoints/{device}/3303/0/5700"
 
 @pytest.fixture(scope="module")
 def server(shared_server):
-    device = {"path": PATH, "value": "1", "writable": True, "observable": True}
+    device = control(PATH, "1")
     shared_server.device = shared_server.add_device(shared_server.key(), "d", device)
     kept = shared_server.call(shared_server.key(), "POST", "/v3/device-queries", json=QUERY)
     assert kept.status_code == 201

@@ -16,6 +16,8 @@ from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import Bridge
 
+pytestmark = pytest.mark.anyio
+
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=55")
 STREAM = ("/v2/notification/events", b"")

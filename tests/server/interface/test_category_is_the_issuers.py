@@ -1,19 +1,24 @@
 """Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
 
+import itertools
 import json
 
-import pyarrow as pa
 import pytest
+from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
+from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
-from mirror_server.arrow import stream
 from mirror_server.service.keys import Scope
 from mirror_server.views.event_stream import EventStream
 
 READ_ONLY = "/3303/0/5700"
 LEVEL = "/3311/0/5851"
 CATEGORY = "METHOD_NOT_ALLOWED"
-SNAPSHOT = "/v3/device-echo"
+
+
+@pytest.fixture
+def server(new_server):
+    return new_server(keep_history_seconds=86_400)
 
 
 @pytest.fixture
@@ -24,10 +29,7 @@ def issuer(server):
 @pytest.fixture
 def device(server, issuer):
     """A device with one write that failed, of the issuer."""
-    resources = [
-        {"path": READ_ONLY, "value": "21.5", "observable": True},
-        {"path": LEVEL, "value": "0", "writable": True},
-    ]
+    resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
     server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id
@@ -66,24 +68,32 @@ def test_each_application_sees_the_category_of_its_own_last_write(server, device
     assert (category_in(server, issuer, device), category_in(server, other, device)) == (None, CATEGORY)
 
 
-def test_snapshot_as_lines_has_it_for_the_issuer_alone(server, device, issuer, other):
-    for query in ("", f"?path={READ_ONLY}", "?changed_after=0"):
-        for key in (issuer, other, issuer):
-            answer = server.call(key, "GET", f"{SNAPSHOT}{query}", headers={"Accept": NDJSON}, buffered=True)
-            assert b'"status":2' in answer.get_data()
-            assert (CATEGORY.encode() in answer.get_data()) == (key == issuer)
-
-
-def test_snapshot_as_a_table_has_it_for_nobody(server, device, issuer):
-    """A held page is the same for all: nothing in it belongs to one application."""
+def test_reads_of_the_fleet_have_it_for_the_issuer_alone_and_snapshots_as_tables_for_nobody(
+    server, device, issuer, other
+):
+    """A held page of a table is the same for all: nothing in it belongs to one application."""
+    reader = server.key(Scope.READ)
+    server.advance(issuer, 1)
+    for query in ("", f"?path={READ_ONLY}", "?changed_after=0", f"?as_of={instant(server.now)}", "/history"):
+        for form, key in itertools.product((NDJSON, ARROW), (issuer, other, reader, issuer)):
+            content = ask(server, key, SNAPSHOT + query, form).get_data()
+            has_it = key == issuer and (form == NDJSON or query == "/history")
+            assert (CATEGORY.encode() in content) is has_it, (query, form)
+            assert form == ARROW or b'"status":2' in content
+            assert issuer.split("_")[1].encode() not in content
     for compression in COMPRESSIONS:
-        url = f"{SNAPSHOT}?compression={compression}"
-        answer = server.call(issuer, "GET", url, headers={"Accept": ARROW}, buffered=True)
-        with pa.ipc.open_stream(answer.get_data()) as batches:
-            table = batches.read_all()
-        assert table.schema == stream.SCHEMA
-        assert CATEGORY not in str(table.to_pylist())
-        assert [desired["desired_status"] for desired in table.to_pylist()[0]["desired"]] == [2]
+        rows, _ = arrow_of(server, issuer, f"compression={compression}")
+        assert CATEGORY not in str(rows)
+        assert [desired["desired_status"] for desired in rows[0]["desired"]] == [2]
+
+
+def test_the_history_has_it_for_the_issuer_of_each_write(server, device, issuer, other):
+    server.place(other, device, "w", "PUT", READ_ONLY, value="31")
+    for key, read in itertools.product((issuer, other), (lines_of, arrow_of)):
+        failed = [row for row in read(server, key, path=HISTORY)[0] if row.get("status") == 2]
+        assert [row.get("category") for row in failed] == [
+            CATEGORY if key == each else None for each in (issuer, other)
+        ]
 
 
 def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):

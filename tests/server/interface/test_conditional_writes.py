@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.device_requests import DesiredChanged
 from mirror_server.service.keys import Scope
@@ -18,14 +19,7 @@ NOBODY = "0" * 32
 
 @pytest.fixture
 def light(server, key):
-    return server.add_device(
-        key,
-        "light-1",
-        {"path": SWITCH, "value": "0", "writable": True, "observable": True},
-        {"path": LEVEL, "value": "10", "writable": True, "observable": True},
-        {"path": SENSOR, "value": "21.5", "observable": True},
-        {"path": REBOOT, "value": "", "executable": True},
-    )
+    return server.add_device(key, "light-1", control(SWITCH), control(LEVEL, "10"), sensor(SENSOR), action(REBOOT))
 
 
 def write(server: Any, key: str, device: str, value: str, if_match: str | None, path: str = LEVEL, **query: str) -> Any:

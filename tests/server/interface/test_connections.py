@@ -18,6 +18,8 @@ from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection
 from mirror_server.web.serve import _allow_connections
 
+pytestmark = pytest.mark.anyio
+
 SHORT = 0.05
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 BODY = b"PUT /v2/subscriptions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

@@ -5,6 +5,7 @@ from contextlib import closing
 from unittest.mock import ANY
 
 import pytest
+from simulated_resources import action, control, sensor
 
 from mirror_server.devices.link import IntroducedResource
 from mirror_server.store.database import Database
@@ -12,11 +13,7 @@ from mirror_server.store.maintenance import erase_device
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
-LIGHT = (
-    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": "/3/0/4", "executable": True},
-)
+LIGHT = (control(SWITCH), sensor(TEMPERATURE), action("/3/0/4"))
 
 
 def encoded(text: str) -> str:

@@ -1,6 +1,7 @@
 """E2: what is accepted, in which order it is delivered, how it ends. Source: wire.md 2."""
 
 import pytest
+from simulated_resources import action, control, setting
 
 from mirror_server.store import commands
 
@@ -12,12 +13,7 @@ DAY_SECONDS = 24 * 3600
 
 @pytest.fixture
 def light(server, key):
-    return server.add_device(
-        key,
-        "light-1",
-        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-        {"path": "/3/0/4", "executable": True},
-    )
+    return server.add_device(key, "light-1", control(SWITCH), action("/3/0/4"))
 
 
 def post(server, key, device_id, body, query=""):
@@ -50,7 +46,7 @@ def test_request_expires_after_the_given_or_default_time(server, key):
         (False, {"expiry_seconds": 60}, "?expiry-seconds=60", 60),
     ]
     for number, (queue_mode, body, query, seconds) in enumerate(cases):
-        resource = {"path": SWITCH, "value": "0", "writable": True}
+        resource = setting(SWITCH)
         device = server.add_device(key, f"d{number}", resource, queue_mode=queue_mode)
         server.patch(key, device, online=False)
         made = post(server, key, device, WRITE | body, query).json["async-response-id"]
@@ -132,7 +128,7 @@ def test_write_that_expires_after_a_failed_attempt_may_have_been_done(server, ke
 
 
 def test_a_sleeping_device_gets_its_commands_at_its_next_contact(server, key):
-    sleeper = server.add_device(key, "s", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
+    sleeper = server.add_device(key, "s", setting(SWITCH), queue_mode=True)
     server.advance(key, 60)
     server.place(key, sleeper, "w", "PUT", SWITCH, value="1")
     assert server.responses(key) == {}
@@ -172,7 +168,7 @@ def test_request_goes_to_the_device_as_it_was_made(server, key, light):
 
 
 def test_value_has_its_origin_and_a_write_its_content_type(server, key):
-    resource = {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
+    resource = control("/3303/0/5700", "1")
     device = server.add_device(key, "origins", resource)
     server.place(key, device, "r", "GET", resource["path"])
     read = server.resource(key, device)

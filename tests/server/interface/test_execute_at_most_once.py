@@ -1,15 +1,13 @@
 """An execute that may have reached its device is never sent again on the service's own account. Source: wire.md 2."""
 
 import pytest
+from simulated_resources import action, setting
 
 from mirror_server.devices.link import Answer, Outcome
 from mirror_server.store import commands
 
 REBOOT, SWITCH = "/3/0/4", "/3311/0/5850"
-RESOURCES = (
-    {"path": REBOOT, "executable": True},
-    {"path": SWITCH, "value": "0", "writable": True},
-)
+RESOURCES = (action(REBOOT), setting(SWITCH))
 ATTEMPT_SECONDS = 120
 
 

@@ -8,12 +8,15 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from simulated_resources import action, sensor, setting
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
 from mirror_server.service import keys
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.web.asgi_bridge import Bridge
+
+pytestmark = pytest.mark.anyio
 
 TEMPERATURE, LEVEL, REBOOT = "/3303/0/5700", "/3311/0/5851", "/3/0/4"
 READ = {"method": "GET", "uri": TEMPERATURE}
@@ -23,13 +26,7 @@ EXECUTE = {"method": "POST", "uri": REBOOT}
 
 @pytest.fixture
 def device(server, key):
-    return server.add_device(
-        key,
-        "sensor-1",
-        {"path": TEMPERATURE, "value": "21.5", "observable": True},
-        {"path": LEVEL, "value": "1", "writable": True},
-        {"path": REBOOT, "executable": True},
-    )
+    return server.add_device(key, "sensor-1", sensor(TEMPERATURE), setting(LEVEL, "1"), action(REBOOT))
 
 
 @pytest.fixture
@@ -48,11 +45,6 @@ def without_end(future, timeout_seconds, **options):
 def no_wait_ends_by_itself(monkeypatch):
     monkeypatch.setattr("mirror_server.views.device_requests.Deferred", without_end)
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
-
-
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
 class Held(Request):

@@ -5,31 +5,23 @@ import json
 from datetime import datetime
 from functools import partial
 
-import pyarrow as pa
+import fleet_reads
 import pytest
+from fleet_reads import HISTORY, ask, batches_of, instant
+from simulated_resources import control, sensor
 from waits import wait_until
 
-from mirror_sdk.wire.history import (
-    AFTER_KEY,
-    COLUMNS,
-    MAX_DEVICES,
-    BeforeHistory,
-    HistoryCursor,
-    HistoryEnd,
-    HistoryRow,
-)
-from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON
+from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
+from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS
 from mirror_server.arrow import history as arrow_history
-from mirror_server.service import snapshots
 from mirror_server.service.keys import Scope
 from mirror_server.store import history as stored
-from mirror_server.store import keys as stored_keys
 from mirror_server.store import segments
 
-HISTORY = "/v3/device-echo/history"
 TEMPERATURE = "/3303/0/5700"
-LEVEL = {"path": "/3311/0/5851", "value": "10", "writable": True, "observable": True}
+LEVEL = control("/3311/0/5851", "10")
 DAY_SECONDS = 86_400
+lines_of, arrow_of = partial(fleet_reads.lines_of, path=HISTORY), partial(fleet_reads.arrow_of, path=HISTORY)
 
 
 @pytest.fixture
@@ -44,7 +36,7 @@ def device(server, key):
 
 def add_history(server, key):
     """Add a device with six rows: a registration, four values and the end of a write."""
-    device_id = server.add_device(key, "a", {"path": TEMPERATURE, "value": "21.5", "observable": True}, LEVEL)
+    device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     for value in ("22", "23"):
         server.advance(key, 60)
@@ -52,62 +44,6 @@ def add_history(server, key):
     server.place(key, device_id, "read", "GET", LEVEL["path"])
     server.place(key, device_id, "write", "PUT", LEVEL["path"], value="20")
     return device_id
-
-
-def ask(server, key, query="", accept=NDJSON, *, buffered=True):
-    return server.call(key, "GET", f"{HISTORY}?{query}", headers={"Accept": accept}, buffered=buffered)
-
-
-def lines_of(server, key, query=""):
-    """The rows and the end, each checked as strictly as the interface says."""
-    answer = ask(server, key, query)
-    assert (answer.status_code, answer.mimetype) == (200, NDJSON), answer.get_data()
-    assert "Mirror-Total" not in answer.headers
-    *lines, end = [json.loads(line) for line in answer.get_data().splitlines()]
-    end = HistoryEnd.model_validate(end, extra="forbid")
-    cursors = [line for line in lines if line["object"] == "history-cursor"]
-    rows = [line for line in lines if line["object"] == "history-row"]
-    assert [HistoryRow.model_validate(row, extra="forbid").to_wire() for row in rows] == rows
-    assert all(HistoryCursor.model_validate(line, extra="forbid") for line in cursors)
-    assert len(cursors) + len(rows) == len(lines)
-    assert end.row_count == len(rows)
-    return rows, end
-
-
-def batches_of(content):
-    """The batches of an Arrow stream, each with its metadata."""
-    with pa.ipc.open_stream(content) as batches:
-        while True:
-            try:
-                yield batches.read_next_batch_with_custom_metadata()
-            except StopIteration:
-                return
-
-
-def arrow_of(server, key, query=""):
-    """The rows and the end of the Arrow form, rows as JSON has them."""
-    answer = ask(server, key, query, ARROW)
-    assert (answer.status_code, answer.mimetype) == (200, ARROW), answer.get_data()
-    *parts, (last, metadata) = batches_of(answer.get_data())
-    assert last.num_rows == 0
-    assert last.schema == arrow_history.SCHEMA
-    assert tuple(last.schema.names) == COLUMNS
-    assert all(part.num_rows and AFTER_KEY in told for part, told in parts)
-    rows = [row for part, _ in parts for row in part.to_pylist()]
-    end = HistoryEnd.model_validate_json(metadata[END_KEY], extra="forbid")
-    assert end.row_count == len(rows)
-    return [as_json(row) for row in rows], end
-
-
-def as_json(row):
-    def plain(value):
-        if isinstance(value, bytes):
-            return base64.b64encode(value).decode()
-        if isinstance(value, datetime):
-            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return value
-
-    return {"object": "history-row"} | {name: plain(value) for name, value in row.items() if value is not None}
 
 
 def told(rows):
@@ -122,12 +58,6 @@ def pages_of(server, key, query, limit, read=lines_of):
     while end.after is not None:
         rows, end = read(server, key, f"{query}&limit={limit}&after={end.after}")
         yield rows
-
-
-def instant(server, seconds=0):
-    """So many seconds from now, as a query has it."""
-    at = datetime.fromtimestamp(server.now / 1000 + seconds).astimezone()
-    return at.isoformat(timespec="milliseconds").replace("+", "%2B")
 
 
 EXPECTED = [
@@ -157,19 +87,15 @@ def test_arrow_stream_has_the_same_rows_as_the_lines(server, key):
     add_history(server, key)
     for compression in COMPRESSIONS:
         assert arrow_of(server, key, f"compression={compression}") == lines_of(server, key)
-
-
-def test_server_without_history_is_404_that_says_how_to_keep_one(new_server, refused):
-    server = new_server()
-    key = server.key()
-    for url in (HISTORY, f"/v3/device-echo?as_of={instant(server)}"):
-        body = refused(server.call(key, "GET", url), 404)
-        assert body.reason == "NO_HISTORY"
-        assert "--keep-history" in body.message
+    assert tuple(arrow_history.SCHEMA.names) == COLUMNS
+    assert all(
+        part.num_rows and AFTER_KEY in told
+        for part, told in batches_of(ask(server, key, HISTORY, ARROW).get_data())[:-1]
+    )
 
 
 def test_devices_resources_and_times_are_selected(server, key, device):
-    other = server.add_device(key, "b", endpoint_type="B")
+    other, now = server.add_device(key, "b", endpoint_type="B"), instant(server.now)
     registrations = {("a", None), ("b", None)}
     values = {("a", TEMPERATURE), ("a", LEVEL["path"])}
     cases = {
@@ -182,8 +108,8 @@ def test_devices_resources_and_times_are_selected(server, key, device):
         "path=/3303/0/5700": {*registrations, ("a", TEMPERATURE)},
         "path=/3303/*&path=/3311/0/5851": {*registrations, *values},
         "path=/9/*": registrations,
-        f"from={instant(server)}&to={instant(server, 60)}": {("b", None), *values},
-        f"to={instant(server)}": {("a", None), *values},
+        f"from={now}&to={instant(server.now + 60_000)}": {("b", None), *values},
+        f"to={now}": {("a", None), *values},
     }
     for query, expected in cases.items():
         for read in (lines_of, arrow_of):
@@ -220,9 +146,9 @@ def test_pages_show_what_was_known_at_the_first_one_to_every_key_also_after_a_re
 def test_interrupted_response_continues_after_its_last_cursor(server, key, device, monkeypatch):
     monkeypatch.setattr(arrow_history, "_MOST_ROWS", 2)
     whole, _ = lines_of(server, key)
-    lines = ask(server, key).get_data().splitlines()
+    lines = ask(server, key, HISTORY).get_data().splitlines()
     of_lines = [json.loads(line)["after"] for line in lines if b"history-cursor" in line]
-    content = ask(server, key, accept=ARROW).get_data()
+    content = ask(server, key, HISTORY, ARROW).get_data()
     of_arrow = [told[AFTER_KEY].decode() for _, told in batches_of(content) if AFTER_KEY in told]
     for cursors in (of_lines, of_arrow):
         assert len(cursors) >= 3
@@ -230,28 +156,6 @@ def test_interrupted_response_continues_after_its_last_cursor(server, key, devic
         assert all(rest == whole[len(whole) - len(rest) :] for rest in rests)
         assert [len(rest) for rest in rests] == sorted({len(rest) for rest in rests}, reverse=True)
         assert rests[-1] == []
-
-
-def test_invalid_parameter_is_400_with_its_name(server, key, device, refused):
-    cases = [
-        ("nonsense=1", "nonsense", "is no filter is from, to, path, device_id, order, limit, after, compression"),
-        ("path=/3*/0", "path", "'*'"),
-        ("&".join(f"path=/{number}/0/0" for number in range(257)), "path", "256"),
-        ("&".join(f"device_id={number}" for number in range(MAX_DEVICES + 1)), "device_id", str(MAX_DEVICES)),
-        ("compression=gzip", "compression", "zstd"),
-        ("limit=10000001", "limit", "10000000"),
-        ("limit=2&limit=3", "limit", "once"),
-        ("from=2026-01-05T08:00:00", "from", "has no zone"),
-        ("to=yesterday", "to", "is no time"),
-        ("from=2026-01-05T09:00:00Z&to=2026-01-05T08:59:59.999Z", "to", "before 'from'"),
-        ("after=%C3%A9", "after", "no cursor"),
-        ("after=W10", "after", "no cursor"),
-    ]
-    for query, field, word in cases:
-        body = refused(ask(server, key, query), 400, field)
-        assert word in body.fields[0].message
-    # None of them has kept a place.
-    assert ask(server, key).status_code == 200
 
 
 def test_forged_cursor_is_400(server, key, device, refused):
@@ -263,55 +167,18 @@ def test_forged_cursor_is_400(server, key, device, refused):
         flat[place] = value
         text = json.dumps([flat[:3], flat[3:]]).encode()
         forged = base64.urlsafe_b64encode(text).decode().rstrip("=")
-        refused(ask(server, key, f"after={forged}"), 400, "after")
+        refused(ask(server, key, f"{HISTORY}?after={forged}"), 400, "after")
 
 
 def test_cursor_of_another_request_is_400(server, key, device, refused):
     after = lines_of(server, key, "limit=2")[1].after
-    now = instant(server)
+    now = instant(server.now)
     others = ["order=DESC", "path=/3303/*", "device_id=x", "state=registered", f"from={now}", f"to={now}"]
     for query in others:
-        assert "other parameters" in refused(ask(server, key, f"{query}&after={after}"), 400, "after").message
+        assert "other parameters" in refused(ask(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
     # How many rows a page has, and how it is sent, are no other request.
     rows = arrow_of(server, key, f"compression=zstd&limit=1&after={after}")[0]
     assert lines_of(server, key, f"limit=1&after={after}")[0] == rows
-
-
-def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, device):
-    _, end = lines_of(server, key)
-    for field, query in {"from": "from=2020-01-01T00:00:00Z", "to": "to=2020-01-01T00:00:00Z"}.items():
-        answer = ask(server, key, query)
-        body = BeforeHistory.model_validate(answer.json, extra="forbid")
-        assert (answer.status_code, body.reason) == (400, "BEFORE_HISTORY")
-        assert [one.name for one in body.fields] == [field]
-        assert body.oldest_at == end.oldest_at
-        assert end.to_wire()["oldest_at"] in body.message
-    oldest_at = end.to_wire()["oldest_at"]
-    assert lines_of(server, key, f"from={oldest_at}")[0] == lines_of(server, key)[0]
-
-
-def test_form_is_the_accepted_one_and_another_is_406(server, key, refused):
-    forms = {"": NDJSON, "*/*": NDJSON, ARROW: ARROW, f"{NDJSON};q=0.5, {ARROW}": ARROW}
-    assert {accept: ask(server, key, accept=accept).mimetype for accept in forms} == forms
-    assert ARROW in refused(ask(server, key, accept="text/html"), 406).message
-    assert server.call(key, "HEAD", HISTORY).status_code == 405
-
-
-def test_only_the_issuer_sees_why_a_write_failed_and_nobody_who_issued_it(server, key, other, device):
-    server.patch(key, device, answer="reject")
-    server.place(key, device, "mine", "PUT", LEVEL["path"], value="30")
-    server.place(other, device, "theirs", "PUT", LEVEL["path"], value="40")
-    reader = server.key(Scope.READ)
-    for read in (lines_of, arrow_of):
-        for asking, expected in ((key, {"30"}), (other, {"40"}), (reader, set()), (key, {"30"})):
-            rows, _ = read(server, asking)
-            failed = [row for row in rows if row.get("status") == 2]
-            assert [base64.b64decode(row["value"]).decode() for row in failed] == ["30", "40"]
-            assert {base64.b64decode(row["value"]).decode() for row in failed if "category" in row} == expected
-    for accept in (NDJSON, ARROW):
-        content = ask(server, reader, accept=accept).get_data()
-        assert b"REJECTED" not in content
-        assert key.split("_")[1].encode() not in content
 
 
 def test_value_that_is_no_text_is_unchanged(server, key, device):
@@ -326,7 +193,7 @@ def test_value_that_is_no_text_is_unchanged(server, key, device):
 def test_time_without_a_running_server_is_a_gap_row(server, key, device, restart_later):
     down_at = server.now
     restart_later(3600)
-    for query in ("", f"path={TEMPERATURE}", "device_id=nobody", f"from={instant(server, -60)}"):
+    for query in ("", f"path={TEMPERATURE}", "device_id=nobody", f"from={instant(server.now - 60_000)}"):
         for read in (lines_of, arrow_of):
             gap = next(row for row in read(server, key, query)[0] if row["what"] == "gap")
             assert "device_id" not in gap
@@ -337,54 +204,6 @@ def test_time_without_a_running_server_is_a_gap_row(server, key, device, restart
     assert [row for page in pages_of(server, key, "order=DESC", 1) for row in page] == whole
 
 
-def test_response_shows_one_moment_whatever_changes_while_it_is_sent(server, key, device, monkeypatch):
-    monkeypatch.setattr(arrow_history, "_MOST_ROWS", 1)
-    forms = (ARROW, NDJSON)
-    whole = [ask(server, key, accept=form).get_data() for form in forms]
-    answers = [ask(server, key, accept=form, buffered=False) for form in forms]
-    chunks = [iter(answer.response) for answer in answers]
-    begins = [next(each) for each in chunks]
-    server.set_value(key, device, "99")
-    server.registration(key, device, "DELETE")
-    server.services.database.write(lambda session: stored.erase(session, [device]))
-    assert [begin + b"".join(rest) for begin, rest in zip(begins, chunks, strict=True)] == whole
-    for answer in answers:
-        answer.close()
-    assert lines_of(server, key)[0] == []
-
-
-def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key, device, monkeypatch):
-    monkeypatch.setattr(arrow_history, "_MOST_ROWS", 1)
-    for form in (ARROW, NDJSON):
-        reader = server.key(Scope.READ)
-        answer = ask(server, reader, accept=form, buffered=False)
-        chunks = iter(answer.response)
-        content = next(chunks) + next(chunks)
-        revoke = partial(stored_keys.revoke, key_id=reader.split("_")[1], at=server.now)
-        assert server.services.database.write(revoke)
-        content += b"".join(chunks)
-        answer.close()
-        assert len(content) < len(ask(server, key, accept=form).get_data())
-        assert b"history-end" not in content
-        assert ask(server, reader).status_code == 401
-
-
-def test_concurrent_responses_are_limited_and_an_ended_one_makes_room(server, key, device):
-    most = snapshots._MOST_AT_ONCE
-    open_ones = [ask(server, key, buffered=False) for _ in range(most // 2)]
-    for path in (HISTORY, "/v3/device-echo"):
-        answer = server.call(key, "GET", path)
-        assert (answer.status_code, answer.json["reason"]) == (429, "TOO_MANY_SNAPSHOTS")
-        assert answer.headers["Retry-After"] == "2"
-    assert ask(server, server.key()).status_code == 200
-    next(iter(open_ones[0].response))
-    for one in open_ones:
-        one.close()
-    for _ in range(2 * most):
-        assert len(lines_of(server, key)[0]) == len(EXPECTED)
-        assert ask(server, key, "from=2020-01-01T00:00:00Z").status_code == 400
-
-
 def test_batches_are_bounded(server, key, device, monkeypatch):
     whole = arrow_of(server, key)
     for rows, size, largest in [(1, 10**9, 1), (10**9, 3, 1), (2, 10**9, 2)]:
@@ -392,7 +211,7 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.views.history._CHUNK_BYTES", size)
         assert arrow_of(server, key) == whole == lines_of(server, key)
-        parts = [part.num_rows for part, _ in batches_of(ask(server, key, accept=ARROW).get_data())]
+        parts = [part.num_rows for part, _ in batches_of(ask(server, key, HISTORY, ARROW).get_data())]
         assert max(parts) == largest
 
 
@@ -412,7 +231,7 @@ def test_rows_that_were_archived_between_two_pages_are_shown_as_before(new_serve
     device = add_history(server, key)
     server.patch(key, device, answer="reject")
     server.place(key, device, "mine", "PUT", LEVEL["path"], value="30")
-    fleet = f"/v3/device-echo?as_of={instant(server)}"
+    fleet = f"/v3/device-echo?as_of={instant(server.now)}"
     before = {}
     for reader in (key, other):
         rows, end = lines_of(server, reader, "limit=2")
@@ -420,13 +239,8 @@ def test_rows_that_were_archived_between_two_pages_are_shown_as_before(new_serve
         before[reader] = (rows, end.after, lines_of(server, reader)[0], fleet_then)
         assert ("category" in before[reader][2][-1]) == (reader == key)
     server.advance(key, 2 * DAY_SECONDS)
-    wait_until(lambda: archived_files(server))
+    wait_until(lambda: server.services.database.look(lambda session: list(segments.files(session))))
     for reader, (rows, after, whole, fleet_then) in before.items():
         for read in (lines_of, arrow_of):
             assert rows + read(server, reader, f"after={after}")[0] == whole
         assert server.call(reader, "GET", fleet, buffered=True).get_data() == fleet_then
-
-
-def archived_files(server):
-    with server.services.database.read() as session:
-        return list(segments.files(session))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulated_resources import sensor, setting
 
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
@@ -26,12 +27,7 @@ def server(new_server: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def device(server: Any, key: str) -> str:
-    return server.add_device(
-        key,
-        "sensor-1",
-        {"path": PATH, "value": "21.5", "observable": True},
-        {"path": "/3303/0/5603", "value": "1", "writable": True},
-    )
+    return server.add_device(key, "sensor-1", sensor(PATH), setting("/3303/0/5603", "1"))
 
 
 def test_off_writes_nothing(new_server: Callable[..., Any]) -> None:

@@ -3,13 +3,14 @@
 import itertools
 
 import pytest
+from simulated_resources import control
 
 PATH = "/3303/0/5700"
 
 
 @pytest.fixture(scope="module")
 def server(shared_server):
-    device = {"path": PATH, "value": "1", "writable": True, "observable": True}
+    device = control(PATH, "1")
     shared_server.device = shared_server.add_device(shared_server.key(), "d", device)
     return shared_server
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request, until
+from simulated_resources import setting
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal
@@ -17,16 +18,12 @@ from mirror_server.store import descriptions, keys
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
-from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.wsgi_call import Unfinished
+
+pytestmark = pytest.mark.anyio
 
 LIST, PULL = "/v3/devices", "/v2/notification/pull"
 LOOKED_UP = [b"name__neq=x", b"description=by the door", b"etag__gte=2026-01-05T08:00:00Z"]
-
-
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
 @pytest.fixture
@@ -116,7 +113,7 @@ def long_log(server, key):
 async def test_the_loop_answers_others_while_a_long_response_is_made(
     server, bridge, key, device, long_log, path, query
 ):
-    resources = [{"path": f"/3303/{number}/5700", "value": "1", "writable": True} for number in range(400)]
+    resources = [setting(f"/3303/{number}/5700", "1") for number in range(400)]
     large = server.add_device(key, "large", *resources)
     with busy(server):
         asked = await Request(bridge, key, path.format(large), query).begin()

@@ -17,7 +17,9 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.waiting import Waiting
-from mirror_server.web.asgi_bridge import QUEUED, Bridge
+from mirror_server.web.asgi_bridge import QUEUED
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -152,11 +154,6 @@ class Asked:
 
     async def _send(self, message):
         self.status = message.get("status", self.status)
-
-
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+from simulated_resources import action, control, sensor, setting
 
 from mirror_server.store import commands
 
@@ -12,12 +13,7 @@ TEMPERATURE, SWITCH, REBOOT, LABEL = "/3303/0/5700", "/3311/0/5850", "/3/0/4", "
 @pytest.fixture
 def light(server, key):
     return server.add_device(
-        key,
-        "light-1",
-        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-        {"path": TEMPERATURE, "value": "21.5", "observable": True},
-        {"path": LABEL, "value": "old", "writable": True},
-        {"path": REBOOT, "executable": True},
+        key, "light-1", control(SWITCH), sensor(TEMPERATURE), setting(LABEL, "old"), action(REBOOT)
     )
 
 
@@ -158,7 +154,7 @@ def test_a_request_that_wants_no_answer_waits_and_fails_without_a_word(server, k
 
 
 def test_of_a_device_in_queue_mode_an_answer_has_to_come(server, key, refused):
-    sleeper = server.add_device(key, "d", {"path": SWITCH, "value": "0", "writable": True}, queue_mode=True)
+    sleeper = server.add_device(key, "d", setting(SWITCH), queue_mode=True)
     for method, data in (("GET", None), ("PUT", b"1")):
         refused(ask(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
     assert server.resource(key, sleeper, SWITCH)["desired"] == {}
@@ -208,7 +204,7 @@ def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light):
 def test_a_body_that_is_too_large_is_refused(new_server, refused):
     server = new_server(max_body_bytes=1000)
     key = server.key()
-    device = server.add_device(key, "d", {"path": LABEL, "value": "", "writable": True})
+    device = server.add_device(key, "d", setting(LABEL, ""))
     assert ask(server, key, "PUT", device, LABEL, data=b"x" * 1000).status_code == 202
     refused(ask(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
 

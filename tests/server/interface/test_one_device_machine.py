@@ -6,6 +6,7 @@ import itertools
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from simulated_resources import control
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.store import logs
@@ -32,12 +33,7 @@ class OneDevice(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.keys = [self.server.key(), self.server.key()]
-        self.device = self.server.add_device(
-            self.keys[0],
-            "d",
-            {"path": LEVEL, "value": "0", "writable": True, "observable": True},
-            {"path": SERIAL, "value": "0"},
-        )
+        self.device = self.server.add_device(self.keys[0], "d", control(LEVEL), {"path": SERIAL, "value": "0"})
         self.accepted = {key: [] for key in self.keys}
 
     @rule(writer=st.integers(0, 1), path=st.sampled_from(PATHS), expiry=EXPIRIES, retry=st.integers(0, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from simulated_resources import control
 
 from mirror_server.devices.link import Content, Observation
 
@@ -15,8 +16,8 @@ POWER = "/3311/0/5850"
 @pytest.fixture
 def light(server, key):
     """A light on a clock that stands still: all that happens has the same time."""
-    level = {"path": LEVEL, "value": "94", "observable": True, "writable": True}
-    power = {"path": POWER, "value": "1", "observable": True, "writable": True}
+    level = control(LEVEL, "94")
+    power = control(POWER, "1")
     return server.add_device(key, "light", level, power)
 
 

@@ -6,14 +6,10 @@ import pytest
 from bridge_requests import Request, until
 
 from mirror_server.views import notifications
-from mirror_server.web.asgi_bridge import Bridge
+
+pytestmark = pytest.mark.anyio
 
 PULL = "/v2/notification/pull"
-
-
-@pytest.fixture
-def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=3)
 
 
 async def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(server, bridge, key, monkeypatch):

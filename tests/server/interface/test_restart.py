@@ -4,6 +4,7 @@ Source: specification 6; wire.md 2, 3, 4 and 8.
 """
 
 import pytest
+from simulated_resources import control, sensor
 
 from mirror_server.clock import SystemClock
 from mirror_server.store import keys as stored_keys
@@ -20,9 +21,9 @@ def device(server, key):
     return server.add_device(
         key,
         "light-1",
-        {"path": SWITCH, "value": "0", "observable": True, "writable": True},
-        {"path": TEMPERATURE, "value": "21.5", "observable": True},
-        {"path": DOOR, "value": "0", "observable": True, "auto_observable": True},
+        control(SWITCH),
+        sensor(TEMPERATURE),
+        sensor(DOOR, "0", auto_observable=True),
         endpoint_type="Light",
     )
 

@@ -1,6 +1,7 @@
 """How long a device object and a registration last. Source: specification 2.1 and 8; wire.md 5."""
 
 import pytest
+from simulated_resources import sensor
 
 from mirror_server.service import devices as service_devices
 from mirror_server.service import housekeeping
@@ -15,7 +16,7 @@ LIFETIME = DAY
 
 @pytest.fixture
 def device(server, key):
-    device_id = server.add_device(key, "sensor-1", {"path": TEMPERATURE, "value": "21.5", "observable": True})
+    device_id = server.add_device(key, "sensor-1", sensor(TEMPERATURE))
     server.place(key, device_id, "r", "GET", TEMPERATURE)
     return device_id
 

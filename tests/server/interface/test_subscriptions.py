@@ -3,14 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from simulated_resources import sensor
 
 RULES = "/v2/subscriptions"
 TEMPERATURE, HUMIDITY, MAKER = "/3303/0/5700", "/3304/0/5700", "/3/0/0"
-RESOURCES = (
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": HUMIDITY, "value": "40", "observable": True},
-    {"path": MAKER, "value": "maker"},
-)
+RESOURCES = (sensor(TEMPERATURE), sensor(HUMIDITY, "40"), {"path": MAKER, "value": "maker"})
 BOTH = [TEMPERATURE, HUMIDITY]
 LIGHTS = {"endpoint-type": "Light"}
 

@@ -13,8 +13,11 @@ from waits import PATIENCE_SECONDS
 from mirror_server.web import tls
 from mirror_server.web.tls import Certificate, TlsListener
 
+pytestmark = pytest.mark.anyio
+
 NEVER_SECONDS = 3600
 SHORT = 0.05
+NO_UVLOOP = pytest.mark.skipif(sys.platform == "win32", reason="there is no such loop")
 
 
 class Greeting(asyncio.Protocol):
@@ -82,22 +85,10 @@ async def listening(folder, **options):
     assert made.socket.fileno() == -1
 
 
-LOOPS = [asyncio.new_event_loop]
-if sys.platform != "win32":
-    import uvloop
-
-    LOOPS.append(uvloop.new_event_loop)
-
-
-@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
-def run(request):
-    """Runs a coroutine, on each of the event loops that the server may have."""
-
-    def run(coroutine):
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(coroutine)
-
-    return run
+@pytest.fixture(params=["asyncio", pytest.param("uvloop", marks=NO_UVLOOP)])
+def anyio_backend(request):
+    """Each of the event loops that the server may have."""
+    return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
 async def ended(reader):
@@ -108,69 +99,54 @@ async def ended(reader):
         return True
 
 
-def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in(run, tmp_path):
-    async def tried():
-        async with listening(tmp_path) as made:
-            silent = [await made.connect() for _ in range(10)]
-            # Half of the first message of TLS is no better than nothing.
-            silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
-            for reader, _ in silent[:7]:
-                assert await ended(reader)
-            assert not any(reader.at_eof() for reader, _ in silent[7:])
-            reader, writer = await made.connect()
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in(tmp_path):
+    async with listening(tmp_path) as made:
+        silent = [await made.connect() for _ in range(10)]
+        # Half of the first message of TLS is no better than nothing.
+        silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
+        for reader, _ in silent[:7]:
             assert await ended(reader)
-            await made.greeted()
-
-    run(tried())
-
-
-def test_a_handshake_has_its_time(run, tmp_path):
-    async def tried():
-        async with listening(tmp_path, handshake_seconds=SHORT) as made:
-            reader, _ = await made.connect()
-            assert await ended(reader)
-            assert await made.greeted()
-
-    run(tried())
+        assert not any(reader.at_eof() for reader, _ in silent[7:])
+        reader, writer = await made.connect()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await ended(reader)
+        await made.greeted()
 
 
-def test_connections_that_are_open_stay_and_those_beyond_are_ended(run, tmp_path, monkeypatch):
+async def test_a_handshake_has_its_time(tmp_path):
+    async with listening(tmp_path, handshake_seconds=SHORT) as made:
+        reader, _ = await made.connect()
+        assert await ended(reader)
+        assert await made.greeted()
+
+
+async def test_connections_that_are_open_stay_and_those_beyond_are_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(tls, "_MOST_TOLD", 1)
 
-    async def tried():
-        async with listening(tmp_path, max_connections=2) as made:
-            opened = [await made.greeted() for _ in range(3)]
-            reader, _ = await made.connect()
-            assert await ended(reader)
-            assert len(made.opened) == len(opened)
-
-    run(tried())
+    async with listening(tmp_path, max_connections=2) as made:
+        opened = [await made.greeted() for _ in range(3)]
+        reader, _ = await made.connect()
+        assert await ended(reader)
+        assert len(made.opened) == len(opened)
 
 
-def test_a_system_without_files_is_asked_again(run, tmp_path, monkeypatch):
+async def test_a_system_without_files_is_asked_again(tmp_path, monkeypatch):
     monkeypatch.setattr(tls, "_PAUSE_SECONDS", 0)
 
-    async def tried():
-        loop = asyncio.get_running_loop()
-        accept, failures = loop.sock_accept, [OSError(24, "Too many open files")] * 2
+    loop = asyncio.get_running_loop()
+    accept, failures = loop.sock_accept, [OSError(24, "Too many open files")] * 2
 
-        async def sock_accept(sock):
-            if failures:
-                raise failures.pop()
-            return await accept(sock)
+    async def sock_accept(sock):
+        if failures:
+            raise failures.pop()
+        return await accept(sock)
 
-        loop.sock_accept = sock_accept
-        async with listening(tmp_path) as made:
-            assert await made.greeted()
-        assert not failures
-
-    run(tried())
+    loop.sock_accept = sock_accept
+    async with listening(tmp_path) as made:
+        assert await made.greeted()
+    assert not failures
 
 
-def test_the_end_ends_handshakes(run, tmp_path):
-    async def tried():
-        async with listening(tmp_path) as made:
-            made.awaited = [(await made.connect())[0] for _ in range(2)]
-
-    run(tried())
+async def test_the_end_ends_handshakes(tmp_path):
+    async with listening(tmp_path) as made:
+        made.awaited = [(await made.connect())[0] for _ in range(2)]

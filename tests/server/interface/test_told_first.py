@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from simulated_resources import action, setting
 
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
@@ -26,13 +27,7 @@ SILENT = ("POST", "/v2/endpoints/{}" + REBOOT, b"noResp=true", b"")
 
 @pytest.fixture
 def light(server, key):
-    return server.add_device(
-        key,
-        "light-1",
-        {"path": SWITCH, "value": "0", "writable": True},
-        {"path": TEMPERATURE, "value": "21.5"},
-        {"path": REBOOT, "executable": True},
-    )
+    return server.add_device(key, "light-1", setting(SWITCH), {"path": TEMPERATURE, "value": "21.5"}, action(REBOOT))
 
 
 @pytest.fixture

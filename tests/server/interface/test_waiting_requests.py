@@ -1,6 +1,7 @@
 """The requests of an application that have no answer yet [an extension]."""
 
 import pytest
+from simulated_resources import control
 
 from mirror_sdk.wire.device_requests import WaitingRequestPage
 from mirror_server.service.keys import Scope
@@ -11,7 +12,7 @@ LIST = "/v2/device-requests"
 
 @pytest.fixture
 def device(server, key):
-    made = server.add_device(key, "d", {"path": PATH, "value": "1", "writable": True, "observable": True})
+    made = server.add_device(key, "d", control(PATH, "1"))
     server.patch(key, made, online=False)
     return made
 
