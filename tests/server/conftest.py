@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import settings
+from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
@@ -170,6 +171,18 @@ class Server:
 
     def channel(self, key: str) -> Any:
         return self.call(key, "GET", "/v2/notification/channel").json
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """That of a database without anything in it."""
+    return new_database_url(tmp_path)
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    with closing(Database(url)) as opened:
+        yield opened
 
 
 @pytest.fixture
