@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from mirror_server.devices.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
-from mirror_server.devices.lwm2m.coap.messages import Message, Option, Type, code_number, decode, uint_option
+from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option, Type, code_number, decode, uint_option
 from mirror_server.devices.lwm2m.exchange import Notification, Peer, Request, Response
+
+T = TypeVar("T")
+Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]
+"""Code, payload and options."""
 
 QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, answer_seconds=60)
 READ = Request("GET", "/3303/0/5700", accept=0)
@@ -71,19 +75,34 @@ class Device:
         datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65_535), 60)
         return decode(datagram)
 
+    async def ask(self, message: Message | bytes) -> Message:
+        """Send a message; gives what comes next."""
+        self.send(message)
+        return await self.receive()
+
+    async def asked(self, coming: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T], Message]:
+        """A request of the endpoint that waits for its response, and what comes of it."""
+        return asyncio.create_task(coming), await self.receive()
+
+    async def responds(self, coming: Coroutine[Any, Any, T], *answers: Answer) -> T:
+        """What the endpoint makes of these answers to its requests, which are in ``heard`` afterwards."""
+        task = asyncio.create_task(coming)
+        self.heard = await self.serve(*answers)
+        return await task
+
     async def hears_nothing(self) -> bool:
         """Whether nothing comes, not even after a message that is answered at once."""
-        self.send(Message(Type.CONFIRMABLE, 0, 0x7777))
-        return (await self.receive()).message_id == 0x7777
+        return (await self.ask(Message(Type.CONFIRMABLE, 0, 0x7777))).message_id == 0x7777
 
     def answer(self, asked: Message, code: str, payload: bytes = b"", *options: tuple[int, bytes]) -> None:
         """Answer with the acknowledgement."""
-        message = Message(
-            Type.ACKNOWLEDGEMENT, code_number(code), asked.message_id, asked.token, list(options), payload
-        )
-        self.send(message)
+        kind = Type.ACKNOWLEDGEMENT
+        self.send(Message(kind, code_number(code), asked.message_id, asked.token, list(options), payload))
 
-    async def serve(self, *answers: tuple[str, bytes, tuple[tuple[int, bytes], ...]]) -> list[Message]:
+    def acknowledge(self, message: Message) -> None:
+        self.send(Message(Type.ACKNOWLEDGEMENT, 0, message.message_id))
+
+    async def serve(self, *answers: Answer) -> list[Message]:
         """Answer one request after the other; gives the requests."""
         asked = []
         for code, payload, options in answers:
@@ -128,6 +147,16 @@ async def registered(device: Device, registry: Registry) -> Peer:
     device.send(registration(message_id=60_000))
     await device.receive()
     return registry.requests[-1][0]
+
+
+def block1(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a request."""
+    return Option.BLOCK1, Block(number, more, size).encode()
+
+
+def block2(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a response."""
+    return Option.BLOCK2, Block(number, more, size).encode()
 
 
 def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:

@@ -22,16 +22,14 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole(registry, device):
     """``max_size`` of aiocoap's transport is 4,096 bytes."""
-    device.send(registration(payload=bytes(60_000)))
-    await device.receive()
+    await device.ask(registration(payload=bytes(60_000)))
     assert registry.requests[0][1].payload == bytes(60_000)
 
 
 async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it(endpoint, device):
     """And no more: the request goes on, and is sent again."""
     manager = endpoint._ways[False].transport._interface._ctx
-    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-    asked = await device.receive()
+    reading, asked = await device.asked(endpoint.request(device.peer, READ))
     manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
     device.answer(asked, "2.05", b"1")
     assert (await reading).payload == b"1"
@@ -47,8 +45,7 @@ async def test_an_answer_comes_from_the_address_that_was_spoken_to():
     try:
         device._socket.send(registration().encode())
         await device.receive()
-        reading = asyncio.ensure_future(endpoint.request(registry.requests[0][0], READ))
-        asked = await device.receive()
+        reading, asked = await device.asked(endpoint.request(registry.requests[0][0], READ))
         assert asked.payload == b""
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -62,15 +59,11 @@ async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch):
     monkeypatch.setattr(sockets, "has_ipv6", lambda: False)
     registry = Registry()
     async with speaking(registry) as (endpoint, device):
-        device.send(registration())
-        await device.receive()
-        device.send(registration())
-        await device.receive()
+        await device.ask(registration())
+        await device.ask(registration())
         assert registry.requests[0][0] == device.peer
         assert endpoint.counts.duplicates == 1
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        await device.serve(("2.05", b"1", ()))
-        assert (await reading).payload == b"1"
+        assert (await device.responds(endpoint.request(device.peer, READ), ("2.05", b"1", ()))).payload == b"1"
         with pytest.raises(Unreachable, match="no IPv6"):
             await endpoint.request(Peer("[::1]:5683"), READ)
         with pytest.raises(CannotListen, match="taken"):

@@ -34,21 +34,21 @@ LIMIT_SECONDS = 60
         (["--server", "coap://127.0.0.1", "--name", "a\nb"], "printable characters"),
     ],
 )
-def test_what_cannot_be_is_told_with_the_cure(words: list[str], told: str) -> None:
+def test_what_cannot_be_is_told_with_the_cure(words, told):
     ended = CliRunner().invoke(command.main, ["--name", "probe", *words])
     assert ended.exit_code == 2
     assert told in " ".join(ended.output.split())
     assert "secret'" not in ended.output
 
 
-def test_without_aiocoap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_aiocoap_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
     assert ended.exit_code == 1
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
 
 
-def test_the_help_needs_no_extra() -> None:
+def test_the_help_needs_no_extra():
     program = (
         "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
         "from mirror_server.devices.lwm2m_client.command import main; main(['--help'])"
@@ -82,7 +82,7 @@ def server() -> socket.socket:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, number: int) -> None:
+def test_it_registers_answers_and_deregisters_at_the_end(server, number):
     with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
         # Before anything was answered.
         assert process.stdout.readline() == f"probe: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
@@ -106,7 +106,7 @@ def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, 
         assert (told, process.returncode) == ("probe: deregistered\n", 0)
 
 
-def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent(server: socket.socket) -> None:
+def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent(server):
     url = f"coap://127.0.0.1:{server.getsockname()[1]}"
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
@@ -118,7 +118,7 @@ def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent
     assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr
 
 
-def test_several_devices_to_whose_server_nobody_listens_end_with_one_line_and_the_reason() -> None:
+def test_several_devices_to_whose_server_nobody_listens_end_with_one_line_and_the_reason():
     port = free_port(socket.SOCK_DGRAM)
     with _start(port, "--count", "3") as process:
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
