@@ -112,10 +112,8 @@ def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then
     world.simulator.set_value(device_id, DOOR, value="1", auto_observable=True)
     assert world.diary.observations() == []
     world.simulator.update(device_id)
-    structure = (
-        IntroducedResource(TEMPERATURE, observable=True),
-        IntroducedResource(DOOR, observable=False, auto_observed=True),
-    )
+    door = IntroducedResource(DOOR, observable=False, auto_observed=True)
+    structure = (IntroducedResource(TEMPERATURE, observable=True), door)
     assert world.diary.all("updated") == [(device_id, structure)]
     assert world.diary.values(DOOR) == ["1"]
     world.simulator.set_value(device_id, DOOR, value="0")
@@ -174,19 +172,13 @@ def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure
     assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
 
 
-@pytest.mark.parametrize(
-    ("name", "paths", "field"),
-    [
-        ("lamp", [], "endpoint_name"),
-        ("other", ["3303"], "path"),
-        ("other", ["/3303/0/5700", "/3303/0/5700"], "resources"),
-    ],
-)
-def test_a_device_with_a_name_that_is_taken_or_with_wrong_resources_is_not_added(world, name, paths, field):
+def test_a_device_with_a_name_that_is_taken_or_with_wrong_resources_is_not_added(world):
     world.add("lamp")
-    with pytest.raises(BenchRefused) as refusal:
-        world.simulator.add(name, "Test", False, [SimulatedResource(path) for path in paths])
-    assert refusal.value.field == field
+    twice = [TEMPERATURE, TEMPERATURE]
+    for name, paths, field in (("lamp", [], "endpoint_name"), ("a", ["3303"], "path"), ("a", twice, "resources")):
+        with pytest.raises(BenchRefused) as refusal:
+            world.simulator.add(name, "Test", False, [SimulatedResource(path) for path in paths])
+        assert refusal.value.field == field
     assert len(world.simulator.list_states()) == len(world.diary.all("registered")) == 1
 
 

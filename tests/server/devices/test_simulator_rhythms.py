@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -64,11 +63,10 @@ def test_what_changed_at_one_instant_comes_in_one_call(world, station):
 def test_a_cancelled_observation_sends_nothing_more(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.advance(600)
-    sent = len(world.diary.observations())
-    assert sent
+    sent = world.diary.values()
     assert world.send(station, CancelObservation(TEMPERATURE)).outcome is Outcome.DONE
     world.advance(3600)
-    assert len(world.diary.observations()) == sent
+    assert world.diary.values() == sent != []
 
 
 def test_a_value_is_the_same_whenever_it_is_read_between_two_measurements(world, station):
@@ -200,16 +198,3 @@ def test_a_silent_device_keeps_its_rhythm_also_after_it_executed(world, station)
     world.simulator.set_behaviour(station, answer="silent")
     world.advance(600)
     assert world.diary.values(TEMPERATURE)
-
-
-def test_hours_of_twelve_observed_devices_take_little_time(world):
-    world.simulator.start(12)
-    for state in world.simulator.list_states():
-        for resource in state.resources:
-            if resource.observable:
-                assert world.send(state.id, Observe(resource.path)).outcome is Outcome.DONE
-    # The time of this thread: what else runs on the machine says nothing of the simulator.
-    begin = time.thread_time()
-    world.advance(3 * 3600)
-    assert time.thread_time() - begin < 3, "half a second is usual"
-    assert len(world.diary.observations()) > 1000

@@ -35,6 +35,17 @@ class Registry:
         self.requests.append((peer, request))
         return await self.respond(request)
 
+    def hold(self, code: str, payload: bytes = b"", **more: Any) -> asyncio.Event:
+        """Answer with this once the event is set."""
+        held = asyncio.Event()
+
+        async def respond(_request: Request) -> Response:
+            await held.wait()
+            return Response(code, payload, **more)
+
+        self.respond = respond
+        return held
+
     def notified(self, notification: Notification) -> bool:
         self.notifications.append(notification)
         return notification.token in self.known_tokens
@@ -87,7 +98,7 @@ class Device:
     async def responds(self, coming: Coroutine[Any, Any, T], *answers: Answer) -> T:
         """What the endpoint makes of these answers to its requests, which are in ``heard`` afterwards."""
         task = asyncio.create_task(coming)
-        self.heard = await self.serve(*answers)
+        await self.serve(*answers)
         return await task
 
     async def hears_nothing(self) -> bool:
@@ -104,11 +115,11 @@ class Device:
 
     async def serve(self, *answers: Answer) -> list[Message]:
         """Answer one request after the other; gives the requests."""
-        asked = []
+        self.heard = []
         for code, payload, options in answers:
-            asked.append(await self.receive())
-            self.answer(asked[-1], code, payload, *options)
-        return asked
+            self.heard.append(await self.receive())
+            self.answer(self.heard[-1], code, payload, *options)
+        return self.heard
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +18,10 @@ from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Request
 pytestmark = pytest.mark.anyio
 
 
+def tuned(**tuning: float) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("options", [{"tuning": Tuning(**tuning)}])
+
+
 @pytest.mark.parametrize("options", [{"host": "127.0.0.1"}, {"host": "::1"}])
 async def test_a_registration_comes_whole_and_is_answered_with_its_acknowledgement(registry, endpoint, device):
     answer = await device.ask(registration(message_id=300))
@@ -26,9 +31,10 @@ async def test_a_registration_comes_whole_and_is_answered_with_its_acknowledgeme
         (device.peer, Request("POST", "/rd", ("ep=boiler", "lt=300"), b"</3/0>", content_format=40))
     ]
     # From then on the device is asked, from the socket that it spoke to.
-    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-    [asked] = await device.serve(("2.05", b"21.5", ((Option.CONTENT_FORMAT, b""), uint_option(Option.MAX_AGE, 60))))
-    assert await reading == Response("2.05", b"21.5", content_format=0, max_age_seconds=60)
+    value = "2.05", b"21.5", ((Option.CONTENT_FORMAT, b""), uint_option(Option.MAX_AGE, 60))
+    response = await device.responds(endpoint.request(device.peer, READ), value)
+    assert response == Response("2.05", b"21.5", content_format=0, max_age_seconds=60)
+    (asked,) = device.heard
     assert (asked.type, asked.texts(Option.URI_PATH)) == (Type.CONFIRMABLE, ("3303", "0", "5700"))
     assert asked.number(Option.ACCEPT) == 0
     assert len(asked.token) > 2
@@ -92,10 +98,11 @@ async def test_a_long_payload_is_written_in_blocks_of_the_size_that_the_device_w
 
 
 async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed_on(registry, endpoint, device):
-    observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
-    [asked] = await device.serve(("2.05", b"21.5", (uint_option(Option.OBSERVE, 7),)))
+    value = "2.05", b"21.5", (uint_option(Option.OBSERVE, 7),)
+    observed = await device.responds(endpoint.observe(device.peer, READ, b"mine"), value)
+    assert observed == (Response("2.05", b"21.5"), 7)
+    (asked,) = device.heard
     assert (asked.token, asked.number(Option.OBSERVE), asked.number(Option.ACCEPT)) == (b"mine", 0, 0)
-    assert await observing == (Response("2.05", b"21.5"), 7)
     answer = await device.ask(notification(20, b"mine", 8, b"22.0", Type.CONFIRMABLE))
     assert (answer.type, answer.message_id) == (Type.ACKNOWLEDGEMENT, 20)
     assert registry.notifications == [
@@ -105,29 +112,17 @@ async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed
 
 async def test_a_handler_that_fails_is_logged_and_the_next_notification_comes(registry, device, monkeypatch, caplog):
     asyncio.get_running_loop().set_exception_handler(None)
-    note = registry.notified
-
-    def fail(notification):
-        note(notification)
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(registry, "notified", fail)
+    noted = Mock(side_effect=RuntimeError("broken"))
+    monkeypatch.setattr(registry, "notified", noted)
     for number in (1, 2):
-        assert (
-            await device.ask(notification(number, b"mine", number, b"1", Type.CONFIRMABLE))
-        ).type == Type.ACKNOWLEDGEMENT
-    assert len(registry.notifications) == 2
+        answer = await device.ask(notification(number, b"mine", number, b"1", Type.CONFIRMABLE))
+        assert answer.type == Type.ACKNOWLEDGEMENT
+    assert noted.call_count == 2
     assert "broken" in caplog.text
 
 
 async def test_a_late_response_follows_an_acknowledgement_until_it_is_acknowledged(registry, endpoint, device):
-    held = asyncio.Event()
-
-    async def hold(_request: Request) -> Response:
-        await held.wait()
-        return Response("2.04")
-
-    registry.respond = hold
+    held = registry.hold("2.04")
     answer = await device.ask(registration(message_id=5))
     assert (answer.type, answer.code, answer.message_id) == (Type.ACKNOWLEDGEMENT, 0, 5)
     assert await device.ask(registration(message_id=5)) == answer
@@ -150,13 +145,8 @@ async def test_a_request_that_wants_no_acknowledgement_is_answered_without_one(d
 
 
 async def test_a_long_answer_to_a_device_is_cut_into_blocks(registry, device):
-    whole = bytes(range(256)) * 10
-
-    async def long(_request: Request) -> Response:
-        return Response("2.05", whole, content_format=42)
-
-    registry.respond = long
-    got = b""
+    whole, got = bytes(range(256)) * 10, b""
+    registry.hold("2.05", whole, content_format=42).set()
     for number in range(5):
         wanted = [block2(number, False, 512)] if number else []
         answer = await device.ask(confirmable("0.01", number + 1, options=[(Option.URI_PATH, b"x"), *wanted]))
@@ -180,12 +170,11 @@ async def test_an_observed_value_in_blocks_comes_whole_though_it_changes_meanwhi
     def part(tag: bytes, number: int, *more: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
         return "2.05", tag * 16, ((Option.ETAG, tag), block2(number, number == 0, 16), *more)
 
-    observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
-    observed = uint_option(Option.OBSERVE, 7)
-    asked = await device.serve(part(b"a", 0, observed), part(b"b", 1), part(b"b", 0), part(b"b", 1))
-    assert await observing == (Response("2.05", b"b" * 32), 7)
-    assert [message.number(Option.OBSERVE) for message in asked] == [0, None, None, None]
-    assert [message.number(Option.ACCEPT) for message in asked] == [0] * 4
+    parts = part(b"a", 0, uint_option(Option.OBSERVE, 7)), part(b"b", 1), part(b"b", 0), part(b"b", 1)
+    observed = await device.responds(endpoint.observe(device.peer, READ, b"mine"), *parts)
+    assert observed == (Response("2.05", b"b" * 32), 7)
+    assert [message.number(Option.OBSERVE) for message in device.heard] == [0, None, None, None]
+    assert [message.number(Option.ACCEPT) for message in device.heard] == [0] * 4
 
 
 async def test_cancelling_bears_the_token_and_takes_no_notification_for_its_response(registry, endpoint, device):
@@ -200,8 +189,7 @@ async def test_cancelling_bears_the_token_and_takes_no_notification_for_its_resp
 @pytest.mark.parametrize("kind", [Type.CONFIRMABLE, Type.NON_CONFIRMABLE])
 async def test_a_notification_of_a_token_that_nobody_knows_is_answered_with_a_reset(endpoint, device, kind):
     answer = await device.ask(notification(21, b"\x02\xd7", 8, b"22.0", kind))
-    assert (answer.type, answer.message_id) == (Type.RESET, 21)
-    assert endpoint.counts.resets_sent == 1
+    assert (answer.type, answer.message_id, endpoint.counts.resets_sent) == (Type.RESET, 21, 1)
 
 
 async def test_a_device_that_starts_anew_with_the_same_message_id_says_something_new(registry, endpoint, device):
@@ -211,7 +199,7 @@ async def test_a_device_that_starts_anew_with_the_same_message_id_says_something
     assert endpoint.counts.duplicates == 0
 
 
-@pytest.mark.parametrize("options", [{"tuning": Tuning(ack_timeout_seconds=0.1, retransmissions=2)}])
+@tuned(ack_timeout_seconds=0.1, retransmissions=2)
 async def test_silence_ends_and_the_next_request_goes_out_at_once(endpoint, device):
     with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
         await endpoint.request(device.peer, READ)
@@ -224,7 +212,7 @@ async def test_silence_ends_and_the_next_request_goes_out_at_once(endpoint, devi
 
 
 # It is not sent again before it is taken, however slow the machine is.
-@pytest.mark.parametrize("options", [{"tuning": Tuning(ack_timeout_seconds=60, separate_response_seconds=0.5)}])
+@tuned(ack_timeout_seconds=60, separate_response_seconds=0.5)
 @pytest.mark.parametrize("more", [(), ((Option.CONTENT_FORMAT, b""),)])
 async def test_an_answer_that_was_announced_and_never_comes_ends_too(endpoint, device, more):
     """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
@@ -255,9 +243,7 @@ async def test_closing_ends_what_waits(endpoint, device):
         await reading
 
 
-@pytest.mark.parametrize(
-    "options", [{"tuning": Tuning(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)}]
-)
+@tuned(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)
 async def test_what_is_not_acknowledged_is_sent_again_when_the_device_makes_contact(endpoint, device):
     """Once for a burst of messages, and also after the last one that the timer sends."""
     reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
@@ -273,9 +259,7 @@ async def test_what_is_not_acknowledged_is_sent_again_when_the_device_makes_cont
     assert await device.hears_nothing()
 
 
-@pytest.mark.parametrize(
-    "options", [{"tuning": Tuning(ack_timeout_seconds=0.05, ack_random_factor=1, retransmissions=1)}]
-)
+@tuned(ack_timeout_seconds=0.05, ack_random_factor=1, retransmissions=1)
 async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so_often_and_no_more(endpoint, device):
     reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
     while not reading.done():
@@ -339,10 +323,6 @@ async def test_closed_port_of_a_device_ends_no_request_to_another_one(endpoint, 
 
 @pytest.mark.parametrize("argument", [b"", b"5"])
 async def test_execute_with_a_long_response_is_not_sent_again_for_its_blocks(endpoint, device, argument):
-    assert (
-        await device.responds(
-            endpoint.request(device.peer, Request("POST", "/3/0/4", payload=argument)),
-            ("2.04", bytes(16), (block2(0, True, 16),)),
-        )
-    ).code == "2.04"
+    execute = endpoint.request(device.peer, Request("POST", "/3/0/4", payload=argument))
+    assert (await device.responds(execute, ("2.04", bytes(16), (block2(0, True, 16),)))).code == "2.04"
     assert await device.hears_nothing()

@@ -23,7 +23,6 @@ from mirror_server.devices.lwm2m.coap.messages import (
     NotCoap,
     Option,
     Type,
-    code_number,
     code_text,
     decode,
     uint_option,
@@ -36,15 +35,8 @@ BYTES = st.binary(max_size=200)
 OPTIONS = st.lists(
     st.tuples(st.sampled_from([*Option, 1, 2, 9, 35, 60, 258, 65_000]), st.binary(max_size=20)), max_size=6
 )
-MESSAGES = st.builds(
-    lambda kind, code, number, token, options, payload: Message(kind, code, number, token, options, payload).encode(),
-    st.sampled_from(Type),
-    st.integers(0, 255),
-    st.integers(0, 0xFFFF),
-    st.binary(max_size=8),
-    OPTIONS,
-    BYTES,
-)
+NUMBERS = (st.sampled_from(Type), st.integers(0, 255), st.integers(0, 0xFFFF))
+MESSAGES = st.builds(Message, *NUMBERS, st.binary(max_size=8), OPTIONS, BYTES).map(Message.encode)
 
 
 @settings(
@@ -124,14 +116,12 @@ async def test_what_is_no_coap_is_passed_over(endpoint, device, datagram):
 async def test_a_request_that_cannot_be_answered_is_refused_with_its_code(device, caplog, message, code):
     answer = await device.ask(message)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert (code_text(answer.code), answer.token) == (code, message.token)
-    assert answer.payload
+    assert (code_text(answer.code), answer.token, answer.payload != b"") == (code, message.token, True)
 
 
 async def test_elective_options_that_nobody_knows_are_passed_over(registry, device):
-    assert (await device.ask(registration(options=[(2, b"x"), (258, b""), (65_000, b"y" * 300)]))).code == code_number(
-        "2.01"
-    )
+    answer = await device.ask(registration(options=[(2, b"x"), (258, b""), (65_000, b"y" * 300)]))
+    assert code_text(answer.code) == "2.01"
     assert registry.requests[0][1].query == ("ep=boiler", "lt=300")
 
 
@@ -144,24 +134,21 @@ async def test_a_registration_in_blocks_comes_whole(registry, device):
     links = ",".join(f"</3303/{n}>" for n in range(300)).encode()
     for at in range(0, len(links), 256):
         block = Block(at // 256, at + 256 < len(links), 256)
-        for repeated in range(2):  # with a message id of its own: the acknowledgement is thought to be lost
-            if block.more or not repeated:
-                device.send(registration(at * 2 + repeated, links[at : at + 256], options=[block1(*block)]))
-                answer = await device.receive()
-                assert code_text(answer.code) == ("2.31" if block.more else "2.01")
-                assert answer.block(Option.BLOCK1) == block
-    assert [request for _, request in registry.requests] == [
-        Request("POST", "/rd", ("ep=boiler", "lt=300"), links, content_format=40)
-    ]
+        # Twice, with a message id of its own: the acknowledgement is thought to be lost.
+        for number in (2 * at, 2 * at + 1) if block.more else (2 * at,):
+            answer = await device.ask(registration(number, links[at : at + 256], options=[block1(*block)]))
+            assert code_text(answer.code) == ("2.31" if block.more else "2.01")
+            assert answer.block(Option.BLOCK1) == block
+    ((_, request),) = registry.requests
+    assert request == Request("POST", "/rd", ("ep=boiler", "lt=300"), links, content_format=40)
 
 
 @pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=2_000)}])
 async def test_an_upload_without_end_is_refused_at_the_limit(device):
     answers = []
     for number in range(4):
-        block = Block(number, True, 1024)
-        device.send(registration(number, bytes(1024), options=[block1(*block)]))
-        answers.append(code_text((await device.receive()).code))
+        answer = await device.ask(registration(number, bytes(1024), options=[block1(number, True, 1024)]))
+        answers.append(code_text(answer.code))
     assert answers == ["2.31", "4.13", "4.08", "4.08"]
 
 
@@ -186,12 +173,9 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
 
 
 def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
-    now = 0.0
-    uploads = Uploads(Limits(uploads=2), lambda: now)
-    uploads.add(*upload(1), Block(0, True, 16))
-    uploads.add(*upload(2), Block(0, True, 16))
-    uploads.add(*upload(1), Block(1, True, 16))
-    uploads.add(*upload(3), Block(0, True, 16))
+    uploads = Uploads(Limits(uploads=2), lambda: 0.0)
+    for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
+        uploads.add(*upload(peer), Block(number, True, 16))
     assert uploads.add(*upload(1), Block(2, False, 16)) == bytes(48)
     with pytest.raises(UploadRefused):
         uploads.add(*upload(2), Block(1, False, 16))
@@ -199,12 +183,9 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
 
 @pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=3_000)}])
 async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
-    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-    for number in range(3):
-        asked = await device.receive()
-        device.answer(asked, "2.05", bytes(1024), block2(number, True, 1024))
+    parts = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
     with pytest.raises(NoAnswer, match="more than 3000 bytes"):
-        await reading
+        await device.responds(endpoint.request(device.peer, READ), *parts)
 
 
 async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end():
@@ -221,33 +202,24 @@ async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(end
         return "2.05", bytes(16), (*options, block2(number, number == 0, 16))
 
     text, tlv = uint_option(Option.CONTENT_FORMAT, 0), uint_option(Option.CONTENT_FORMAT, 11_542)
-    assert await device.responds(
-        endpoint.request(device.peer, READ), part(0, text), part(1, tlv), part(0, text), part(1, text)
-    ) == Response("2.05", bytes(32), content_format=0)
+    parts = part(0, text), part(1, tlv), part(0, text), part(1, text)
+    read = await device.responds(endpoint.request(device.peer, READ), *parts)
+    assert read == Response("2.05", bytes(32), content_format=0)
+    changing = (part(number % 2, (Option.ETAG, b"%d" % number)) for number in range(4))
     with pytest.raises(NoAnswer, match="changes faster"):
-        await device.responds(
-            endpoint.request(device.peer, READ),
-            *(part(number % 2, (Option.ETAG, tag)) for number, tag in enumerate((b"a", b"b", b"c", b"d"))),
-        )
+        await device.responds(endpoint.request(device.peer, READ), *changing)
 
 
 @pytest.mark.parametrize("options", [{"limits": Limits(requests_in_hand=3, requests_in_hand_of_peer=2)}])
 async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device):
-    held = asyncio.Event()
-
-    async def hold(_request: Request) -> Response:
-        await held.wait()
-        return Response("2.01")
-
-    registry.respond = hold
+    held = registry.hold("2.01")
     other = Device(endpoint.coap_address)
     for number in range(3):
         device.send(registration(number, token=bytes([number])))
     answer = await device.receive()
     assert (answer.token, code_text(answer.code), answer.number(Option.MAX_AGE)) == (b"\x02", "5.03", 5)
     other.send(registration(1))
-    other.send(registration(2))
-    assert code_text((await other.receive()).code) == "5.03"
+    assert code_text((await other.ask(registration(2))).code) == "5.03"
     held.set()
     codes = [code_text((await who.receive()).code) for who in (device, device, other)]
     assert codes[0] in ("0.00", "2.01")
