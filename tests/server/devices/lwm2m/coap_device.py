@@ -146,7 +146,7 @@ async def speaking(handler: Registry | None = None, **options: Any) -> AsyncIter
             device.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], Any]) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(120):
         while not condition():

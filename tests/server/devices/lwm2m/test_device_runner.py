@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from aiocoap import Message
-from udp_server import LIMIT_SECONDS, UdpServer, speak, udp_server
+from coap_device import until
+from udp_server import UdpServer, speak
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
@@ -29,18 +30,6 @@ pytestmark = pytest.mark.anyio
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 CREATED, CHANGED, DELETED, NOT_FOUND = 0x41, 0x44, 0x42, 0x84
 MINUTE = 60_000
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[UdpServer]:
-    async with udp_server() as server:
-        yield server
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 class AnsweringServer:
@@ -133,9 +122,7 @@ def test_the_same_seed_and_name_measure_the_same_and_others_do_not():
         now = ManualClock(BEGIN_AT).now
         return [resource.value for resource in ModelledDevice("weather-station", name, seed, now, print).resources]
 
-    assert values("a", 1) == values("a", 1)
-    assert values("a", 1) != values("b", 1)
-    assert values("a", 1) != values("a", 2)
+    assert values("a", 1) == values("a", 1) not in (values("b", 1), values("a", 2))
 
 
 async def test_values_run_and_are_told_to_who_observes_them(server):
@@ -157,9 +144,8 @@ async def test_the_registration_is_updated_after_half_its_lifetime(server):
         assert len(answering.asked) == 1
         await one.advance(1)
         assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while len(answering.asked) < 3:
-                await one.advance(1_000)
+        while len(answering.asked) < 3:
+            await one.advance(1_000)
         assert one.clock.now() - BEGIN_AT >= 600_000
     assert answering.asked[-1].code == 4
     assert one.lines[-1] == "deregistered"
@@ -212,18 +198,15 @@ async def test_a_door_tells_by_itself_and_again_if_nobody_took_it(server):
 
 
 async def test_a_fleet_on_a_thread_registers_and_deregisters_all(server):
-    answering = AnsweringServer(server)
+    answering, lines = AnsweringServer(server), []
     # The server here answers one peer at a time, which is enough for two in turn.
-    options = DeviceOptions(server.url, seed=3)
-    clock = ManualClock(BEGIN_AT)
-    lines: list[str] = []
-    fleet = await asyncio.to_thread(BackgroundFleet, options, [("a", "light")], clock, lines.append)
+    wanted = DeviceOptions(server.url, seed=3), [("a", "light")], ManualClock(BEGIN_AT), lines.append
+    fleet = await asyncio.to_thread(BackgroundFleet, *wanted)
     device = fleet.fleet.devices["a"]
-    await asyncio.to_thread(fleet.call, device.update)
-    await asyncio.to_thread(fleet.call, device.cut_off)
-    await asyncio.to_thread(fleet.call, device.restore)
-    await asyncio.to_thread(fleet.close)
-    await asyncio.to_thread(fleet.close)
+    for act in (device.update, device.cut_off, device.restore):
+        await asyncio.to_thread(fleet.call, act)
+    for _ in range(2):
+        await asyncio.to_thread(fleet.close)
     assert await answering.has_asked(3) == [("rd",), ("rd", "1"), ("rd", "1")]
     assert lines[-1] == "a: deregistered"
     answering.stop()

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[UdpServer]:
-    async with udp_server() as server:
-        yield server
-
-
-@pytest.fixture
 async def device(server: UdpServer) -> AsyncIterator[LwM2MDevice]:
     async with registered(server) as device:
         yield device
