@@ -184,41 +184,35 @@ REGISTRATION = LogEntry(2, "registrations", OF_A_DEVICE, 5)
 RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 200, "path": "/3/0/4"}, 5)
 
 
-@pytest.mark.parametrize(
-    ("extras", "of_notification", "of_registration", "of_response"),
-    [
+def test_a_message_carries_the_extras_that_were_asked_for():
+    for extras, of_notification, of_registration, of_response in (
         (Extras(), "", "", ""),
         (Extras(include_uid=True), "uid", "uid", "uid"),
         (Extras(include_timestamp=True), "timestamp", "", "timestamp"),
         (Extras(include_original_ep=True), "original-ep", "", ""),
         (Extras(include_seq=True), "seq", "seq", "ep path seq"),
         (CURSOR_EXTRAS, "original-ep timestamp uid seq", "uid seq", "ep original-ep path timestamp uid seq"),
-    ],
-)
-def test_a_message_carries_the_extras_that_were_asked_for(extras, of_notification, of_registration, of_response):
-    update = dataclasses.replace(REGISTRATION, kind="reg-updates")
-    message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
-    registration = {"ep", "timestamp", "original-ep", *of_registration.split()}
-    assert set(message["notifications"][0]) == {"ep", *of_notification.split()}
-    assert set(message["registrations"][0]) == set(message["reg-updates"][0]) == registration
-    assert set(message["async-responses"][0]) == {"id", "status", *of_response.split()}
+    ):
+        update = dataclasses.replace(REGISTRATION, kind="reg-updates")
+        message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
+        registration = {"ep", "timestamp", "original-ep", *of_registration.split()}
+        assert set(message["notifications"][0]) == {"ep", *of_notification.split()}, extras
+        assert set(message["registrations"][0]) == set(message["reg-updates"][0]) == registration
+        assert set(message["async-responses"][0]) == {"id", "status", *of_response.split()}
 
 
-@pytest.mark.parametrize(
-    ("extras", "leaving", "of_an_older_version"),
-    [
+def test_a_device_that_left_or_expired_is_its_id_or_an_object():
+    """An older version stored the id alone; a program without the new option sees no difference."""
+    for extras, leaving, of_an_older_version in (
         (Extras(), "d", "d"),
         (Extras(True, True, True, include_seq=True), "d", "d"),
         (Extras(True, True, True, True), {"ep": "d"}, {"ep": "d"}),
         (Extras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}, {"ep": "d", "seq": 3}),
         (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}, {"ep": "d", "seq": 3, "timestamp": 5}),
-    ],
-)
-def test_a_device_that_left_or_expired_is_its_id_or_an_object(extras, leaving, of_an_older_version):
-    """An older version stored the id alone; a program without the new option sees no difference."""
-    for kind in ("de-registrations", "registrations-expired"):
-        for body, shown in ((OF_A_DEVICE, leaving), ("d", of_an_older_version)):
-            assert compose([LogEntry(3, kind, body, 5)], extras) == {kind: [shown]}
+    ):
+        for kind in ("de-registrations", "registrations-expired"):
+            for body, shown in ((OF_A_DEVICE, leaving), ("d", of_an_older_version)):
+                assert compose([LogEntry(3, kind, body, 5)], extras) == {kind: [shown]}, (extras, body)
 
 
 def test_six_months_are_calendar_months():

@@ -39,9 +39,8 @@ def read(*arguments: str, **environment: str) -> Settings:
     return read_settings[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
+def test_an_address_is_read_from_the_option_and_from_the_environment():
+    for text, address in (
         ("127.0.0.1:5683", ("127.0.0.1", 5683)),
         ("127.0.0.1", ("127.0.0.1", 5683)),
         ("[::1]", ("::1", 5683)),
@@ -49,11 +48,9 @@ def read(*arguments: str, **environment: str) -> Settings:
         ("[fe80::1%eth0]:5683", ("fe80::1%eth0", 5683)),
         ("0.0.0.0:65535", ("0.0.0.0", 65535)),
         ("mirror.example.org", ("mirror.example.org", 5683)),
-    ],
-)
-def test_an_address_is_read_from_the_option_and_from_the_environment(text, address):
-    assert read("--coap", text).coap == read(MIRROR_COAP=text).coap == address
-    assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
+    ):
+        assert read("--coap", text).coap == read(MIRROR_COAP=text).coap == address, text
+        assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
 
 
 def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_its_own():
@@ -79,17 +76,14 @@ def test_an_address_is_loopback_if_only_this_machine_reaches_it():
         assert not is_loopback(ListenAddress(host, 5683)), host
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
+    for arguments, sentence in (
         (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
         (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is refused: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
-    ],
-)
-def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
-    refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
-    assert not list(tmp_path.iterdir())
+    ):
+        refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
+        assert not list(tmp_path.iterdir())
 
 
 def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():

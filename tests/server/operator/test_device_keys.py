@@ -94,9 +94,9 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for
     assert "--name 'a $(b)' --identity 'c d'" in done(url, "devices", "add", "a $(b)", "--identity", "c d")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
+def test_what_cannot_be_a_device_is_refused_with_what_to_do(url, database):
+    done(url, "devices", "add", "known")
+    for arguments, reason in (
         (["known"], "'known' has a key already, which is not shown again; for another one 'mirror-server devices"),
         (["new", "--identity", "known"], "the identity 'known' is that of 'known'; give another one with --identity"),
         (["a\x1b[2J"], "an endpoint name has at least one letter, and none that cannot be seen"),
@@ -104,13 +104,10 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for
         (["a", "--identity", "b\n"], "an identity has at least one letter, and none that cannot be seen"),
         (["ä" * 17], "has 34 bytes, and DTLS here takes 32 at most; give the device a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has 252 bytes at most, not 253"),
-    ],
-)
-def test_what_cannot_be_a_device_is_refused_with_what_to_do(url, database, arguments, reason):
-    done(url, "devices", "add", "known")
-    told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
-    assert told.rstrip("\n").isprintable()
-    assert names_with_a_key(database) == ["known"]
+    ):
+        told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
+        assert told.rstrip("\n").isprintable()
+        assert names_with_a_key(database) == ["known"]
 
 
 def test_the_longest_names_are_taken(database):
@@ -220,19 +217,16 @@ def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services)
     assert (register(services, "old"), register(services, "new")) == (old, new)
 
 
-@pytest.mark.parametrize(
-    ("new_name", "reason"),
-    [
+def test_a_name_that_cannot_be_had_changes_nothing(database):
+    keys = [device_keys.add(database, name, None, BEGIN) for name in ("old", "taken")]
+    for new_name, reason in (
         ("taken", "'taken' has a key of its own; revoke that one first, or take another name"),
         ("old", "'old' has a key of its own"),
         ("a\tb", "none that cannot be seen"),
-    ],
-)
-def test_a_name_that_cannot_be_had_changes_nothing(database, new_name, reason):
-    keys = [device_keys.add(database, name, None, BEGIN) for name in ("old", "taken")]
-    with pytest.raises(DeviceKeyRefused, match=re.escape(reason)):
-        device_keys.rename(database, "old", new_name)
-    assert [stored(database, name) for name in ("old", "taken")] == keys
+    ):
+        with pytest.raises(DeviceKeyRefused, match=re.escape(reason)):
+            device_keys.rename(database, "old", new_name)
+        assert [stored(database, name) for name in ("old", "taken")] == keys
 
 
 def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):

@@ -329,20 +329,17 @@ def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
     assert read_options().output == "None\n", "kept without being asked for"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_a_time_that_is_none_is_refused_with_how_to_write_it():
+    for text, told in (
         ("30", "is no time; write it like 24h, 30m, 7d or 0"),
         ("-1d", "is no time"),
         ("", "is no time"),
         ("0", "too short"),
         ("59s", "too short; write a minute or more"),
-    ],
-)
-def test_a_time_that_is_none_is_refused_with_how_to_write_it(text, told):
-    refused = read_options("--keep-history", text)
-    assert refused.exit_code == 2
-    assert told in " ".join(refused.output.split())
+    ):
+        refused = read_options("--keep-history", text)
+        assert refused.exit_code == 2
+        assert told in " ".join(refused.output.split())
 
 
 def test_an_archive_without_a_history_is_refused(url, tmp_path):

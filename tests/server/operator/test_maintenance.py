@@ -252,19 +252,16 @@ def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
             Database(f"sqlite:///{tmp_path}/{name}")
 
 
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
+def test_a_server_that_is_not_there_is_one_clear_error_without_the_password():
+    for url, told in (
         ("postgresql://nobody:secret@127.0.0.1:1/none", "check that PostgreSQL runs there"),
         ("postgresql://nobody:secret@/none?host=/nowhere", "check that PostgreSQL runs there"),
         ("postgresql://%", "cannot open"),
         ("mysql://x", "write it as sqlite:///FILE"),
         ("sqlite:///:memory:", "write it as sqlite:///FILE"),
-    ],
-)
-def test_a_server_that_is_not_there_is_one_clear_error_without_the_password(url, told):
-    for arguments in (["keys", "list"], ["check"]):
-        assert "secret" not in refused_in_one_line(url, *arguments, told=told)
+    ):
+        for arguments in (["keys", "list"], ["check"]):
+            assert "secret" not in refused_in_one_line(url, *arguments, told=told)
 
 
 def test_a_shown_url_has_no_password():
@@ -291,14 +288,17 @@ def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_
     assert is_nothing_left(tmp_path, SECRET.decode())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["backup", "copy.db"], ["check"], ["erase", "d", "--yes"], ["keys", "list"], ["devices", "revoke", "d"]],
-)
-def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, arguments):
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refused("sqlite:///mirorr.db", *arguments, told="there is no database mirorr.db")
-    assert list(tmp_path.iterdir()) == []
+    for arguments in (
+        ["backup", "copy.db"],
+        ["check"],
+        ["erase", "d", "--yes"],
+        ["keys", "list"],
+        ["devices", "revoke", "d"],
+    ):
+        refused("sqlite:///mirorr.db", *arguments, told="there is no database mirorr.db")
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.sqlite
@@ -541,8 +541,14 @@ def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, url, comm
     done(url, *command)
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\tb", "a\nb", "\x1b[31m"])
-def test_a_key_has_a_name_that_can_be_seen(services, name, url):
-    before = done(url, "keys", "list")
-    refused(url, "keys", "create", name, told="Error: ", code=2)
-    assert done(url, "keys", "list") == before
+def test_a_key_has_a_name_that_can_be_seen(services, url):
+    for name in (
+        "",
+        " ",
+        "a\tb",
+        "a\nb",
+        "\x1b[31m",
+    ):
+        before = done(url, "keys", "list")
+        refused(url, "keys", "create", name, told="Error: ", code=2)
+        assert done(url, "keys", "list") == before

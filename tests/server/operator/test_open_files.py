@@ -23,9 +23,8 @@ def connections(monkeypatch):
 NO_LIMIT = resource.RLIM_INFINITY
 
 
-@pytest.mark.parametrize(
-    ("soft", "hard", "wanted", "allowed", "raised"),
-    [
+def test_the_limit_is_raised_to_what_the_connections_need(connections, caplog):
+    for soft, hard, wanted, allowed, raised in (
         (256, 25_300, 25_000, 25_000, True),
         (256, NO_LIMIT, 25_000, 25_000, True),
         (25_300, 25_300, 25_000, 25_000, False),
@@ -33,11 +32,9 @@ NO_LIMIT = resource.RLIM_INFINITY
         (1024, 4096, 25_000, 3796, True),
         # As few as the operator wants.
         (256, 320, 20, 20, True),
-    ],
-)
-def test_the_limit_is_raised_to_what_the_connections_need(connections, caplog, soft, hard, wanted, allowed, raised):
-    assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])
-    assert caplog.records == []
+    ):
+        assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])
+        assert caplog.records == []
 
 
 def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):

@@ -40,9 +40,8 @@ async def test_a_registration_is_a_confirmable_post_to_rd_with_links(server):
         assert device.registration_id == "a1"
 
 
-@pytest.mark.parametrize(
-    ("request_", "answer"),
-    [
+async def test_an_answer_to_a_request(server, device):
+    for request_, answer in (
         # GET /3303/0/5700, Accept (17) text/plain: 2.05, Content-Format absent stands for 0, "21.5".
         ("41 01 0001 aa  b4 33333033 01 30 04 35373030 60", "61 45 00 01 aa c0 ff 32 31 2e 35"),
         # Accept TLV (11542 = 2d16): resource 5700 of 4 bytes, as a float of 32 bits.
@@ -71,10 +70,8 @@ async def test_a_registration_is_a_confirmable_post_to_rd_with_links(server):
         ("40 00 0d0d", "70 00 0d 0d"),
         # A response that the device did not ask for: reset.
         ("41 45 0007 77 ff 31", "70 00 00 07"),
-    ],
-)
-async def test_an_answer_to_a_request(server, device, request_, answer):
-    assert await server.ask(request_) == answer
+    ):
+        assert await server.ask(request_) == answer, request_
 
 
 OBSERVE = "41 01 0010 bb  60 54 33333033 01 30 04 35373030 60"

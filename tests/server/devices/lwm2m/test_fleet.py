@@ -26,15 +26,7 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.devices.lwm2m import fleet
-from mirror_server.devices.lwm2m.exchange import (
-    NoAnswer,
-    Notification,
-    Observed,
-    Peer,
-    Request,
-    Response,
-    Unreachable,
-)
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Observed, Peer, Request, Response, Unreachable
 from mirror_server.devices.lwm2m.fleet import Fleet
 from mirror_server.devices.lwm2m.registrar import RegistrationLimits
 from mirror_server.devices.lwm2m.registry import Observed as ObservedResource

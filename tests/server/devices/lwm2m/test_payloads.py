@@ -39,19 +39,23 @@ def told(payload, number, path, max_age_seconds=None):
     return contents(payload, number, path, NOW, max_age_seconds)
 
 
-@pytest.mark.parametrize(
-    ("payload", "number"),
-    [(DEVICE_TLV, TLV), (DEVICE_SENML, SENML), (DEVICE_CBOR, SENML_CBOR), (DEVICE_JSON, OLD_JSON)],
-)
-def test_the_device_object_of_the_specification(payload, number):
-    found = {path: content for path, content, _ in told(payload, number, "/3/0")}
-    texts = {path: content.payload.decode() for path, content in found.items() if content.content_type == "text/plain"}
-    single = [record for record in _RECORDS if "/" not in record["n"]]
-    assert texts == {f"/3/0/{record['n']}": str(record.get("vs") or record.get("v")) for record in single}
-    with_instances = {path: decode_many(*found[path][:2], path) for path in found if path not in texts}
-    values = {path: [value.python for value in values.values()] for path, values in with_instances.items()}
-    assert values == {"/3/0/6": [1, 5], "/3/0/7": [3800, 5000], "/3/0/8": [125, 900], "/3/0/11": [0]}
-    assert list(with_instances["/3/0/7"]) == ["/3/0/7/0", "/3/0/7/1"]
+def test_the_device_object_of_the_specification():
+    for payload, number in (
+        (DEVICE_TLV, TLV),
+        (DEVICE_SENML, SENML),
+        (DEVICE_CBOR, SENML_CBOR),
+        (DEVICE_JSON, OLD_JSON),
+    ):
+        found = {path: content for path, content, _ in told(payload, number, "/3/0")}
+        texts = {
+            path: content.payload.decode() for path, content in found.items() if content.content_type == "text/plain"
+        }
+        single = [record for record in _RECORDS if "/" not in record["n"]]
+        assert texts == {f"/3/0/{record['n']}": str(record.get("vs") or record.get("v")) for record in single}
+        with_instances = {path: decode_many(*found[path][:2], path) for path in found if path not in texts}
+        values = {path: [value.python for value in values.values()] for path, values in with_instances.items()}
+        assert values == {"/3/0/6": [1, 5], "/3/0/7": [3800, 5000], "/3/0/8": [125, 900], "/3/0/11": [0]}
+        assert list(with_instances["/3/0/7"]) == ["/3/0/7/0", "/3/0/7/1"]
 
 
 def test_two_instances_of_an_object_in_tlv():
@@ -198,9 +202,8 @@ def test_an_empty_instance_tells_nothing():
     assert told(b"", TLV, "/3303/0") == told(b"[]", SENML, "/3303/0") == []
 
 
-@pytest.mark.parametrize(
-    ("payload", "number", "path", "reason"),
-    [
+def test_what_cannot_be_stored_is_refused_with_the_reason():
+    for payload, number, path, reason in (
         (b"21", TEXT, "/3303/0", "holds the value of one resource"),
         (b"21", CBOR, "/3303/0", "holds the value of one resource"),
         (b"\xc8", TLV, "/3303/0", "ends too soon"),
@@ -216,11 +219,9 @@ def test_an_empty_instance_tells_nothing():
         (b"[" + b'{"n":"/3/0/9","v":1},' * 3000 + b'{"n":"/3/0/9","v":1}]', SENML, EVERYTHING, "3000 are the most"),
         (b"x", TLV, EVERYTHING, "relative to a path"),
         (b"21", 41, TEMPERATURE, "content format 41 is unknown here; 0, 40"),
-    ],
-)
-def test_what_cannot_be_stored_is_refused_with_the_reason(payload, number, path, reason):
-    with pytest.raises(BadPayload, match=reason):
-        told(payload, number, path)
+    ):
+        with pytest.raises(BadPayload, match=reason):
+            told(payload, number, path)
 
 
 def test_send_tells_each_value_with_its_time():
