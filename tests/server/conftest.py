@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from mirror_server.services import Services
 from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
 
@@ -183,6 +184,29 @@ def url(tmp_path: Path) -> str:
 def database(url: str) -> Iterator[Database]:
     with closing(Database(url)) as opened:
         yield opened
+
+
+@contextmanager
+def _held(database: Database) -> Iterator[None]:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session: Session) -> None:
+        started.set()
+        assert go_on.wait(60)
+
+    holding = database.submit(hold)
+    assert started.wait(60)
+    try:
+        yield
+    finally:
+        go_on.set()
+        holding.result(60)
+
+
+@pytest.fixture(scope="session")
+def hold_writer() -> Callable[[Database], AbstractContextManager[None]]:
+    """Keeps the writer of a database busy, so that all that is submitted meanwhile waits, and comes into one group."""
+    return _held
 
 
 @pytest.fixture

@@ -2,38 +2,22 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import closing
-from typing import TypeVar
 
 import pytest
 
 from mirror_server.store import settings
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite import checkpoints
-
-T = TypeVar("T")
 
 
 @pytest.fixture
-def while_held(database: Database) -> Callable[[Callable[[], T]], T]:
+def while_held(database, hold_writer):
     """Submits while the writer is busy, so that all of it comes into one group."""
 
-    def run(submit: Callable[[], T]) -> T:
-        started, go_on = threading.Event(), threading.Event()
-
-        def hold(_session: Session) -> None:
-            started.set()
-            assert go_on.wait(60)
-
-        held = database.submit(hold)
-        assert started.wait(60)
-        try:
+    def run(submit):
+        with hold_writer(database):
             return submit()
-        finally:
-            go_on.set()
-            held.result(60)
 
     return run
 

@@ -22,22 +22,27 @@ def small_parts() -> None:
     """Parts of the size they are."""
 
 
+def is_told(kept: Kept) -> None:
+    """All rows are, and the state of now."""
+    assert found(kept.service) == expected(kept.told.rows)
+    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+
+
 def settled(kept: Kept) -> None:
     """The rows where they are told from the tail, a segment, and the archive."""
-    assert found(kept.service) == expected(kept.told.rows)
+    is_told(kept)
     kept.pass_time(DAY)
     kept.round()
     assert kept.named_files()
-    assert found(kept.service) == expected(kept.told.rows)
-    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+    is_told(kept)
 
 
 def test_values_that_are_large_or_no_texts(new_history):
     kept = new_history()
     values = [b"\xff" * 64_000, b"x" * 64_000, b"", b"\0", "\N{GREEK SMALL LETTER ALPHA}".encode(), b"\xed\xa0\x80"]
     for number, value in enumerate(values * 4):
-        kept.tell(TEXT._replace(value=value, changed_at=NOW + number))
-        kept.tell(TEXT._replace(value=value, changed_at=NOW + number, content_type="application/octet-stream"))
+        for content_type in ("text/plain", "application/octet-stream"):
+            kept.tell(TEXT._replace(value=value, changed_at=NOW + number, content_type=content_type))
     settled(kept)
 
 
@@ -82,8 +87,7 @@ def test_a_clock_that_is_set_back_loses_nothing(new_history):
         assert found(kept.service) == expected(kept.told.rows)
         kept.pass_time(DAY)
         kept.round()
-    assert found(kept.service) == expected(kept.told.rows)
-    assert found_at(kept.service, kept.now) == kept.state(kept.now)
+    is_told(kept)
     assert kept.violations() == []
 
 
