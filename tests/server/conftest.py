@@ -37,13 +37,9 @@ class Server:
     """A server on a file, which may be opened again."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        usual = {
-            "simulate": 0,
-            "manual_clock": True,
-            "callback_networks": LOOPBACK,
-            "failed_keys_per_minute": 1_000_000,
-        }
-        self.settings = Settings(database_url=new_database_url(folder), **{**usual, **settings})
+        usual = {"simulate": 0, "manual_clock": True, "callback_networks": LOOPBACK}
+        usual |= {"database_url": new_database_url(folder), "failed_keys_per_minute": 1_000_000}
+        self.settings = Settings(**{**usual, **settings})
         self.open()
 
     def open(self) -> None:

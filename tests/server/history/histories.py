@@ -69,11 +69,8 @@ class Told:
     def tell(self, rows: Iterable[HistoryRow], received_at: int) -> None:
         def work(session: Any) -> None:
             for row in rows:
-                told = row._replace(
-                    revision=revisions.note_change(session, ()),
-                    received_at=received_at,
-                    endpoint_name=row.device_id and f"ep-{row.device_id}",
-                )
+                name, revision = row.device_id and f"ep-{row.device_id}", revisions.note_change(session, ())
+                told = row._replace(revision=revision, received_at=received_at, endpoint_name=name)
                 history.add(session, [told])
                 self.rows.append(told)
 

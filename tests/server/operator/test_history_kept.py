@@ -42,14 +42,9 @@ class Life:
     def start(self, *, keep: bool = True, archive: Path | None = None) -> Services:
         """End the server that runs, and start another one, with or without a history."""
         self.stop()
-        options = Settings(
-            database_url=self._url,
-            simulate=0,
-            manual_clock=True,
-            keep_history_seconds=7 * DAY_SECONDS if keep else None,
-            history_archive=None if archive is None else str(archive),
-        )
-        self._running = Services(options)
+        kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
+        kept |= {"history_archive": str(archive)} if archive else {}
+        self._running = Services(Settings(database_url=self._url, simulate=0, manual_clock=True, **kept))
         self._running.start()
         assert self._running.database.settle(60)
         return self._running

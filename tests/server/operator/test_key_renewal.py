@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from unittest.mock import Mock
 
 import databases
 import pytest
@@ -190,10 +191,8 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key)
 
 
 def test_a_download_of_an_ended_key_breaks_off():
-    chunks, admitted = (part for part in (b"first", b"second")), [True, False]
-    download = Download(
-        chunks, is_admitted=lambda: admitted.pop(0), release=lambda: None, content_type="text/plain", headers={}
-    )
+    chunks, is_admitted = iter((b"first", b"second")), Mock(side_effect=[True, False])
+    download = Download(chunks, is_admitted=is_admitted, release=Mock(), content_type="text/plain", headers={})
     assert [download.next_chunk() for _ in range(2)] == [b"first", None]
 
 

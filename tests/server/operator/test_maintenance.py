@@ -65,12 +65,22 @@ def services(url: str) -> Iterator[Services]:
         yield running
 
 
-@pytest.fixture
-def app_id(services: Services) -> str:
+def new_application(services: Services) -> str:
+    """The id of an application whose log is kept."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
     services.log.keep_for(identity)
     return identity
+
+
+@pytest.fixture
+def app_id(services: Services) -> str:
+    return new_application(services)
+
+
+def put_webhook(services: Services, app_id: str) -> None:
+    told = '{"url":"http://127.0.0.1:1/"}'
+    services.database.write(lambda session: callbacks.put(session, app_id, told, services.clock.now()))
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
@@ -206,13 +216,9 @@ def test_check_finds_what_is_wrong(services, device_ids, url, damage, told):
 
 
 def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id, url):
-    services.database.write(
-        lambda session: session.run_many(
-            "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
-            " VALUES ('none', ?, 0, 'd', 'n', ?)",
-            [(seq, b"") for seq in range(1, 1235)],
-        )
-    )
+    row = "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES ('none', ?, 0, 'd', 'n', ?)"
+    rows = [(seq, b"") for seq in range(1, 1235)]
+    services.database.write(lambda session: session.run_many(row, rows))
     found = refused(url, "check", told="an entry belongs to no log: 1,234\n")
     _, *examples, more = found.stdout.splitlines()
     assert len(examples) == len(set(examples)) == 20
@@ -344,11 +350,7 @@ def happen(services: Services, times: int) -> None:
 
 def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
     with served(url) as services:
-        app_id, idle = (
-            keys.create(services.database, name, tuple(Scope), services.clock.now()).split("_")[1] for name in "ab"
-        )
-        for each in (app_id, idle):
-            services.log.keep_for(each)
+        app_id, idle = new_application(services), new_application(services)
         happen(services, 3)
         end = services.log.last_seq(idle)
         services.database.write(lambda session: logs.set_position(session, idle, end))
@@ -356,9 +358,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         read_up_to = services.log.last_seq(app_id) + 2
         revision = services.snapshots.open(app_id, Selection())
         revision.close()
-        services.database.write(
-            lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', services.clock.now())
-        )
+        put_webhook(services, app_id)
         before = services.webhooks.backlog(app_id), measure(services.database)
         assert before[0] == 3
         refused(url, "went-back", told="stop it first")
@@ -446,21 +446,15 @@ def test_what_is_committed_is_on_disk(services):
 
 def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
     services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(60)
-    registration = '{"url":"http://127.0.0.1:1/"}'
-    services.database.write(lambda session: callbacks.put(session, app_id, registration, services.clock.now()))
+    put_webhook(services, app_id)
     stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
     done(url, "keys", "revoke", app_id)
     services.bench.simulator.set_value(device_ids[0], PATH, value="25")
     services.bench.simulator.register(device_ids[1])
     assert services.database.settle(60)
-    with services.database.read() as session:
-        left = {
-            table: session.scalar(f"SELECT count(*) FROM {table} WHERE app_id = :app_id", app_id=app_id)
-            for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
-        }
-        subscribed = session.scalar("SELECT count(*) FROM resources WHERE subscribed = 1")
-    assert set(left.values()) == {0}
-    assert subscribed == 0
+    for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs"):
+        assert databases.query(url, f"SELECT 1 FROM {table} WHERE app_id = '{app_id}'") == [], table
+    assert databases.query(url, "SELECT 1 FROM resources WHERE subscribed = 1") == []
     assert (stream.take(), stream.is_over) == (b"", True)
     assert is_well(url)
 

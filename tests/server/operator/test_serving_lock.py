@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,11 +16,6 @@ from mirror_server.store.sqlite.serving_lock import ServingLock
 
 pytestmark = pytest.mark.sqlite
 
-NAMES: dict[str, Callable[[Path, Path], object]] = {
-    "a symbolic link": lambda path, other: other.symlink_to(path),
-    "a hard link": lambda path, other: other.hardlink_to(path),
-}
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -30,12 +24,12 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=NAMES.values(), ids=NAMES)
+@pytest.fixture(params=[Path.symlink_to, Path.hardlink_to])
 def other_name(request: pytest.FixtureRequest, path: Path) -> Path:
     """Another name of the same file, in another folder."""
     other = path.parent / "elsewhere" / "other.db"
     other.parent.mkdir()
-    request.param(path, other)
+    request.param(other, path)
     return other
 
 

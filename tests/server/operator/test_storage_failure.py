@@ -14,7 +14,7 @@ from mirror_server.store.maintenance import violations
 from mirror_server.store.url import path_of
 from mirror_server.store.writer import MOST_WAITING
 
-LEVEL = "/3311/0/5851"
+LEVEL, EVERYTHING = "/3311/0/5851", "/v2/notification/pull?after=0&hold=0"
 CHANGES = {
     "a device request": ("POST", "/v2/device-requests/{device}?async-id=new", {"method": "GET", "uri": LEVEL}),
     "rules": ("PUT", "/v2/subscriptions", [{"endpoint-type": "x"}]),
@@ -60,11 +60,7 @@ def state(server, key, device):
     paths = ["/v2/subscriptions", f"/v2/subscriptions/{device}", f"/v2/subscriptions/{device}{LEVEL}"]
     body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
     del body["created_at"]
-    return (
-        body,
-        [server.call(key, "GET", path).get_data() for path in paths],
-        server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data(),
-    )
+    return body, [server.call(key, "GET", path).get_data() for path in (*paths, EVERYTHING)]
 
 
 def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_is_back(server, key, device, disk):
@@ -73,7 +69,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     server.patch(key, device, latency_seconds=30)
     server.place(key, device, "w", "PUT", LEVEL, value="8")
     before = server.observed(key)
-    logged = server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data()
+    logged = server.call(key, "GET", EVERYTHING).get_data()
     disk.break_down()
     assert server.call(key, "GET", f"/v3/devices/{device}/echo").json["resources"][0]["reported"]["value"] == "MQ=="
     assert server.call(newcomer, "GET", "/v3/devices").json["data"][0]["id"] == device
@@ -81,7 +77,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     for value in ("5", "6", "7"):
         server.services.bench.simulator.set_value(device, LEVEL, value=value)
     server.services.clock.advance(31_000)
-    assert server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data() == logged
+    assert server.call(key, "GET", EVERYTHING).get_data() == logged
     disk.mend()
     assert server.responses(key) == {"w": (200, None)}
     desired = server.resource(key, device, LEVEL)["desired"]

@@ -177,12 +177,8 @@ def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: 
 
 def registration(message_id: int = 1, payload: bytes = b"</3/0>", **more: Any) -> Message:
     """A registration as a device sends it."""
-    options = [
-        (Option.URI_PATH, b"rd"),
-        uint_option(Option.CONTENT_FORMAT, 40),
-        (Option.URI_QUERY, b"ep=boiler"),
-        (Option.URI_QUERY, b"lt=300"),
-    ]
+    query = [(Option.URI_QUERY, b"ep=boiler"), (Option.URI_QUERY, b"lt=300")]
+    options = [(Option.URI_PATH, b"rd"), uint_option(Option.CONTENT_FORMAT, 40), *query]
     return confirmable("0.02", message_id, options=options + more.pop("options", []), payload=payload, **more)
 
 

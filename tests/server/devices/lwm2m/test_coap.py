@@ -27,9 +27,8 @@ async def test_a_registration_comes_whole_and_is_answered_with_its_acknowledgeme
     answer = await device.ask(registration(message_id=300))
     assert (answer.type, answer.message_id, answer.token) == (Type.ACKNOWLEDGEMENT, 300, b"\x01")
     assert (code_text(answer.code), answer.texts(Option.LOCATION_PATH)) == ("2.01", ("rd", "1"))
-    assert registry.requests == [
-        (device.peer, Request("POST", "/rd", ("ep=boiler", "lt=300"), b"</3/0>", content_format=40))
-    ]
+    request = Request("POST", "/rd", ("ep=boiler", "lt=300"), b"</3/0>", content_format=40)
+    assert registry.requests == [(device.peer, request)]
     # From then on the device is asked, from the socket that it spoke to.
     value = "2.05", b"21.5", ((Option.CONTENT_FORMAT, b""), uint_option(Option.MAX_AGE, 60))
     response = await device.responds(endpoint.request(device.peer, READ), value)
@@ -105,9 +104,8 @@ async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed
     assert (asked.token, asked.number(Option.OBSERVE), asked.number(Option.ACCEPT)) == (b"mine", 0, 0)
     answer = await device.ask(notification(20, b"mine", 8, b"22.0", Type.CONFIRMABLE))
     assert (answer.type, answer.message_id) == (Type.ACKNOWLEDGEMENT, 20)
-    assert registry.notifications == [
-        Notification(device.peer, b"mine", 8, Response("2.05", b"22.0"), is_confirmable=True, is_whole=True)
-    ]
+    value = Response("2.05", b"22.0")
+    assert registry.notifications == [Notification(device.peer, b"mine", 8, value, is_confirmable=True, is_whole=True)]
 
 
 async def test_a_handler_that_fails_is_logged_and_the_next_notification_comes(registry, device, monkeypatch, caplog):

@@ -50,9 +50,8 @@ def test_the_help_needs_no_extra():
         "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
         "from mirror_server.devices.lwm2m_client.command import main; main(['--help'])"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
-    )
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
     assert "--queue" in ended.stdout
     assert "the first contact may come sooner" in " ".join(ended.stdout.split())
 
