@@ -80,11 +80,12 @@ class Running:
         self.device = LwM2MDevice(server.url, "probe", self.model.resources, **options)
         self.runner = DeviceRunner(self.device, self.model, self.clock, self.lines.append)
 
-    async def advance(self, milliseconds: int) -> None:
+    async def advance(self, milliseconds: int, times: int = 1) -> None:
         """Let time pass, and the loop do what is due."""
-        self.clock.advance(milliseconds)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        for _ in range(times):
+            self.clock.advance(milliseconds)
+            for _ in range(5):
+                await asyncio.sleep(0)
 
     async def said(self, words: str) -> None:
         await until(lambda: any(words in line for line in self.lines))
@@ -131,8 +132,7 @@ async def test_values_run_and_are_told_to_who_observes_them(server):
         # GET /3304/0/5700 with Observe 0.
         server.send("41 01 0010 bb  60 54 33333034 01 30 04 35373030 60")
         (first,) = await answering.has_told(1)
-        for _ in range(10):
-            await one.advance(MINUTE)
+        await one.advance(MINUTE, times=10)
         told = await answering.has_told(3)
         assert {message.token for message in told} == {b"\xbb"}
         assert first.payload.decode() != told[1].payload.decode()
@@ -167,8 +167,7 @@ async def test_what_is_written_stays_and_what_is_executed_is_told(server):
         server.send("41 02 0003 aa  b1 33 01 30 01 34 ff 30")
         told = await answering.has_told(3)
         assert sorted(message.code.dotted for message in told) == ["2.04", "2.04", "4.00"]
-        for _ in range(120):
-            await one.advance(MINUTE)
+        await one.advance(MINUTE, times=120)
         assert one.device.value("/3311/0/5851") == 55
         assert one.executed == [("/3/0/4", b"0")]
 
@@ -179,8 +178,7 @@ async def test_a_room_comes_after_the_set_point_that_was_written(server):
         server.send("41 03 0001 aa  b4 33333038 01 30 04 35393030 10 ff 3330")
         (told,) = await answering.has_told(1)
         assert told.code.dotted == "2.04"
-        for _ in range(180):
-            await one.advance(MINUTE)
+        await one.advance(MINUTE, times=180)
         assert one.device.value("/3308/0/5900") == 30.0
         assert abs(one.device.value("/3303/0/5700") - 30) < 1
 
@@ -248,7 +246,6 @@ async def test_in_queue_mode_it_sleeps_93_seconds_after_the_last_message_and_wak
         assert not one.device.is_asleep
         await one.advance(1)
         assert one.device.is_asleep
-        for _ in range(15):
-            await one.advance(MINUTE)
+        await one.advance(MINUTE, times=15)
         assert await answering.has_asked(2) == [("rd",), ("rd", "1")]
         await one.said("wakes")

@@ -110,21 +110,18 @@ async def test_a_refused_registration_says_its_code_and_a_cure(server, code, wor
         assert not device.is_registered
 
 
-@pytest.mark.parametrize(
-    ("location", "path"),
-    [
+async def test_the_location_of_the_registration_is_what_it_deregisters(server):
+    for location, path in (
         ("82 7264 02 6131", "b2 7264 02 6131"),
         ("85 7264 2f 6131", "b2 7264 02 6131"),
         ("82 7264 01 61 01 62", "b2 7264 01 61 01 62"),
-    ],
-)
-async def test_the_location_of_the_registration_is_what_it_deregisters(server, location, path):
-    async with registered(server, location) as device:
-        leaving = asyncio.create_task(device.deregister())
-        farewell = await server.next()
-        assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path))
-        server.send(b"\x64\x42" + farewell[2:8])
-        await leaving
+    ):
+        async with registered(server, location) as device:
+            leaving = asyncio.create_task(device.deregister())
+            farewell = await server.next()
+            assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path)), location
+            server.send(b"\x64\x42" + farewell[2:8])
+            await leaving
 
 
 @pytest.mark.parametrize(("host", "listens"), [("localhost", "127.0.0.1"), ("[::1]", "::1")])
