@@ -89,6 +89,11 @@ class World:
         wanted = [SimulatedResource(path=PATHS[short], **given) for short, given in resources.items()]
         return self.simulator.add(name, "Test", queue_mode, wanted)
 
+    def seeded(self, endpoint_name: str, count: int = 6) -> str:
+        """Start so many seeded devices; gives the id of one."""
+        self.simulator.start(count)
+        return self.id_of(endpoint_name)
+
     def id_of(self, endpoint_name: str) -> str:
         return next(state.id for state in self.simulator.list_states() if state.endpoint_name == endpoint_name)
 

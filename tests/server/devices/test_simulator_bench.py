@@ -1,26 +1,15 @@
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
 
-from mirror_sdk.wire.bench import BenchDevice, BenchResource
 from mirror_server.devices.link import IntroducedResource, Observe, Registration
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, SimulatedState
 from mirror_server.devices.simulator.kinds import KINDS
 
 TEMPERATURE = "/3303/0/5700"
 DOOR = "/3200/0/5500"
-
-
-def test_a_state_is_what_the_wire_model_takes(world):
-    assert [field.name for field in dataclasses.fields(SimulatedState)] == list(BenchDevice.model_fields)
-    assert [field.name for field in dataclasses.fields(SimulatedResource)] == list(BenchResource.model_fields)
-    world.simulator.start(6)
-    for state in world.simulator.list_states():
-        wire = BenchDevice.model_validate(dataclasses.asdict(state), extra="forbid")
-        assert wire.endpoint_name == state.endpoint_name
 
 
 def test_ids_depend_on_seed_and_index_alone(new_world):

@@ -26,8 +26,7 @@ def text(value: str, content_type: str = "text/plain") -> Content:
 
 @pytest.fixture
 def light(world) -> str:
-    world.simulator.start(6)
-    return world.id_of("light-01")
+    return world.seeded("light-01")
 
 
 def test_a_read_gives_the_value_as_text(world):

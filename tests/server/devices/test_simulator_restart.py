@@ -40,8 +40,7 @@ def test_a_larger_count_adds_only_what_is_missing(world):
 
 
 def test_states_are_the_same_after_a_restart(world):
-    world.simulator.start(12)
-    device_id = world.id_of("thermostat-01")
+    device_id = world.seeded("thermostat-01", count=12)
     world.simulator.set_behaviour(device_id, answer="reject", latency_seconds=0.5)
     world.simulator.set_value(device_id, "/10/0/1", value="own", observable=True, writable=True)
     world.send(world.id_of("light-01"), Write(SWITCH, Content(b"1")))
@@ -155,8 +154,7 @@ def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
 
 
 def test_a_modelled_value_is_not_stored(world):
-    world.simulator.start(2)
-    station = world.id_of("weather-station-01")
+    station = world.seeded("weather-station-01", count=2)
     assert json.loads(world.shelf.documents[station])["resources"][TEMPERATURE]["value"] is None
     saved = world.diary.all("saved").count([station])
     world.send(station, Observe(TEMPERATURE))

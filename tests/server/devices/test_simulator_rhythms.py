@@ -25,15 +25,13 @@ HALF_A_DAY = 12 * 3600
 @pytest.fixture
 def station(world) -> str:
     """A device that is always on; the thermometer beside it sends nothing unasked."""
-    world.simulator.start(2)
-    return world.id_of("weather-station-01")
+    return world.seeded("weather-station-01", count=2)
 
 
 @pytest.fixture
 def thermometer(world) -> str:
     """A device that sleeps."""
-    world.simulator.start(6)
-    return world.id_of("thermometer-01")
+    return world.seeded("thermometer-01")
 
 
 def seconds_between(instants: list[int]) -> set[float]:
@@ -84,8 +82,7 @@ def test_a_value_is_the_same_whenever_it_is_read_between_two_measurements(world,
 def test_a_command_at_the_instant_of_a_measurement_does_not_put_it_off(world, new_world):
     def sent(disturbed: bool) -> list[int]:
         world = new_world()
-        world.simulator.start(6)
-        station = world.id_of("weather-station-01")
+        station = world.seeded("weather-station-01")
         for second in range(601 if disturbed else 0):
             at = world.clock.now() + second * 1000
             world.clock.call_at(at, lambda: world.send(station, Observe("/3315/0/5700")))

@@ -60,13 +60,9 @@ def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:
     port = server if isinstance(server, int) else server.getsockname()[1]
     program = "from mirror_server.devices.lwm2m_client.command import main; main()"
     url = f"coap://127.0.0.1:{port}"
-    return subprocess.Popen(
-        [sys.executable, "-u", "-c", program, "--server", url, "--name", "probe", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"MIRROR_DEVICE_PSK": "00ff"},
-    )
+    started = [sys.executable, "-u", "-c", program, "--server", url, "--name", "probe", *words]
+    with_key = os.environ | {"MIRROR_DEVICE_PSK": "00ff"}
+    return subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=with_key)
 
 
 @pytest.fixture
@@ -84,9 +80,8 @@ def test_it_registers_answers_and_deregisters_at_the_end(server, number):
         assert process.stdout.readline() == f"probe: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
         request, peer = server.recvfrom(2000)
         assert request[1] == 2
-        assert b"ep=probe" in request
-        assert b"lt=60" in request
-        assert b"</3200/0/5500>;obs;aobs=" in request
+        for part in (b"ep=probe", b"lt=60", b"</3200/0/5500>;obs;aobs="):
+            assert part in request
         server.sendto(bytes.fromhex("64 41") + request[2:8] + bytes.fromhex("82 7264 01 37"), peer)
         assert process.stdout.readline() == f"probe: registered as /rd/7 from port {peer[1]}\n"
         # GET /3/0/1, Accept text/plain.
@@ -95,8 +90,7 @@ def test_it_registers_answers_and_deregisters_at_the_end(server, number):
         process.send_signal(number)
         # DELETE /rd/7.
         farewell, _ = server.recvfrom(2000)
-        assert farewell[1] == 4
-        assert farewell[8:] == bytes.fromhex("b2 7264 01 37")
+        assert (farewell[1], farewell[8:]) == (4, bytes.fromhex("b2 7264 01 37"))
         server.sendto(bytes.fromhex("64 42") + farewell[2:8], peer)
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert (told, process.returncode) == ("probe: deregistered\n", 0)
