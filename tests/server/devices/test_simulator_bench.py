@@ -75,6 +75,7 @@ def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the
     world.simulator.set_value(device_id, DOOR, value="1")
     changed_at = world.clock.now()
     world.advance(60)
+    world.simulator.set_value(device_id, DOOR, value="1")
     assert world.diary.observations() == []
     world.simulator.set_behaviour(device_id, online=True)
     assert world.diary.names() == ["registered", "contact", "observed"]
