@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import settings
+from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
 
@@ -37,13 +39,9 @@ class Server:
     """A server on a file, which may be opened again."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        usual = {
-            "simulate": 0,
-            "manual_clock": True,
-            "callback_networks": LOOPBACK,
-            "failed_keys_per_minute": 1_000_000,
-        }
-        self.settings = Settings(database_url=new_database_url(folder), **{**usual, **settings})
+        usual = {"simulate": 0, "manual_clock": True, "callback_networks": LOOPBACK}
+        usual |= {"database_url": new_database_url(folder), "failed_keys_per_minute": 1_000_000}
+        self.settings = Settings(**{**usual, **settings})
         self.open()
 
     def open(self) -> None:
@@ -176,6 +174,41 @@ class Server:
 
     def channel(self, key: str) -> Any:
         return self.call(key, "GET", "/v2/notification/channel").json
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """That of a database without anything in it."""
+    return new_database_url(tmp_path)
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    with closing(Database(url)) as opened:
+        yield opened
+
+
+@contextmanager
+def _held(database: Database) -> Iterator[None]:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session: Session) -> None:
+        started.set()
+        assert go_on.wait(60)
+
+    holding = database.submit(hold)
+    assert started.wait(60)
+    try:
+        yield
+    finally:
+        go_on.set()
+        holding.result(60)
+
+
+@pytest.fixture(scope="session")
+def hold_writer() -> Callable[[Database], AbstractContextManager[None]]:
+    """Keeps the writer of a database busy, so that all that is submitted meanwhile waits, and comes into one group."""
+    return _held
 
 
 @pytest.fixture

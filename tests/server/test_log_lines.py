@@ -73,34 +73,31 @@ def a_failure():
         return sys.exc_info()
 
 
-RECORDS = {
-    "plain": {"msg": "a line"},
-    "a text longer than its column": {"msg": "a" * 50},
-    "arguments": {"msg": "%d of %s", "args": (3, "ä\x1b[31m")},
-    "a line break": {"msg": "one\ntwo"},
-    "what is told beside it": {"msg": "a line", "path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
-    "what JSON does not know": {"msg": "a line", "at": Path("/tmp"), "told": {1, 2}},
-    "colours of uvicorn": {"msg": "a line", "color_message": "\x1b[31ma line"},
-    "a warning": {"msg": "a line", "levelno": logging.WARNING, "levelname": "WARNING"},
-    "a level of its own": {"msg": "a line", "levelno": 5, "levelname": "TRACE"},
-    "a failure": {"msg": "it failed", "exc_info": a_failure(), "path": "/x"},
-    "a failure without where": {"msg": "it failed", "exc_info": (*a_failure()[:2], None)},
-    "no failure": {"msg": "it failed", "exc_info": (None, None, None)},
-    "no failure asked for": {"msg": "a line", "exc_info": False},
-    "a stack": {"msg": "a line", "stack_info": "Stack (most recent call last):\n  here"},
-    "a name that has a place": {"msg": "a line", "level": "x", "event": "y"},
-}
+RECORDS = (
+    {"msg": "a line"},
+    {"msg": "a" * 50},
+    {"msg": "%d of %s", "args": (3, "ä\x1b[31m")},
+    {"msg": "one\ntwo"},
+    {"path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
+    {"at": Path("/tmp"), "told": {1, 2}},
+    {"color_message": "\x1b[31ma line"},
+    {"levelno": logging.WARNING, "levelname": "WARNING"},
+    {"levelno": 5, "levelname": "TRACE"},
+    *({"exc_info": info, "path": "/x"} for info in (a_failure(), (*a_failure()[:2], None), (None,) * 3, False)),
+    {"stack_info": "Stack (most recent call last):\n  here"},
+    # Names that have a place in a line.
+    {"level": "x", "event": "y"},
+)
 
 
 @FORMATS
 def test_a_line_looks_as_structlog_has_it(log_format):
-    known = {"name": "mirror_server.x", "levelno": logging.INFO, "levelname": "INFO", "args": ()}
+    known = {"name": "mirror_server.x", "msg": "a line", "levelno": logging.INFO, "levelname": "INFO", "args": ()}
     formatter = LineFormatter(log_format, is_terminal=False)
-    for case, record in RECORDS.items():
-        made, expected = (
-            form.format(logging.makeLogRecord(known | record)) for form in (formatter, formatter._by_structlog)
-        )
-        assert without_instant(made, log_format) == without_instant(expected, log_format), case
+    for record in RECORDS:
+        made = formatter.format(logging.makeLogRecord(known | record))
+        expected = formatter._by_structlog.format(logging.makeLogRecord(known | record))
+        assert without_instant(made, log_format) == without_instant(expected, log_format), record
 
 
 def test_a_log_that_no_terminal_shows_does_not_wait_for_structlog():
@@ -108,14 +105,11 @@ def test_a_log_that_no_terminal_shows_does_not_wait_for_structlog():
         import logging, sys
         from mirror_server.logging_format import configure
         configure("json")
-        try:
-            1 / 0
-        except ZeroDivisionError:
-            logging.getLogger("x").exception("it failed", extra={"path": "/"})
+        logging.getLogger("x").error("it failed", exc_info=ZeroDivisionError("no"), extra={"path": "/"})
         sys.exit("structlog" in sys.modules)"""
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "ZeroDivisionError: division by zero" in ended.stderr
+    assert "ZeroDivisionError: no" in ended.stderr
 
 
 def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypatch, caplog):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import closing
 
 from mirror_server.web.calls import Calls
 
@@ -12,25 +13,16 @@ def test_threads_that_call_at_once_lose_none_and_each_keeps_its_order_on_the_thr
     made = []
 
     async def check():
-        done = asyncio.Event()
         calls = Calls(asyncio.get_running_loop())
-
-        def note(number):
-            made.append((number, threading.get_ident()))
-            if len(made) == 4 * MANY:
-                done.set()
 
         def call_all(first):
             for number in range(first, first + MANY):
-                calls.soon(lambda number=number: note(number))
+                calls.soon(lambda number=number: made.append((number, threading.get_ident())))
 
-        threads = [threading.Thread(target=call_all, args=(first * MANY,)) for first in range(4)]
-        for thread in threads:
-            thread.start()
         async with asyncio.timeout(60):
-            await done.wait()
-        for thread in threads:
-            thread.join()
+            await asyncio.gather(*(asyncio.to_thread(call_all, first * MANY) for first in range(4)))
+            while len(made) < 4 * MANY:
+                await asyncio.sleep(0)
 
     asyncio.run(check())
     assert sorted(made, key=lambda each: each[0] // MANY) == [(n, threading.get_ident()) for n in range(4 * MANY)]
@@ -54,10 +46,11 @@ def test_others_have_their_turn_between_many_calls():
     assert [each for each in order if each != "other"] == list(range(250))
 
 
-def test_after_the_end_of_its_loop_nothing_is_called():
-    loop = asyncio.new_event_loop()
-    calls = Calls(loop)
-    loop.close()
+def test_of_a_loop_that_does_not_run_a_thread_waits_no_longer_than_it_says_and_nothing_is_called_after_its_end():
+    with closing(asyncio.new_event_loop()) as loop:
+        calls = Calls(loop)
+        calls.soon(lambda: 1 / 0)
+        calls.wait(0.001)
     calls.soon(lambda: 1 / 0)
 
 
@@ -91,13 +84,3 @@ def test_a_thread_waits_until_its_calls_are_made_and_the_tasks_they_woke_have_ru
 
     asyncio.run(check())
     assert seen == [list(range(MANY))] * 2
-
-
-def test_a_thread_waits_for_a_loop_that_does_not_run_no_longer_than_it_says():
-    loop = asyncio.new_event_loop()
-    try:
-        calls = Calls(loop)
-        calls.soon(lambda: None)
-        calls.wait(0.001)
-    finally:
-        loop.close()

@@ -5,7 +5,8 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,12 +17,6 @@ from mirror_server.store.sqlite.log_file import LogFile
 
 SMALL = 128 * 1024
 LARGEST = 8 * 1024 * 1024
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
 
 
 def connect(path):
@@ -51,9 +46,8 @@ def ahead(path, writing):
 
 
 def keep(connection, size):
-    return connection.execute("INSERT INTO kept (content) VALUES (randomblob(?)) RETURNING number", [size]).fetchone()[
-        0
-    ]
+    statement = "INSERT INTO kept (content) VALUES (randomblob(?)) RETURNING number"
+    return connection.execute(statement, [size]).fetchone()[0]
 
 
 def size_of(path: Path) -> int:
@@ -131,7 +125,8 @@ def test_while_another_one_writes_nothing_is_touched(path, writing, ahead, tmp_p
 def test_room_that_others_need_is_not_taken(path, writing, ahead, monkeypatch):
     keep(writing, SMALL)
     size = size_of(path)
-    monkeypatch.setattr(log_file.shutil, "disk_usage", lambda _: Usage(100 * size, 75 * size, 100 * size))
+    usage = SimpleNamespace(total=100 * size, used=75 * size, free=100 * size)
+    monkeypatch.setattr(log_file.shutil, "disk_usage", lambda _: usage)
     ahead.look()
     assert size_of(path) == size
 
@@ -140,10 +135,7 @@ def test_a_file_that_cannot_be_made_longer_stays_as_it_was(path, writing, ahead,
     keep(writing, SMALL)
     size = size_of(path)
 
-    def fail(_file):
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(log_file.os, "fsync", fail)
+    monkeypatch.setattr(log_file.os, "fsync", Mock(side_effect=OSError("the disk is full")))
     ahead.look()
     assert size_of(path) == size
     assert not writing.in_transaction

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from unittest.mock import Mock
 
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -14,50 +15,20 @@ from mirror_server.web.wsgi_call import EncodedShared
 LINES = b"content-length: 2\r\n"
 
 
-class Transport:
-    """Keeps what is written."""
-
-    def __init__(self):
-        self.written = []
-        self.is_closed = False
-
-    def write(self, content):
-        self.written.append(content)
-
-    def close(self):
-        self.is_closed = True
-
-    def pause_reading(self):
-        """Nothing is read."""
-
-    def resume_reading(self):
-        """Nothing is read."""
-
-
 class Request:
     """A request of uvicorn's that is to be answered."""
 
     def __init__(self, method="GET", *, keep_alive=True):
-        self.transport = Transport()
+        self.transport, self.on_response, log = Mock(), Mock(), logging.getLogger(__name__)
         self.flow = FlowControl(self.transport)
-        self.responses = 0
-        log = logging.getLogger(__name__)
-        self.cycle = RequestResponseCycle(
-            {"method": method},
-            self.transport,
-            self.flow,
-            log,
-            log,
-            False,
-            [(b"server", b"x")],
-            asyncio.Event(),
-            False,
-            keep_alive,
-            self.note_response,
-        )
+        of_request = {"scope": {"method": method}, "message_event": asyncio.Event(), "expect_100_continue": False}
+        of_server = {"logger": log, "access_logger": log, "access_log": False, "default_headers": [(b"server", b"x")]}
+        of_connection = {"transport": self.transport, "flow": self.flow, "keep_alive": keep_alive}
+        self.cycle = RequestResponseCycle(**of_request, **of_server, **of_connection, on_response=self.on_response)
 
-    def note_response(self):
-        self.responses += 1
+    @property
+    def written(self):
+        return [content for (content,), _ in self.transport.write.call_args_list]
 
     def send(self):
         return send_at_once(self.cycle.send, 200, LINES, b"{}")
@@ -66,15 +37,15 @@ class Request:
 def test_head_and_body_are_one_write_and_the_request_is_over():
     request = Request()
     assert request.send()
-    assert request.transport.written == [b"HTTP/1.1 200 OK\r\nserver: x\r\ncontent-length: 2\r\n\r\n{}"]
-    assert (request.responses, request.cycle.response_complete) == (1, True)
+    assert request.written == [b"HTTP/1.1 200 OK\r\nserver: x\r\ncontent-length: 2\r\n\r\n{}"]
+    assert (request.on_response.call_count, request.cycle.response_complete) == (1, True)
 
 
 @pytest.mark.parametrize("request_of", [lambda: Request("HEAD"), lambda: Request(keep_alive=False)])
 def test_what_is_not_as_usual_is_left_to_the_server(request_of):
     request = request_of()
     assert not request.send()
-    assert request.transport.written == []
+    assert request.written == []
     assert not send_at_once(request.transport.write, 200, LINES, b"{}")
 
 
@@ -89,7 +60,7 @@ def test_while_a_client_takes_nothing_it_waits_and_looks_again_what_is_to_be_don
         sending = asyncio.ensure_future(answer.send(request.cycle.send))
         await asyncio.sleep(0)
         assert not sending.done()
-        assert not request.transport.written
+        assert not request.written
         if change == "the server stops":
             request.cycle.keep_alive = False
         if change == "the client goes away":
@@ -99,7 +70,7 @@ def test_while_a_client_takes_nothing_it_waits_and_looks_again_what_is_to_be_don
         await sending
 
     asyncio.run(check())
-    head, _, body = b"".join(request.transport.written).partition(b"\r\n\r\n")
+    head, _, body = b"".join(request.written).partition(b"\r\n\r\n")
     assert body == (b"" if change == "the client goes away" else b"{}")
     # uvicorn itself says that the connection is closed, and closes it.
-    assert (b"connection: close" in head) == request.transport.is_closed == (change == "the server stops")
+    assert (b"connection: close" in head) == request.transport.close.called == (change == "the server stops")

@@ -23,17 +23,13 @@ from mirror_server.service.housekeeping import Deadline
 INSTANTS = st.integers(0, 4_000_000_000_000)
 
 
-@pytest.mark.parametrize(
-    ("asked", "queue_mode", "seconds"),
-    [(None, False, 2 * 3600), (None, True, 3 * 86400), (1, False, 1), (60, True, 60)],
-)
-def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_that_sleeps(asked, queue_mode, seconds):
-    assert commands.expires_at(5, asked, queue_mode=queue_mode) == 5 + seconds * 1000
+def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_that_sleeps():
+    for asked, queue_mode, seconds in ((None, False, 7200), (None, True, 3 * 86_400), (1, False, 1), (60, True, 60)):
+        assert commands.expires_at(5, asked, queue_mode=queue_mode) == 5 + seconds * 1000, (asked, queue_mode)
 
 
-@pytest.mark.parametrize(
-    ("method", "asked", "queue_mode", "retries"),
-    [
+def test_retries_default_to_two_in_queue_mode_and_to_none_for_an_execute():
+    for method, asked, queue_mode, retries in (
         ("PUT", None, False, 0),
         ("PUT", None, True, 2),
         ("GET", None, True, 2),
@@ -41,18 +37,16 @@ def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_th
         ("POST", 1, True, 1),
         ("PUT", 0, True, 0),
         ("PUT", 10, False, 10),
-    ],
-)
-def test_retries_default_to_two_in_queue_mode_and_to_none_for_an_execute(method, asked, queue_mode, retries):
-    assert commands.retries(asked, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode) == retries
+    ):
+        told = commands.retries(asked, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode)
+        assert told == retries, (method, asked, queue_mode)
 
 
-@pytest.mark.parametrize(
-    ("failed_before", "now", "may"), [(0, 9, True), (1, 9, True), (2, 9, False), (1, 10, False), (3, 11, False)]
-)
-def test_another_attempt_needs_a_retry_and_time_that_are_left(failed_before, now, may):
-    command = Command(1, "a", "x", "d", CommandRequest("GET", "/3/0/0"), 0, 10, retries=2, attempts=failed_before)
-    assert commands.may_try_again(command, now) is may
+def test_another_attempt_needs_a_retry_and_time_that_are_left():
+    request = CommandRequest("GET", "/3/0/0")
+    for failed_before, now, may in ((0, 9, True), (1, 9, True), (2, 9, False), (1, 10, False), (3, 11, False)):
+        command = Command(1, "a", "x", "d", request, 0, 10, retries=2, attempts=failed_before)
+        assert commands.may_try_again(command, now) is may, (failed_before, now)
 
 
 def test_what_sets_a_desired_value_is_a_put_that_sets_no_notification_rules():
@@ -165,114 +159,71 @@ def test_an_async_response_has_an_error_only_where_it_failed_and_a_content_type_
 
 def test_an_observation_has_the_devices_time_and_a_number_for_its_age():
     told = {"device_id": "d", "endpoint_name": "n", "path": "/3303/0/5700", "payload": b"406", "changed_at": 7}
+    entry = {"ep": "d", "original-ep": "n", "path": "/3303/0/5700", "payload": "NDA2", "timestamp": 7}
     for seconds, age in ((None, 0), (60, 60)):
-        assert events.notification(**told, content_type="text/plain", max_age_seconds=seconds) == {
-            "ep": "d",
-            "path": "/3303/0/5700",
-            "ct": "text/plain",
-            "payload": "NDA2",
-            "max-age": age,
-            "timestamp": 7,
-            "original-ep": "n",
-        }
+        event = events.notification(**told, content_type="text/plain", max_age_seconds=seconds)
+        assert event == entry | {"ct": "text/plain", "max-age": age}
 
 
 def test_a_registration_lists_its_resources_and_a_device_that_left_is_named():
     resources = [("/3303/0/5700", "temperature", "text/plain", True), ("/3/0/4", "", "", False)]
     named = {"device_id": "d", "endpoint_name": "n", "at": 7}
-    assert events.registration(**named, endpoint_type="Light", queue_mode=True, resources=resources) == {
-        "ep": "d",
-        "original-ep": "n",
-        "ept": "Light",
-        "q": True,
-        "timestamp": 7,
-        "resources": [
-            {"path": "/3303/0/5700", "rt": "temperature", "ct": "text/plain", "obs": True},
-            {"path": "/3/0/4", "rt": "", "ct": "", "obs": False},
-        ],
-    }
-    assert events.leaving(**named) == {"ep": "d", "original-ep": "n", "timestamp": 7}
+    leaving = {"ep": "d", "original-ep": "n", "timestamp": 7}
+    listed = [
+        {"path": "/3303/0/5700", "rt": "temperature", "ct": "text/plain", "obs": True},
+        {"path": "/3/0/4", "rt": "", "ct": "", "obs": False},
+    ]
+    registration = events.registration(**named, endpoint_type="Light", queue_mode=True, resources=resources)
+    assert registration == leaving | {"ept": "Light", "q": True, "resources": listed}
+    assert events.leaving(**named) == leaving
 
 
 OF_A_DEVICE = {"ep": "d", "original-ep": "n", "uid": "u", "timestamp": 1}
 NOTIFICATION = LogEntry(1, "notifications", OF_A_DEVICE, 5)
 REGISTRATION = LogEntry(2, "registrations", OF_A_DEVICE, 5)
-LEAVING = LogEntry(3, "de-registrations", OF_A_DEVICE, 5)
 RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 200, "path": "/3/0/4"}, 5)
 
 
-@pytest.mark.parametrize(
-    ("extras", "notification", "registration", "response"),
-    [
-        (Extras(), {"ep"}, {"ep", "timestamp", "original-ep"}, {"id", "status"}),
-        (Extras(include_uid=True), {"ep", "uid"}, set(OF_A_DEVICE), {"id", "status", "uid"}),
-        (
-            Extras(include_timestamp=True),
-            {"ep", "timestamp"},
-            {"ep", "timestamp", "original-ep"},
-            {"id", "status", "timestamp"},
-        ),
-        (
-            Extras(include_original_ep=True),
-            {"ep", "original-ep"},
-            {"ep", "timestamp", "original-ep"},
-            {"id", "status"},
-        ),
-        (
-            Extras(include_seq=True),
-            {"ep", "seq"},
-            {"ep", "timestamp", "original-ep", "seq"},
-            {"id", "status", "ep", "path", "seq"},
-        ),
-        (CURSOR_EXTRAS, {*OF_A_DEVICE, "seq"}, {*OF_A_DEVICE, "seq"}, {*RESPONSE.body, "seq"}),
-    ],
-)
-def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, registration, response):
-    update = dataclasses.replace(REGISTRATION, kind="reg-updates")
-    message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
-    assert set(message["notifications"][0]) == notification
-    assert set(message["registrations"][0]) == set(message["reg-updates"][0]) == registration
-    assert set(message["async-responses"][0]) == response
+def test_a_message_carries_the_extras_that_were_asked_for():
+    for extras, of_notification, of_registration, of_response in (
+        (Extras(), "", "", ""),
+        (Extras(include_uid=True), "uid", "uid", "uid"),
+        (Extras(include_timestamp=True), "timestamp", "", "timestamp"),
+        (Extras(include_original_ep=True), "original-ep", "", ""),
+        (Extras(include_seq=True), "seq", "seq", "ep path seq"),
+        (CURSOR_EXTRAS, "original-ep timestamp uid seq", "uid seq", "ep original-ep path timestamp uid seq"),
+    ):
+        update = dataclasses.replace(REGISTRATION, kind="reg-updates")
+        message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
+        registration = {"ep", "timestamp", "original-ep", *of_registration.split()}
+        assert set(message["notifications"][0]) == {"ep", *of_notification.split()}, extras
+        assert set(message["registrations"][0]) == set(message["reg-updates"][0]) == registration
+        assert set(message["async-responses"][0]) == {"id", "status", *of_response.split()}
 
 
-@pytest.mark.parametrize(
-    ("extras", "leaving"),
-    [
-        (Extras(), "d"),
-        (Extras(True, True, True, include_seq=True), "d"),
-        (Extras(True, True, True, True), {"ep": "d"}),
-        (Extras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}),
-        (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
-    ],
-)
-def test_a_device_that_left_or_expired_is_its_id_or_an_object(extras, leaving):
-    for kind in ("de-registrations", "registrations-expired"):
-        assert compose([dataclasses.replace(LEAVING, kind=kind)], extras) == {kind: [leaving]}
+def test_a_device_that_left_or_expired_is_its_id_or_an_object():
+    """An older version stored the id alone; a program without the new option sees no difference."""
+    for extras, leaving, of_an_older_version in (
+        (Extras(), "d", "d"),
+        (Extras(True, True, True, include_seq=True), "d", "d"),
+        (Extras(True, True, True, True), {"ep": "d"}, {"ep": "d"}),
+        (Extras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}, {"ep": "d", "seq": 3}),
+        (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}, {"ep": "d", "seq": 3, "timestamp": 5}),
+    ):
+        for kind in ("de-registrations", "registrations-expired"):
+            for body, shown in ((OF_A_DEVICE, leaving), ("d", of_an_older_version)):
+                assert compose([LogEntry(3, kind, body, 5)], extras) == {kind: [shown]}, (extras, body)
 
 
-@pytest.mark.parametrize("extras", [Extras(), Extras(True, True, True, True), CURSOR_EXTRAS])
-def test_what_an_older_version_logged_is_told_with_the_time_at_which_it_was(extras):
-    """It stored the id alone of a device that left; a program without the new option sees no difference."""
-    old = LogEntry(3, "registrations-expired", "d", 5)
-    (shown,) = compose([old], extras)["registrations-expired"]
-    if not extras.deregistrations_as_object:
-        assert shown == "d"
-    else:
-        told = {"timestamp": 5} if extras.include_timestamp else {}
-        assert shown == {"ep": "d"} | (told | {"seq": 3} if extras.include_seq else {})
-
-
-@pytest.mark.parametrize(
-    ("now", "before"),
-    [
-        (datetime(2026, 7, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 8, tzinfo=UTC)),
-        (datetime(2026, 3, 15, tzinfo=UTC), datetime(2025, 9, 15, tzinfo=UTC)),
-        (datetime(2026, 8, 31, tzinfo=UTC), datetime(2026, 2, 28, tzinfo=UTC)),
-        (datetime(2028, 8, 31, tzinfo=UTC), datetime(2028, 2, 29, tzinfo=UTC)),
-    ],
-)
-def test_six_months_are_calendar_months(now, before):
-    assert months_before(from_datetime(now)) == from_datetime(before)
+def test_six_months_are_calendar_months():
+    for now, before in (
+        ("2026-07-05T08Z", "2026-01-05T08Z"),
+        ("2026-03-15T00Z", "2025-09-15T00Z"),
+        ("2026-08-31T00Z", "2026-02-28T00Z"),
+        ("2028-08-31T00Z", "2028-02-29T00Z"),
+    ):
+        at, earlier = (from_datetime(datetime.fromisoformat(text)) for text in (now, before))
+        assert months_before(at) == earlier, now
 
 
 @given(INSTANTS)

@@ -15,9 +15,8 @@ def changes() -> RecentChanges:
     return changes
 
 
-@pytest.mark.parametrize(
-    ("device_id", "since", "until", "expected"),
-    [
+def test_a_device_is_unchanged_where_all_changes_since_are_known_and_none_is_its(changes):
+    for device_id, since, until, expected in (
         ("a", 7, 9, True),
         ("a", 6, 9, False),
         ("b", 7, 9, False),
@@ -25,38 +24,29 @@ def changes() -> RecentChanges:
         ("c", 6, 9, True),
         ("c", 5, 9, False),
         ("c", 9, 10, False),
-    ],
-)
-def test_a_device_is_unchanged_where_all_changes_since_are_known_and_none_is_its(
-    changes, device_id, since, until, expected
-):
-    assert changes.is_unchanged(device_id, since, until) is expected
+    ):
+        assert changes.is_unchanged(device_id, since, until) is expected, (device_id, since, until)
+
+
+def unchanged(changes, *asked: tuple[str, int, int]) -> list[bool]:
+    return [changes.is_unchanged(*each) for each in asked]
 
 
 def test_behind_a_change_of_another_process_nothing_before_it_is_known(changes):
     changes.note(11, ["a"])
-
-    assert not changes.is_unchanged("c", 9, 11)
-    assert changes.is_unchanged("c", 10, 11)
-    assert not changes.is_unchanged("a", 10, 11)
+    assert unchanged(changes, ("c", 9, 11), ("c", 10, 11), ("a", 10, 11)) == [False, True, False]
 
 
 def test_of_very_many_devices_the_oldest_changes_are_forgotten(changes, monkeypatch):
     monkeypatch.setattr(recent_changes, "_MOST_DEVICES", 2)
     changes.note(10, ["c"])
-    assert changes.is_unchanged("d", 9, 10)
-
+    assert unchanged(changes, ("d", 9, 10)) == [True]
     changes.note(11, ["d"])
-
-    assert not changes.is_unchanged("d", 9, 10)
-    assert changes.is_unchanged("a", 10, 11)
+    assert unchanged(changes, ("d", 9, 10), ("a", 10, 11)) == [False, True]
 
 
 def test_a_change_may_have_several_numbers() -> None:
     changes = RecentChanges()
-    changes.note(3, ["a"])
-    changes.note(7, ["b"], 4)
-    changes.note(8, ["c"])
-    assert changes.is_unchanged("a", 3, 8)
-    assert not changes.is_unchanged("b", 3, 8)
-    assert changes.is_unchanged("b", 7, 8)
+    for change in ((3, ["a"]), (7, ["b"], 4), (8, ["c"])):
+        changes.note(*change)
+    assert unchanged(changes, ("a", 3, 8), ("b", 3, 8), ("b", 7, 8)) == [True, False, True]

@@ -2,83 +2,49 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import TypeVar
 
-import databases
 import pytest
 
 from mirror_server.store import settings
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite import checkpoints
 
-T = TypeVar("T")
-
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return databases.new_database_url(tmp_path)
-
-
-@pytest.fixture
-def database(url: str) -> Iterator[Database]:
-    opened = Database(url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def while_held(database: Database) -> Callable[[Callable[[], T]], T]:
+def while_held(database, hold_writer):
     """Submits while the writer is busy, so that all of it comes into one group."""
 
-    def run(submit: Callable[[], T]) -> T:
-        started, go_on = threading.Event(), threading.Event()
-
-        def hold(_session: Session) -> None:
-            started.set()
-            assert go_on.wait(60)
-
-        held = database.submit(hold)
-        assert started.wait(60)
-        try:
+    def run(submit):
+        with hold_writer(database):
             return submit()
-        finally:
-            go_on.set()
-            held.result(60)
 
     return run
 
 
 def stored(database, name):
-    with database.read() as session:
-        return settings.get(session, name)
+    return database.look(lambda session: settings.get(session, name))
 
 
 def test_work_of_one_group_fails_alone(database, while_held):
-    def fail(session):
-        settings.put(session, "lost", "x")
-        session.after_commit(lambda: effects.append("lost"))
-        raise ValueError("no")
-
     def keep(name):
         def work(session):
             settings.put(session, name, "x")
             session.after_commit(lambda: effects.append(name))
+            if name == "lost":
+                raise ValueError("no")
             return name
 
-        return work
+        return database.submit(work)
 
     effects = []
-    futures = while_held(lambda: [database.submit(keep("a")), database.submit(fail), database.submit(keep("b"))])
-    assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
+    first, lost, last = while_held(lambda: [keep("a"), keep("lost"), keep("b")])
+    assert [first.result(60), last.result(60)] == ["a", "b"]
     with pytest.raises(ValueError, match="no"):
-        futures[1].result(60)
+        lost.result(60)
     assert database.settle(60)
     assert effects == ["a", "b"]
-    assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
+    assert [stored(database, name) for name in ("a", "b", "lost")] == ["x", "x", None]
 
 
 @pytest.mark.parametrize("has_results", [False, True])
@@ -123,15 +89,15 @@ def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_
         database.submit(lambda _: done.append("other"), touched=touched)
 
     def submit():
-        def asked(item, *touched):
-            futures.append(database.submit_together(ask, item, touched=touched or (item,)))
+        def asked(item):
+            futures.append(database.submit_together(ask, item, touched=(item,)))
 
         def told(item):
             futures.append(database.insist_together(tell, [item], touched=(item, "log")))
 
         futures = []
-        for put in (asked, told):
-            put("a")
+        asked("a")
+        told("a")
         other(())
         asked("b")
         told("c")
@@ -208,56 +174,43 @@ def test_what_was_submitted_before_closing_is_stored(url):
     futures = [first.submit(lambda session, n=n: settings.put(session, str(n), "x")) for n in range(50)]
     first.close()
     assert all(future.done() for future in futures)
-    again = Database(url)
-    try:
+    with closing(Database(url)) as again:
         assert stored(again, "49") == "x"
-    finally:
-        again.close()
 
 
-@pytest.mark.skipif(databases.ON_POSTGRESQL, reason="tells of the SQLite file")
+@pytest.mark.sqlite
 def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 10)
-    path = tmp_path / "mirror.db"
-    database = Database(f"sqlite:///{path}")
 
     def in_the_file():
         # Without the log beside it.
-        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{tmp_path}/mirror.db?immutable=1", uri=True)) as connection:
             return connection.execute("SELECT count(*) FROM settings").fetchone()[0]
 
-    before = in_the_file()
-    try:
-        for number in range(1000):
+    with closing(Database(f"sqlite:///{tmp_path}/mirror.db")) as database:
+        before, number = in_the_file(), 0
+        while in_the_file() == before and number < 1000:
             database.write(lambda session, name=str(number): settings.put(session, name, "x"))
-            if in_the_file() > before:
-                break
-        else:
-            pytest.fail("nothing came into the file")
+            number += 1
+        assert in_the_file() > before
         database.write(lambda session: settings.put(session, "last", "x"))
         assert stored(database, "last") == "x"
-    finally:
-        database.close()
-    assert in_the_file() == before + number + 2
+    assert in_the_file() == before + number + 1
 
 
 @pytest.mark.sqlite
 def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 1)
-    database = Database(f"sqlite:///{tmp_path / 'mirror.db'}")
     tried = []
 
     def start(thread):
         tried.append(thread.name)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", start)
-    try:
+    with closing(Database(f"sqlite:///{tmp_path / 'mirror.db'}")) as database, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
         for number in range(3):
             database.write(lambda session, name=str(number): settings.put(session, name, "x"))
-    finally:
-        monkeypatch.undo()
-        database.close()
     assert tried == ["checkpoint"] * 3
 
 

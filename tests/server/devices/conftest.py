@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from service_diary import ServiceDiary
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe, Registration
+from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe
 from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
 from mirror_server.devices.simulator.fleet import LastObserved
 from mirror_server.devices.simulator.simulator import Simulator
@@ -20,64 +20,30 @@ from mirror_server.devices.simulator.simulator import Simulator
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 
 
-class ServiceDiary:
-    """The service's side: every event with its instant, in order, between the documents that were saved."""
+class SimulatorDiary(ServiceDiary):
+    """Beside the events the documents that were saved, and the values that were heard last."""
 
     def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self.entries: list[tuple[str, Instant, Any]] = []
+        super().__init__(clock)
         self.heard: dict[tuple[str, str], LastObserved] = {}
-        self.on_contact: Callable[[str], None] = lambda device_id: None
-
-    def write(self, name: str, what: Any, result: Any = None) -> Future[Any]:
-        self.entries.append((name, self._clock.now(), what))
-        future: Future[Any] = Future()
-        future.set_result(result)
-        return future
-
-    def registered(self, registration: Registration) -> Future[str]:
-        return self.write("registered", registration, registration.device_id)
-
-    def registration_updated(self, device_id: str, resources: Any = None) -> Future[None]:
-        return self.write("updated", (device_id, resources))
-
-    def deregistered(self, device_id: str) -> Future[None]:
-        return self.write("deregistered", device_id)
-
-    def contact(self, device_id: str) -> None:
-        self.write("contact", device_id)
-        self.on_contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         for each in observations:
             self.note_heard(each.device_id, each.path, each.content.payload.decode())
-        return self.write("observed", list(observations))
+        return super().observed(observations)
 
     def note_heard(self, device_id: str, path: str, text: str) -> None:
         self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
-
-    def all(self, name: str) -> list[Any]:
-        return [what for entry, _, what in self.entries if entry == name]
-
-    def times(self, name: str) -> list[Instant]:
-        return [at for entry, at, _ in self.entries if entry == name]
 
     def names(self) -> list[str]:
         """What happened, in order, without the savings."""
         return [name for name, _, _ in self.entries if name != "saved"]
 
-    def observations(self, path: str | None = None) -> list[Observation]:
-        sent = itertools.chain.from_iterable(self.all("observed"))
-        return [observation for observation in sent if path in {None, observation.path}]
-
-    def values(self, path: str) -> list[str]:
-        return [observation.content.payload.decode() for observation in self.observations(path)]
-
 
 class DocumentShelf:
     """Documents in memory; what is saved stands in the diary, between the events."""
 
-    def __init__(self, diary: ServiceDiary) -> None:
+    def __init__(self, diary: SimulatorDiary) -> None:
         self._diary = diary
         self.documents: dict[str, str] = {}
 
@@ -96,7 +62,7 @@ class World:
     def __init__(self, seed: int = 7, begin_at: Instant = BEGIN_AT) -> None:
         self.seed = seed
         self.clock = ManualClock(begin_at)
-        self.diary = ServiceDiary(self.clock)
+        self.diary = SimulatorDiary(self.clock)
         self.shelf = DocumentShelf(self.diary)
         self.simulator = self._new_simulator()
 
@@ -108,7 +74,7 @@ class World:
         self.seed = self.seed if seed is None else seed
         self.clock = ManualClock(self.clock.now() + round(after_seconds * 1000))
         documents, heard = self.shelf.documents, self.diary.heard
-        self.diary = ServiceDiary(self.clock)
+        self.diary = SimulatorDiary(self.clock)
         self.diary.heard = heard
         self.shelf = DocumentShelf(self.diary)
         self.shelf.documents = documents
@@ -122,6 +88,11 @@ class World:
         """Add a device with one resource for each ``temperature={...}`` given by a short name."""
         wanted = [SimulatedResource(path=PATHS[short], **given) for short, given in resources.items()]
         return self.simulator.add(name, "Test", queue_mode, wanted)
+
+    def seeded(self, endpoint_name: str, count: int = 6) -> str:
+        """Start so many seeded devices; gives the id of one."""
+        self.simulator.start(count)
+        return self.id_of(endpoint_name)
 
     def id_of(self, endpoint_name: str) -> str:
         return next(state.id for state in self.simulator.list_states() if state.endpoint_name == endpoint_name)

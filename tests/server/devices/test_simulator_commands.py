@@ -26,8 +26,7 @@ def text(value: str, content_type: str = "text/plain") -> Content:
 
 @pytest.fixture
 def light(world) -> str:
-    world.simulator.start(6)
-    return world.id_of("light-01")
+    return world.seeded("light-01")
 
 
 def test_a_read_gives_the_value_as_text(world):
@@ -38,14 +37,18 @@ def test_a_read_gives_the_value_as_text(world):
     assert world.send(device_id, Read(TEMPERATURE, "application/cbor")).outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
 
+@pytest.fixture
+def writable(world) -> str:
+    """A device with a temperature of 21 that may be written."""
+    return world.add(temperature={"value": "21", "writable": True})
+
+
 @pytest.mark.parametrize("latency_seconds", [0, 2])
-def test_a_silent_device_never_answers(world, latency_seconds):
-    device_id = world.add(temperature={"value": "21", "writable": True})
-    world.simulator.set_behaviour(device_id, answer="silent", latency_seconds=latency_seconds)
-    answers = world.send_all(device_id, Write(TEMPERATURE, text("22")))
+def test_a_silent_device_never_answers(world, writable, latency_seconds):
+    world.simulator.set_behaviour(writable, answer="silent", latency_seconds=latency_seconds)
+    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(24 * 3600)
-    assert answers == []
-    assert world.value(device_id, TEMPERATURE) == "21"
+    assert (answers, world.value(writable, TEMPERATURE)) == ([], "21")
 
 
 def test_a_written_value_stays_and_is_no_longer_modelled(world, light):
@@ -118,10 +121,9 @@ def test_notification_rules_are_taken(world):
         assert world.send(device_id, WriteAttributes(TEMPERATURE, query)).outcome is Outcome.BAD_VALUE, query
 
 
-def test_an_answer_comes_as_much_later_as_the_latency_says(world):
-    device_id = world.add(temperature={"value": "21", "writable": True})
-    world.simulator.set_behaviour(device_id, latency_seconds=0.2)
-    answers = world.send_all(device_id, Write(TEMPERATURE, text("22")))
+def test_an_answer_comes_as_much_later_as_the_latency_says(world, writable):
+    world.simulator.set_behaviour(writable, latency_seconds=0.2)
+    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(0.199)
     assert answers == []
     world.advance(0.001)
@@ -129,18 +131,16 @@ def test_an_answer_comes_as_much_later_as_the_latency_says(world):
 
 
 @pytest.mark.parametrize("leave", ["offline", "deregister"])
-def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, leave):
-    device_id = world.add(temperature={"value": "21", "writable": True})
-    world.simulator.set_behaviour(device_id, latency_seconds=5)
-    answers = world.send_all(device_id, Write(TEMPERATURE, text("22")))
+def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, writable, leave):
+    world.simulator.set_behaviour(writable, latency_seconds=5)
+    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     if leave == "offline":
-        world.simulator.set_behaviour(device_id, online=False)
+        world.simulator.set_behaviour(writable, online=False)
     else:
-        world.simulator.deregister(device_id)
+        world.simulator.deregister(writable)
     assert [answer.outcome for answer in answers] == [Outcome.UNAVAILABLE]
     world.advance(60)
-    assert len(answers) == 1
-    assert world.value(device_id, TEMPERATURE) == "21"
+    assert (len(answers), world.value(writable, TEMPERATURE)) == (1, "21")
 
 
 def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
@@ -151,19 +151,20 @@ def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
         assert world.send(unreachable, Read(TEMPERATURE)).outcome is Outcome.NOT_SENT
 
 
-def test_what_a_command_changes_is_saved_before_it_is_answered(world):
-    device_id = world.add(temperature={"value": "21", "writable": True})
+def test_what_a_command_changes_is_saved_before_it_is_answered(world, writable):
     changing = Write(TEMPERATURE, text("22")), Observe(TEMPERATURE), WriteAttributes(TEMPERATURE, "pmin=9")
     for command in (*changing, Read(TEMPERATURE)):
         begin = len(world.diary.entries)
-        world.send(device_id, command)
+        world.send(writable, command)
         saved = ["saved"] if command in changing else []
         assert [name for name, _, _ in world.diary.entries[begin:]][:2] == [*saved, "answered"], command
 
 
-def test_every_command_is_rejected_by_a_rejecting_device_and_finds_no_path_that_the_device_does_not_have(world):
-    device_id, without = world.add(temperature={"value": "21", "writable": True}), world.add("without resources")
-    world.simulator.set_behaviour(device_id, answer="reject")
+def test_every_command_is_rejected_by_a_rejecting_device_and_finds_no_path_that_the_device_does_not_have(
+    world, writable
+):
+    without = world.add("without resources")
+    world.simulator.set_behaviour(writable, answer="reject")
     for command in (
         Read(TEMPERATURE),
         Write(TEMPERATURE, Content(b"1")),
@@ -172,6 +173,6 @@ def test_every_command_is_rejected_by_a_rejecting_device_and_finds_no_path_that_
         Observe(TEMPERATURE),
         CancelObservation(TEMPERATURE),
     ):
-        assert world.send(device_id, command).outcome is Outcome.REJECTED, command
+        assert world.send(writable, command).outcome is Outcome.REJECTED, command
         assert world.send(without, command).outcome is Outcome.NOT_FOUND, command
-    assert world.value(device_id, TEMPERATURE) == "21"
+    assert world.value(writable, TEMPERATURE) == "21"

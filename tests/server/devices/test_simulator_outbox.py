@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from mirror_server.devices.link import Outcome, Read
 from mirror_server.devices.simulator.outbox import Outbox
@@ -10,12 +11,9 @@ WAIT_SECONDS = 60
 
 
 def _run(*actions) -> None:
-    threads = [threading.Thread(target=action) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_SECONDS)
-    assert not any(thread.is_alive() for thread in threads)
+    with ThreadPoolExecutor(len(actions)) as threads:
+        for done in [threads.submit(action) for action in actions]:
+            done.result(WAIT_SECONDS)
 
 
 def test_calls_are_made_in_order_although_another_thread_added_them():
@@ -86,10 +84,8 @@ def test_no_lock_is_held_while_the_service_is_told(world):
     outcomes = []
 
     def ask_on_another_thread(contacted: str) -> None:
-        def ask() -> None:
-            world.simulator.send(contacted, Read(TEMPERATURE), lambda answer: outcomes.append(answer.outcome))
-
-        _run(ask, world.simulator.list_states)
+        read = Read(TEMPERATURE), lambda answer: outcomes.append(answer.outcome)
+        _run(lambda: world.simulator.send(contacted, *read), world.simulator.list_states)
 
     world.diary.on_contact = ask_on_another_thread
     world.simulator.set_behaviour(device_id, online=False)

@@ -13,10 +13,9 @@ DOOR = "/3200/0/5500"
 
 def test_stored_devices_go_on_without_a_word(world):
     world.simulator.start(6)
-    ids = {state.id for state in world.simulator.list_states()}
     world.restart(6, after_seconds=5)
     assert world.diary.names() == []
-    assert all(world.simulator.is_reachable(device_id) for device_id in ids)
+    assert all(world.simulator.is_reachable(state.id) for state in world.simulator.list_states())
 
 
 def test_a_device_that_sleeps_sleeps_on_until_its_next_contact(world):
@@ -40,26 +39,23 @@ def test_a_larger_count_adds_only_what_is_missing(world):
     assert len(world.simulator.list_states()) == 8
 
 
-def test_offline_and_deregistered_devices_stay_as_they_were(world):
-    offline, gone = world.add("offline"), world.add("gone")
-    world.simulator.set_behaviour(offline, online=False)
-    world.simulator.deregister(gone)
-    world.restart()
-    world.advance(24 * 3600)
-    assert world.diary.names() == []
-    assert not world.state(offline).online
-    assert not world.state(gone).registered
-
-
 def test_states_are_the_same_after_a_restart(world):
-    world.simulator.start(12)
-    device_id = world.id_of("thermostat-01")
+    device_id = world.seeded("thermostat-01", count=12)
     world.simulator.set_behaviour(device_id, answer="reject", latency_seconds=0.5)
     world.simulator.set_value(device_id, "/10/0/1", value="own", observable=True, writable=True)
     world.send(world.id_of("light-01"), Write(SWITCH, Content(b"1")))
     before = world.simulator.list_states()
     world.restart(12)
     assert world.simulator.list_states() == before
+
+
+def test_offline_and_deregistered_devices_stay_as_they_were(world):
+    world.simulator.set_behaviour(world.add("offline"), online=False)
+    world.simulator.deregister(world.add("gone"))
+    before = world.simulator.list_states()
+    world.restart()
+    world.advance(24 * 3600)
+    assert (world.diary.names(), world.simulator.list_states()) == ([], before)
 
 
 def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world):
@@ -83,20 +79,7 @@ def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world):
     assert run(restart=True) == (told, states)
 
 
-def test_a_restarted_device_sends_what_the_service_has_not_heard(world):
-    device_id = world.add(temperature={"value": "20"}, door={"value": "1", "auto_observable": True})
-    world.send(device_id, Observe(TEMPERATURE))
-    heard = dict(world.diary.heard)
-    world.advance(1)
-    world.simulator.set_value(device_id, TEMPERATURE, value="21")
-    world.simulator.set_value(device_id, DOOR, value="0")
-    world.diary.heard = heard
-    world.restart()
-    assert world.diary.values(TEMPERATURE) == ["21"]
-    assert world.diary.values(DOOR) == ["0"]
-
-
-def test_a_restarted_device_sends_nothing_that_was_heard(world):
+def test_a_restarted_device_sends_what_the_service_has_not_heard_and_nothing_else(world):
     device_id = world.add(temperature={"value": "20"}, door={"value": "1", "auto_observable": True})
     world.send(device_id, Observe(TEMPERATURE))
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
@@ -104,8 +87,13 @@ def test_a_restarted_device_sends_nothing_that_was_heard(world):
         world.simulator.set_value(device_id, DOOR, value=door)
         world.restart(after_seconds=5)
         assert world.diary.names() == []
+    heard = dict(world.diary.heard)
     world.simulator.set_value(device_id, TEMPERATURE, value="22")
-    assert world.diary.values(TEMPERATURE) == ["22"]
+    world.simulator.set_value(device_id, DOOR, value="1")
+    assert (world.diary.values(TEMPERATURE), world.diary.values(DOOR)) == (["22"], ["1"])
+    world.diary.heard = heard
+    world.restart()
+    assert (world.diary.values(TEMPERATURE), world.diary.values(DOOR)) == (["22"], ["1"])
 
 
 def test_a_value_that_was_read_after_it_was_heard_is_not_sent_again_and_one_that_only_was_read_is(world):
@@ -166,10 +154,8 @@ def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
 
 
 def test_a_modelled_value_is_not_stored(world):
-    world.simulator.start(2)
-    document = json.loads(world.shelf.documents[world.id_of("weather-station-01")])
-    assert document["resources"][TEMPERATURE]["value"] is None
-    station = world.id_of("weather-station-01")
+    station = world.seeded("weather-station-01", count=2)
+    assert json.loads(world.shelf.documents[station])["resources"][TEMPERATURE]["value"] is None
     saved = world.diary.all("saved").count([station])
     world.send(station, Observe(TEMPERATURE))
     world.advance(3600)
@@ -177,21 +163,26 @@ def test_a_modelled_value_is_not_stored(world):
     assert world.diary.all("saved").count([station]) == saved + 1
 
 
-@pytest.mark.parametrize("rules", ["pmin=60", "pmin=60&pmax=600"])
-def test_clock_that_was_ahead_keeps_no_device_from_sending(world, rules):
+@pytest.mark.parametrize(("rules", "repeated"), [("pmin=60", []), ("pmin=60&pmax=600", ["21", "21"])])
+def test_clock_that_was_ahead_keeps_no_device_from_sending(world, rules, repeated):
+    device_id = observed(world, rules)
+    world.restart(after_seconds=-30 * 86_400)
+    world.advance(700)
+    assert world.diary.values(TEMPERATURE) == repeated
+    world.advance(60)
+    world.simulator.set_value(device_id, TEMPERATURE, value="22")
+    assert world.diary.values(TEMPERATURE) == [*repeated, "22"]
+
+
+def observed(world, rules: str) -> str:
+    """A device whose temperature is observed by these rules, and was 21 at last."""
     device_id = world.add(temperature={"value": "20"})
     world.send(device_id, WriteAttributes(TEMPERATURE, rules))
     world.send(device_id, Observe(TEMPERATURE))
     world.advance(60)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
     assert world.diary.values(TEMPERATURE) == ["21"]
-    world.restart(after_seconds=-30 * 86_400)
-    world.advance(700)
-    repeated = ["21", "21"] if "pmax" in rules else []
-    assert world.diary.values(TEMPERATURE) == repeated
-    world.advance(60)
-    world.simulator.set_value(device_id, TEMPERATURE, value="22")
-    assert world.diary.values(TEMPERATURE) == [*repeated, "22"]
+    return device_id
 
 
 def test_device_that_sleeps_makes_contact_though_the_clock_was_ahead(world):
@@ -207,11 +198,7 @@ def test_device_that_sleeps_makes_contact_though_the_clock_was_ahead(world):
 
 
 def test_clock_that_is_set_back_while_devices_run_silences_none(world):
-    device_id = world.add(temperature={"value": "20"})
-    world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=60"))
-    world.send(device_id, Observe(TEMPERATURE))
-    world.advance(60)
-    world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    device_id = observed(world, "pmin=60")
     world.clock._now -= 86_400_000
     world.simulator.set_value(device_id, TEMPERATURE, value="22")
     assert world.diary.values(TEMPERATURE) == ["21", "22"]

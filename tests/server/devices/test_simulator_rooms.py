@@ -27,8 +27,7 @@ numbers = st.integers(50, 350).map(lambda tenths: f"{tenths / 10:.1f}")
 
 @pytest.fixture
 def room(world) -> str:
-    world.simulator.start(6)
-    return world.id_of("thermostat-01")
+    return world.seeded("thermostat-01")
 
 
 def write(world, room, celsius: str) -> None:

@@ -46,15 +46,12 @@ def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> HistoryRow:
         return row._replace(until=changed_at + draw(st.integers(0, 5000)))
     if what in ("reported", "desired"):
         content_type = draw(st.sampled_from(["text/plain", "application/octet-stream", "application/senml+json"]))
-        row = row._replace(
-            path=draw(st.sampled_from(PATHS)), value=draw(st.sampled_from(VALUES)), content_type=content_type
-        )
+        path, value = draw(st.sampled_from(PATHS)), draw(st.sampled_from(VALUES))
+        row = row._replace(path=path, value=value, content_type=content_type)
     if what == "desired":
-        status = draw(st.sampled_from([1, 2]))
+        status, category = draw(st.sampled_from([(1, None), (2, "DEVICE_ERROR")]))
         requested_at = changed_at - draw(st.integers(0, 4000))
-        row = row._replace(
-            status=status, category="DEVICE_ERROR" if status == 2 else None, app_id="app", requested_at=requested_at
-        )
+        row = row._replace(status=status, category=category, app_id="app", requested_at=requested_at)
     return row
 
 
@@ -72,11 +69,8 @@ class Told:
     def tell(self, rows: Iterable[HistoryRow], received_at: int) -> None:
         def work(session: Any) -> None:
             for row in rows:
-                told = row._replace(
-                    revision=revisions.note_change(session, ()),
-                    received_at=received_at,
-                    endpoint_name=row.device_id and f"ep-{row.device_id}",
-                )
+                name, revision = row.device_id and f"ep-{row.device_id}", revisions.note_change(session, ())
+                told = row._replace(revision=revision, received_at=received_at, endpoint_name=name)
                 history.add(session, [told])
                 self.rows.append(told)
 
@@ -106,16 +100,12 @@ class Kept:
         self.round()
 
     def open(self) -> None:
-        archive = self.archive()
-        self.service = HistoryService(self.told.database, self.clock, archive)
-        self.keeper = Keeper(
-            database=self.told.database,
-            clock=self.clock,
-            service=self.service,
-            archive=archive,
-            keep_seconds=self.keep_seconds,
-            segment_rows=5,
-        )
+        self.service = HistoryService(self.told.database, self.clock, self.archive())
+        self.keeper = self.new_keeper(self.told.database, self.archive())
+
+    def new_keeper(self, database: Any, archive: Archive | None) -> Keeper:
+        limits = {"keep_seconds": self.keep_seconds, "segment_rows": 5}
+        return Keeper(database=database, clock=self.clock, service=self.service, archive=archive, **limits)
 
     def archive(self) -> Archive | None:
         return None if self.location is None else Archive(self.location or str(self.folder / "archive"))
@@ -152,12 +142,10 @@ class Kept:
 
     def named_files(self) -> list[str]:
         """What the history knows to be in the archive."""
-        with self.told.database.read() as session:
-            return [file.file_name for file in segments.files(session)]
+        return [file.file_name for file in self.told.database.look(segments.files)]
 
     def forget_trimmed(self) -> None:
-        with self.told.database.read() as session:
-            base_at = segments.base_at(session) or 0
+        base_at = self.told.database.look(segments.base_at) or 0
         old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
         # Nobody knows what a clock that is far ahead said, once it is trimmed.
         self.folded += [row for row in old if row.changed_at <= base_at]
@@ -167,9 +155,8 @@ class Kept:
         """The naive state at an instant: device, path, registered, the last value, the last write."""
         told: dict[tuple[str, str], tuple[HistoryRow | None, HistoryRow | None]] = {}
         for key in sorted({(row.device_id, row.path or "") for row in self._of_devices()}):
-            last, write = _state_of(
-                [row for row in self._of_devices() if (row.device_id, row.path or "") == key], instant
-            )
+            of_key = [row for row in self._of_devices() if (row.device_id, row.path or "") == key]
+            last, write = _state_of(of_key, instant)
             if last or write:
                 told[key] = last, write
         answers = []
@@ -196,9 +183,8 @@ def _state_of(rows: list[HistoryRow], instant: int) -> tuple[HistoryRow | None, 
 def _told_of(value: Any, write: HistoryRow | None, instant: int) -> tuple[Any, ...]:
     of_value = (None,) * 5
     if value is not None:
-        origin = {"observation": "subscription", "registration": "auto_observation"}.get(
-            value.origin or "", value.origin
-        )
+        origins = {"observation": "subscription", "registration": "auto_observation"}
+        origin = origins.get(value.origin or "", value.origin)
         of_value = (value.value, value.content_type, value.changed_at, value.revision, origin)
     if write is None:
         return (*of_value, *(None,) * 8)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import fsspec
@@ -37,17 +38,20 @@ GAP = HistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 5)
 @pytest.fixture
 def kept(new_history: Callable[..., Kept]) -> Kept:
     """A history with an archived day."""
-    made = new_history()
-    made.tell(
-        TEXT, BYTES, WRITE, GAP, *(TEXT._replace(changed_at=NOW - hours * 3_600_000) for hours in range(0, 40, 2))
-    )
-    made.pass_time(DAY)
-    made.round()
+    earlier = (TEXT._replace(changed_at=NOW - hours * 3_600_000) for hours in range(0, 40, 2))
+    made = with_an_archived_day(new_history(), TEXT, BYTES, WRITE, GAP, *earlier)
     assert made.named_files()
     return made
 
 
-def test_other_programs_read_it_as_it_is(kept: Kept) -> None:
+def with_an_archived_day(kept: Kept, *rows: HistoryRow) -> Kept:
+    kept.tell(*rows)
+    kept.pass_time(DAY)
+    kept.round()
+    return kept
+
+
+def test_other_programs_read_it_as_it_is(kept):
     folder = kept.folder / "archive"
     count = len(kept.told.rows)
     arrow = ds.dataset(folder, partitioning="hive").to_table()
@@ -66,7 +70,7 @@ def test_other_programs_read_it_as_it_is(kept: Kept) -> None:
     assert sorted(lazy["revision"]) == sorted(row.revision for row in kept.told.rows if row.device_id == "a")
 
 
-def test_who_reads_ends_with_what_was_there(kept: Kept) -> None:
+def test_who_reads_ends_with_what_was_there(kept):
     """Trimmed files are deleted when nobody reads them any more."""
     before, files = expected(kept.told.rows), kept.named_files()
     with closing(kept.service.open(HistorySelection())) as opened:
@@ -84,21 +88,20 @@ def test_who_reads_ends_with_what_was_there(kept: Kept) -> None:
     assert found(kept.service) == expected(kept.told.rows)
 
 
-def test_a_file_that_goes_meanwhile_is_passed_over(kept: Kept) -> None:
+def test_a_file_that_goes_meanwhile_is_passed_over(kept):
     """Another process has trimmed it."""
     count = len(kept.told.rows)
     with closing(kept.service.open(HistorySelection())) as opened:
         batches = opened.batches()
         kept.pass_time(60 * DAY)
         kept.open()
-        kept.round()
-        kept.round()
-        kept.round()
+        for _ in range(3):
+            kept.round()
         assert kept.files() == []
         assert len(list(rows_of(batches))) < count
 
 
-def test_a_file_that_is_missing_or_damaged_is_named(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_missing_or_damaged_is_named(kept, caplog):
     name = kept.named_files()[0]
     path = kept.folder / "archive" / name
     content = path.read_bytes()
@@ -106,10 +109,8 @@ def test_a_file_that_is_missing_or_damaged_is_named(kept: Kept, caplog: pytest.L
     with pytest.raises(StorageFailed):
         found(kept.service)
     assert name in caplog.text
-    assert [str(each) for each in kept.violations()] == [
-        f"a part of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file"
-        f" '{path}'. Detail: [errno 2] No such file or directory"
-    ]
+    (missing,) = map(str, kept.violations())
+    assert missing.startswith(f"a part of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file")
     path.write_bytes(content[:100] + bytes(20) + content[120:])
     assert [each.kind for each in kept.violations()] == ["a part of the history cannot be read"]
     path.write_bytes(content)
@@ -117,20 +118,15 @@ def test_a_file_that_is_missing_or_damaged_is_named(kept: Kept, caplog: pytest.L
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_archive_that_fails_leaves_the_rows_in_the_database(
-    kept: Kept, is_there: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_fails_leaves_the_rows_in_the_database(kept, is_there, caplog, monkeypatch):
     folder, aside = kept.folder / "archive", kept.folder / "aside"
     kept.tell(TEXT, BYTES)
     kept.pass_time(DAY)
     if is_there:
-        monkeypatch.setattr(Path, "open", _refused(errno.ENOSPC))
+        monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(errno.ENOSPC, "refused")))
     else:
         folder.rename(aside)
-    kept.keeper.round()
-    kept.keeper.round()
-    assert list(kept.keeper.failures) == ["archive the history"]
-    assert caplog.text.count("cannot archive the history") == 1
+    fails_to_archive(kept, caplog)
     monkeypatch.undo()
     if not is_there:
         aside.rename(folder)
@@ -140,74 +136,65 @@ def test_an_archive_that_fails_leaves_the_rows_in_the_database(
     assert found(kept.service) == expected(kept.told.rows)
 
 
-def _refused(number: int) -> Callable[..., Any]:
-    def refused(*_: Any, **__: Any) -> Any:
-        raise OSError(number, "refused")
+def fails_to_archive(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        kept.keeper.round()
+    assert list(kept.keeper.failures) == ["archive the history"]
+    assert caplog.text.count("cannot archive the history") == 1
 
-    return refused
 
-
-def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(
-    new_history: Callable[..., Kept], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(new_history, tmp_path, caplog, monkeypatch):
     folder = tmp_path / "named"
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
     kept = new_history(location=None)
     kept.location = str(folder)
     kept.open()
-    kept.keeper.round()
-    kept.keeper.round()
-    assert list(kept.keeper.failures) == ["archive the history"]
-    assert caplog.text.count("cannot archive the history") == 1
+    fails_to_archive(kept, caplog)
     assert str(folder) in caplog.text
     monkeypatch.undo()
     kept.keeper.round()
     assert kept.keeper.failures == {}
 
 
-def test_what_a_killed_process_left_is_deleted(new_history: Callable[..., Kept], tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_deleted(new_history, tmp_path):
     folder = tmp_path / "house [1] *"
-    kept = new_history(location=str(folder))
-    kept.tell(TEXT, BYTES)
-    kept.pass_time(DAY)
-    kept.round()
+    kept = with_an_archived_day(new_history(location=str(folder)), TEXT, BYTES)
     ours = folder / f"{kept.named_files()[0].rpartition('-')[0]}-0077.parquet"
     unfinished, theirs = ours.with_suffix(".unfinished"), ours.with_name("devices-0badcafe-000001-0000.parquet")
-    for path in (ours, unfinished, theirs):
+    left = ours, unfinished, theirs
+    for path in left:
         path.write_bytes(b"left")
     kept.open()
     kept.round()
-    assert [path.exists() for path in (ours, unfinished, theirs)] == [False, False, True]
+    assert [path.exists() for path in left] == [False, False, True]
     assert found(kept.service) == expected(kept.told.rows)
 
 
-def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept, monkeypatch):
     """Who erases again is told that nothing is left, so that nothing may be."""
     kept.erase("a", "b")
     eraser = Erasing(kept.told.database, kept.archive())
     with monkeypatch.context() as patched:
-        patched.setattr(Archive, "delete", _refused(errno.EACCES))
+        patched.setattr(Archive, "delete", Mock(side_effect=OSError(errno.EACCES, "refused")))
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 eraser.erase()
-            with kept.told.database.read() as session:
-                assert set(segments.erasures(session)) == {"a", "b"}
+            assert set(kept.told.database.look(segments.erasures)) == {"a", "b"}
     assert found(kept.service) == expected(kept.told.rows)
     assert kept.archived_devices() == {"a", "b"}
     eraser.erase()
     assert kept.files() == kept.named_files()
     assert kept.archived_devices() == set()
-    with kept.told.database.read() as session:
-        assert segments.erasures(session) == {}
-        assert segments.replaced_files(session) == []
+    assert kept.told.database.look(segments.erasures) == {}
+    assert kept.told.database.look(segments.replaced_files) == []
 
 
-def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept, monkeypatch):
     """Who erases is told that nothing is left, also without a server that tidies up."""
     kept.erase("a")
     with monkeypatch.context() as killed:
-        killed.setattr(segments, "put_files", _kill)
-        with pytest.raises(_Killed):
+        killed.setattr(segments, "put_files", lambda _, files: files and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
             Erasing(kept.told.database, kept.archive()).erase()
     assert set(kept.files()) - set(kept.named_files())
     kept.erase("b")
@@ -217,17 +204,8 @@ def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept: Kept, mon
     assert found(kept.service) == expected(kept.told.rows)
 
 
-class _Killed(Exception):
-    """The process ends here."""
-
-
-def _kill(_: Session, files: list[Any]) -> None:
-    if files:
-        raise _Killed
-
-
 @pytest.mark.parametrize("holds", [True, False])
-def test_a_trimmed_file_that_somebody_reads_is_left_to_be_read_by_who_erases(kept: Kept, holds: bool) -> None:
+def test_a_trimmed_file_that_somebody_reads_is_left_to_be_read_by_who_erases(kept, holds):
     name = kept.named_files()[0]
     kept.told.database.write(lambda session: segments.forget_files(session, [name]))
     kept.erase("a")
@@ -235,7 +213,7 @@ def test_a_trimmed_file_that_somebody_reads_is_left_to_be_read_by_who_erases(kep
     assert (name in kept.files()) == holds
 
 
-def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> None:
+def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept):
     names = kept.named_files()
     damaged = kept.folder / "archive" / names[0]
     content = damaged.read_bytes()
@@ -246,14 +224,11 @@ def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept: Kept) -> Non
     assert list(kept.keeper.failures) == ["delete what was erased from the history"]
     for name in set(kept.named_files()) - {names[0]}:
         assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
-    with kept.told.database.read() as session:
-        assert set(segments.erasures(session)) == {"a", "b"}
+    assert set(kept.told.database.look(segments.erasures)) == {"a", "b"}
 
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
-def test_a_file_that_changes_while_it_is_checked_is_not_damaged(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_a_file_that_changes_while_it_is_checked_is_not_damaged(kept, monkeypatch, change):
     """Checking a database that is served says nothing of what the server does meanwhile."""
     other = HistoryService(kept.told.database, kept.clock, kept.archive())
     kept.open()
@@ -278,7 +253,7 @@ def test_a_file_that_changes_while_it_is_checked_is_not_damaged(
     assert found(other) == found(kept.service)
 
 
-def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept) -> None:
+def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept):
     """A file that was there when the reading began has gone since, and the one that took its place as well."""
     files = set(kept.named_files())
     with (
@@ -297,9 +272,7 @@ def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept: Kept) ->
     assert kept.archived_devices() == set()
 
 
-def test_a_file_that_is_missing_where_another_took_its_place_is_named(
-    kept: Kept, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_is_missing_where_another_took_its_place_is_named(kept, caplog):
     with closing(kept.service.open(HistorySelection())) as opened:
         kept.erase("a")
         kept.round()
@@ -309,7 +282,7 @@ def test_a_file_that_is_missing_where_another_took_its_place_is_named(
     assert "of the history cannot be read" in caplog.text
 
 
-def test_what_somebody_wrote_who_led_before_is_deleted_within_an_hour(kept: Kept) -> None:
+def test_what_somebody_wrote_who_led_before_is_deleted_within_an_hour(kept):
     left = kept.folder / "archive" / f"{kept.named_files()[0].rpartition('.')[0]}-0123456789ab.parquet"
     left.write_bytes(b"rows of a device that was erased")
     kept.round()
@@ -318,17 +291,15 @@ def test_what_somebody_wrote_who_led_before_is_deleted_within_an_hour(kept: Kept
     assert kept.files() == kept.named_files()
 
 
-def test_a_place_that_nothing_opens_is_named_without_its_password() -> None:
+def test_a_place_that_nothing_opens_is_named_without_its_password():
     with pytest.raises(ValueError, match="cannot open the archive nothing://user@bucket/mirror") as caught:
         Archive("nothing://user:very-secret@bucket/mirror")
     assert "very-secret" not in str(caught.value)
 
 
-def test_any_place_that_fsspec_opens(new_history: Callable[..., Kept]) -> None:
-    kept = new_history(location=f"memory://history-{id(new_history)}")
-    kept.tell(TEXT, BYTES, WRITE, GAP)
-    kept.pass_time(DAY)
-    kept.round()
+def test_any_place_that_fsspec_opens(new_history):
+    location = f"memory://history-{id(new_history)}"
+    kept = with_an_archived_day(new_history(location=location), TEXT, BYTES, WRITE, GAP)
     kept.erase("a")
     kept.round()
     (name,) = kept.named_files()
@@ -362,9 +333,7 @@ class OfLeader:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("place", "then"), [("file", "leads again"), ("block", "leads no more")])
-def test_a_leader_of_before_brings_back_nothing_that_was_erased(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, place: str, then: str
-) -> None:
+def test_a_leader_of_before_brings_back_nothing_that_was_erased(kept, monkeypatch, place, then):
     """It slept between reading what is left and writing it, while another one led and erased."""
     database, archive, token = kept.told.database, kept.archive(), own(kept, 1)
     if place == "block":
@@ -398,25 +367,20 @@ def test_a_leader_of_before_brings_back_nothing_that_was_erased(
     assert found(kept.service) == expected(kept.told.rows)
     with database.read() as session:
         assert segments.erasures(session) == {}
-        assert not any(b"21.5" in segments.content(session, *at) for at in contents(session))
+        blocks = session.rows("SELECT segment_id, block FROM history_blocks")
+        assert not any(b"21.5" in segments.content(session, *at) for at in blocks)
     assert kept.violations() == []
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("location", ["", None], ids=["file", "block"])
-def test_of_two_who_erase_none_says_so_before_all_is_gone(
-    new_history: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, location: str | None
-) -> None:
+def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypatch, location):
     """The other one knows of one device alone, and replaces what this one has read to erase two."""
-    kept = new_history(location=location)
     # The gap is no device's, so that something is left.
-    kept.tell(TEXT, BYTES, GAP)
-    kept.pass_time(DAY)
-    kept.round()
+    kept = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
     eraser = Erasing(kept.told.database, kept.archive())
     kept.erase("a", "b")
-    with kept.told.database.read() as session:
-        of_a = {"a": segments.erasures(session)["a"]}
+    of_a = {"a": kept.told.database.look(segments.erasures)["a"]}
     encode = erasing.encoded
 
     def encoded(rows: Any, *more: Any) -> bytes:
@@ -434,10 +398,6 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(
     assert found(kept.service) == expected(kept.told.rows)
 
 
-def contents(session: Session) -> list[tuple[int, int]]:
-    return session.rows("SELECT segment_id, block FROM history_blocks")
-
-
 def lead(kept: Kept, token: str) -> None:
     kept.told.database.write(lambda session: processes.put_leader(session, token))
 
@@ -448,15 +408,11 @@ def own(kept: Kept, number: int) -> str:
 
 
 @pytest.mark.sqlite
-def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(
-    new_history: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(new_history, monkeypatch):
     kept = new_history()
     kept.tell(TEXT, BYTES, WRITE)
     kept.pass_time(DAY)
-    archive = kept.archive()
-    assert archive is not None
-    slow, quick = (Moving(kept.told.database, archive) for _ in range(2))
+    slow, quick = (Moving(kept.told.database, kept.archive()) for _ in range(2))
     names: list[str] = []
     write = Archive.writing
 
@@ -483,10 +439,8 @@ def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(
 
 
 @pytest.mark.sqlite
-def test_who_leads_no_more_deletes_and_moves_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = kept.archive()
-    assert archive is not None
-    moving = Moving(kept.told.database, archive)
+def test_who_leads_no_more_deletes_and_moves_nothing(kept, monkeypatch):
+    moving = Moving(kept.told.database, kept.archive())
     folder = kept.folder / "archive" / "day=2026-01-05"
     left = folder / f"{Path(kept.named_files()[-1]).name.rpartition('-')[0]}-0077.parquet"
     left.write_bytes(b"about to be told to the database")

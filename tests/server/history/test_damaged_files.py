@@ -28,7 +28,7 @@ def footer_of(content: bytes) -> range:
     return range(len(content) - 8 - length, len(content) - 8)
 
 
-def test_every_damage_of_a_footer_is_told() -> None:
+def test_every_damage_of_a_footer_is_told():
     """Of some pyarrow tells nothing: the process ends, and with it the server."""
     content = encoded(ROWS)
     for place in footer_of(content):
@@ -38,7 +38,7 @@ def test_every_damage_of_a_footer_is_told() -> None:
             read(bytes(damaged))
 
 
-def test_a_damaged_value_is_not_told() -> None:
+def test_a_damaged_value_is_not_told():
     content = encoded(ROWS)
     told = refused = 0
     # Not each byte, but each bit of a byte: reading the file for all of them takes half a minute.
@@ -55,12 +55,12 @@ def test_a_damaged_value_is_not_told() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4, 7, 8, 11, 100, -1, -8, -100])
-def test_what_is_cut_off_is_told(kept: int) -> None:
+def test_what_is_cut_off_is_told(kept):
     with pytest.raises(pa.ArrowInvalid):
         read(encoded(ROWS)[:kept])
 
 
-def test_a_file_of_others_is_none_of_a_history() -> None:
+def test_a_file_of_others_is_none_of_a_history():
     for table in (
         pa.table({"x": [1]}),
         STORED_SCHEMA.empty_table().drop_columns("path"),
@@ -73,7 +73,7 @@ def test_a_file_of_others_is_none_of_a_history() -> None:
             read(sink.getvalue().to_pybytes())
 
 
-def test_a_file_of_before_has_no_checksum_and_is_read() -> None:
+def test_a_file_of_before_has_no_checksum_and_is_read():
     content = encoded(ROWS)
     begin = footer_of(content).start
     assert content[begin - 8 : begin] == b"sum:" + zlib.crc32(content[begin:]).to_bytes(4, "little")

@@ -1,12 +1,10 @@
 """A server looks after its history by itself, while it leads."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import Kept, found, found_at
+from histories import found, found_at
 from waits import wait_until
 
 from mirror_server.clock import SystemClock
@@ -16,11 +14,10 @@ from mirror_server.store import segments
 
 
 def files(server: Any) -> list[str]:
-    with server.services.database.read() as session:
-        return [file.file_name for file in segments.files(session)]
+    return [file.file_name for file in server.services.database.look(segments.files)]
 
 
-def test_a_day_that_is_over_is_archived(new_server: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_day_that_is_over_is_archived(new_server, tmp_path):
     server = new_server(keep_history_seconds=10 * 86_400, history_archive=str(tmp_path / "archive"))
     key = server.key()
     device = server.add_device(key, "sensor-1")
@@ -40,24 +37,19 @@ def test_a_day_that_is_over_is_archived(new_server: Callable[..., Any], tmp_path
     wait_until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
 
 
-def test_it_looks_by_the_clock_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_by_the_clock_of_the_system(tmp_path, monkeypatch):
     """Nobody advances that clock."""
     monkeypatch.setattr("mirror_server.history.keeper._LOOK_SECONDS", 0.05)
     services = Services(Settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
     services.start()
-
-    def looks() -> bool:
-        with services.database.read() as session:
-            return segments.oldest_state_at(session) is not None
-
-    wait_until(looks)
+    wait_until(lambda: oldest_at(services) is not None)
     services.database.write(lambda session: segments.forget(session, [1]))
-    wait_until(looks)
+    wait_until(lambda: oldest_at(services) is not None)
     services.close()
 
 
-def test_one_thread_at_a_time_looks_after_it(new_history: Callable[[], Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_at_a_time_looks_after_it(new_history, monkeypatch):
     """Else one deletes what the other is about to name."""
     keeper, is_locked = new_history().keeper, []
     monkeypatch.setattr(keeper._sealing, "begin", lambda *_instants: is_locked.append(keeper._looking.locked()))
@@ -65,12 +57,12 @@ def test_one_thread_at_a_time_looks_after_it(new_history: Callable[[], Kept], mo
     assert is_locked == [True]
 
 
-def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server: Callable[..., Any]) -> None:
+def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server):
     with pytest.raises(CannotKeepHistory, match="name a folder"):
         new_server(keep_history_seconds=86_400, history_archive="nonsense://there")
 
 
-def test_what_was_told_before_a_history_was_kept_is_known(new_server: Callable[..., Any]) -> None:
+def test_what_was_told_before_a_history_was_kept_is_known(new_server):
     server = new_server()
     key = server.key()
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
@@ -83,7 +75,7 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server: Callable[.
     server.services.close()
     server.settings = replace(server.settings, keep_history_seconds=86_400)
     server.open()
-    wait_until(lambda: oldest_at(server) is not None)
+    wait_until(lambda: oldest_at(server.services) is not None)
     begun_at = server.now
     assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     server.advance(key, 10)
@@ -94,9 +86,8 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server: Callable[.
     assert states(server, server.now) == [(True, b"21", None, None), (True, None, b"2", 1)]
 
 
-def oldest_at(server: Any) -> int | None:
-    with server.services.database.read() as session:
-        return segments.oldest_state_at(session)
+def oldest_at(services: Services) -> int | None:
+    return services.database.look(segments.oldest_state_at)
 
 
 def states(server: Any, instant: int) -> list[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ def service(told: Told) -> HistoryService:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, data=st.data())
-def test_what_is_asked_for(told: Told, service: HistoryService, rows: list[HistoryRow], data: st.DataObject) -> None:
+def test_what_is_asked_for(told, service, rows, data):
     told.tell(rows, NOW)
     begin, end = sorted(data.draw(st.tuples(st.integers(NOW, NOW + 21), st.integers(NOW, NOW + 21))))
     ids = data.draw(st.lists(st.sampled_from(DEVICES[1:]), min_size=1))
@@ -55,9 +55,7 @@ def test_what_is_asked_for(told: Told, service: HistoryService, rows: list[Histo
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, size=st.integers(1, 7), descending=st.booleans())
-def test_pages_behind_one_another(
-    told: Told, service: HistoryService, rows: list[HistoryRow], size: int, descending: bool
-) -> None:
+def test_pages_behind_one_another(told, service, rows, size, descending):
     told.tell(rows, NOW)
     with closing(service.open(HistorySelection())) as first:
         revision = first.revision

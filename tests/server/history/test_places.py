@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -28,9 +27,7 @@ REUSED = [HealthCheck.function_scoped_fixture]
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
-def test_each_row_is_told_once_whatever_is_done(
-    new_history: Callable[[], Kept], steps: list[tuple[str, Any]], descending: bool
-) -> None:
+def test_each_row_is_told_once_whatever_is_done(new_history, steps, descending):
     kept = new_history()
     for step, what in steps:
         take(kept, step, what)
@@ -41,9 +38,7 @@ def test_each_row_is_told_once_whatever_is_done(
 
 @settings(max_examples=7, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10))
-def test_the_state_at_any_instant_is_that_of_a_replay(
-    new_history: Callable[[], Kept], steps: list[tuple[str, Any]]
-) -> None:
+def test_the_state_at_any_instant_is_that_of_a_replay(new_history, steps):
     kept = new_history()
     for step, what in steps:
         take(kept, step, what)
@@ -75,7 +70,7 @@ def shifted(row: HistoryRow, by: int) -> HistoryRow:
     return row._replace(**{name: at + by for name, at in times.items() if at is not None})
 
 
-def test_readers_beside_a_move_have_each_row_once(new_history: Callable[[], Kept]) -> None:
+def test_readers_beside_a_move_have_each_row_once(new_history):
     kept, chance = new_history(), random.Random(1)
     for _ in range(2):
         row = HistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")

@@ -33,13 +33,10 @@ def exposed(folder: Path) -> dict[str, str]:
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 
 
-def test_files_of_a_database_and_of_its_commands_are_private(folder: Path) -> None:
+def test_files_of_a_database_and_of_its_commands_are_private(folder):
     database_url = f"sqlite:///{folder / 'mirror.db'}"
-    services = Services(
-        Settings(
-            database_url=database_url, simulate=1, keep_history_seconds=DAY, history_archive=str(folder / "archive")
-        )
-    )
+    keeping = {"keep_history_seconds": DAY, "history_archive": str(folder / "archive")}
+    services = Services(Settings(database_url=database_url, simulate=1, **keeping))
     services.start()
     with closing(Database(database_url)) as database:
         kept_key(database, folder / "mirror.db", NOW)
@@ -56,7 +53,7 @@ def test_files_of_a_database_and_of_its_commands_are_private(folder: Path) -> No
     assert exposed(folder) == {}
 
 
-def test_a_file_of_an_archive_is_private_while_it_is_written(folder: Path) -> None:
+def test_a_file_of_an_archive_is_private_while_it_is_written(folder):
     archive = Archive(str(folder / "far" / "archive"))
     archive.make()
     with archive.writing("day=2026-11-22/devices-a-000001-0001.parquet"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +25,7 @@ from mirror_server.store import callbacks
 BEGIN = 1_800_000_000_000
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
+TEMPERATURE, HUMIDITY = "/3303/0/5700", "/3304/0/5700"
 
 
 class Machine:
@@ -64,11 +67,6 @@ def called(clock: SystemClock, seconds: float) -> threading.Event:
     return event
 
 
-def made_before(clock: SystemClock) -> None:
-    """All that is due has been called."""
-    assert called(clock, -1).wait(PATIENCE_SECONDS)
-
-
 SET, RUN = Machine.set_clock, Machine.run
 DUE = {
     # How much later the call is due; what the clocks do before it is asked for, while it is not yet due, and then.
@@ -93,7 +91,8 @@ def test_a_call_is_made_at_its_instant_whatever_the_clock_does(
     def take(steps):
         for change, by in steps:
             change(machine, by)
-            made_before(clock)
+            # All that is due is called.
+            assert called(clock, -1).wait(PATIENCE_SECONDS)
 
     take(before)
     event = called(clock, seconds)
@@ -122,11 +121,9 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
             assert clock.sure_now() == BEGIN
     machine.run(2 * HOUR_SECONDS)
     assert clock.sure_now() == clock.now() == BEGIN + 2 * HOUR_SECONDS * 1000
-    told = [record.message for record in caplog.records]
-    assert told[:2] == [
-        "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00",
-        "the clock of the system was set back by 1 day, 0:00:00",
-    ]
+    ahead, back = [record.message for record in caplog.records][:2]
+    assert ahead == "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00"
+    assert back == "the clock of the system was set back by 1 day, 0:00:00"
 
 
 @given(
@@ -135,8 +132,7 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
 )
 def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_behind_its_last_jump(jumps, known):
     machine = Machine()
-    clock = machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)
-    try:
+    with closing(machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)) as clock:
         for jump, seconds in jumps:
             machine.set_clock(jump)
             assert clock.sure_now() <= clock.now()
@@ -144,8 +140,6 @@ def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_beh
             assert clock.sure_now() <= clock.now()
         machine.run(HOUR_SECONDS)
         assert clock.sure_now() == clock.now()
-    finally:
-        clock.close()
 
 
 def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
@@ -156,13 +150,11 @@ def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, c
 
 
 def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(machine):
-    clock = machine.clock(last_known_at=BEGIN - 400 * DAY_SECONDS * 1000)
-    try:
-        assert clock.sure_now() == BEGIN - 400 * DAY_SECONDS * 1000
+    known_at = BEGIN - 400 * DAY_SECONDS * 1000
+    with closing(machine.clock(last_known_at=known_at)) as clock:
+        assert clock.sure_now() == known_at
         machine.run(HOUR_SECONDS)
         assert clock.sure_now() == machine.clocks[0]
-    finally:
-        clock.close()
 
 
 @pytest.fixture
@@ -170,10 +162,6 @@ def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytes
     """A server by the clock of this machine."""
     monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
     return new_server(manual_clock=False)
-
-
-def wait_for(server: Any, key: str, found: Callable[[tuple[str, Any]], bool]) -> None:
-    wait_until(lambda: any(map(found, server.log(key))))
 
 
 def test_a_request_never_ends_before_it_began(running, machine):
@@ -184,8 +172,7 @@ def test_a_request_never_ends_before_it_began(running, machine):
     placed = running.place(key, device_id, "w", "PUT", switch["path"], value="1")
     machine.set_clock(-HOUR_SECONDS)
     running.patch(key, device_id, online=True)
-    wait_for(running, key, lambda entry: entry[1].get("id") == "w")
-    (ended,) = [body for _, body in running.log(key) if body.get("id") == "w"]
+    (ended,) = wait_until(lambda: [body for _, body in running.log(key) if body.get("id") == "w"])
     desired = running.resource(key, device_id, switch["path"])["desired"]
     requested_at = datetime.fromisoformat(placed.headers["Mirror-Requested-At"])
     assert (desired["status"], datetime.fromisoformat(desired["requested_at"])) == (1, requested_at)
@@ -234,99 +221,85 @@ def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_
         assert receiver.wait(0, PATIENCE_SECONDS).entries
 
 
-def as_of(server: Any, key: str, instant: int) -> dict[str, str]:
-    """The values that the history says devices had reported at an instant, by their paths."""
-    at = datetime.fromtimestamp(instant / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    answer = server.call(
-        key, "GET", "/v3/device-echo", query_string={"as_of": at}, headers={"Accept": "application/x-ndjson"}
-    )
-    assert answer.status_code == 200, answer.get_data()
-    objects = [orjson.loads(line) for line in answer.get_data().splitlines()][:-1]
-    return {
-        resource["resource_path"]: resource["reported"]["value"]
-        for each in objects
-        for resource in each["resources"]
-        if resource.get("reported")
-    }
+class WithHistory:
+    """A server by the clock of a machine that keeps a history for a week, and a device whose values are read."""
+
+    def __init__(self, server: Any, machine: Machine) -> None:
+        self.server, self.machine, self.key = server, machine, server.key()
+        resources = {"path": TEMPERATURE, "value": "21"}, {"path": HUMIDITY, "value": "40"}
+        self.device_id = server.add_device(self.key, "sensor-1", *resources)
+        self._read = 0
+
+    def read(self, *paths: str) -> None:
+        for path in paths:
+            self._read += 1
+            self.server.place(self.key, self.device_id, f"r{self._read}", "GET", path)
+
+    def steps(self, *steps: tuple[Callable[[Machine, float], None], float]) -> None:
+        """Let the clocks do this, and the history be looked after behind each step."""
+        for change, seconds in steps:
+            change(self.machine, seconds)
+            self.server.services._keeper.round()
+
+    def as_of(self, instant: int | None = None) -> dict[str, Any]:
+        """The values that the history says the device had reported at an instant, or now, by their paths."""
+        at = datetime.fromtimestamp((instant or self.machine.clocks[0]) / 1000, UTC).isoformat(timespec="milliseconds")
+        query, headers = {"as_of": at.replace("+00:00", "Z")}, {"Accept": "application/x-ndjson"}
+        answer = self.server.call(self.key, "GET", "/v3/device-echo", headers, query_string=query)
+        assert answer.status_code == 200, answer.get_data()
+        told, _ = (orjson.loads(line) for line in answer.get_data().splitlines())
+        values = {each["resource_path"]: each["reported"].get("value") for each in told["resources"]}
+        return {path: int(b64decode(value)) for path, value in values.items() if value}
 
 
 @pytest.fixture
-def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A server by the clock of this machine that keeps a history for a week."""
+def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> WithHistory:
     monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
-    return new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS)
+    return WithHistory(new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS), machine)
 
 
-@pytest.mark.parametrize("ahead_days", [1, 40])
-def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(with_history, machine, ahead_days):
+@pytest.mark.parametrize("ahead_seconds", [DAY_SECONDS, 40 * DAY_SECONDS])
+def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(with_history, machine, ahead_seconds):
     """All that was known of states was yet to come, and each question about the present was refused."""
-    server, keeper, key = with_history, with_history.services._keeper, with_history.key()
-    temperature, humidity = "/3303/0/5700", "/3304/0/5700"
-    device_id = server.add_device(
-        key, "sensor-1", {"path": temperature, "value": "21"}, {"path": humidity, "value": "40"}
-    )
-    for path in (temperature, humidity):
-        server.place(key, device_id, f"r{path[4]}", "GET", path)
-    keeper.round()
-    machine.set_clock(ahead_days * DAY_SECONDS)
-    machine.run(2 * HOUR_SECONDS)
-    keeper.round()
-    machine.set_clock(-ahead_days * DAY_SECONDS)
+    with_history.read(TEMPERATURE, HUMIDITY)
+    with_history.steps((RUN, 0))
+    machine.set_clock(ahead_seconds)
+    with_history.steps((RUN, 2 * HOUR_SECONDS))
+    machine.set_clock(-ahead_seconds)
     machine.run(1)
-    server.place(key, device_id, "later", "GET", temperature)
-    keeper.round()
-    machine.run(HOUR_SECONDS)
-    keeper.round()
-    machine.run(1)
-    now = machine.clocks[0]
-    assert as_of(server, key, now) == {temperature: "MjE=", humidity: "NDA="}
-    machine.run(HOUR_SECONDS)
-    keeper.round()
-    assert as_of(server, key, machine.clocks[0]) == {temperature: "MjE=", humidity: "NDA="}
+    with_history.read(TEMPERATURE)
+    with_history.steps((RUN, 0))
+    for _ in range(2):
+        with_history.steps((RUN, HOUR_SECONDS))
+        machine.run(1)
+        assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 40}
 
 
 def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(with_history, machine):
-    server, keeper, key = with_history, with_history.services._keeper, with_history.key()
-    path = "/3303/0/5700"
-    device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"})
-    server.place(key, device_id, "r", "GET", path)
-    then = machine.clocks[0]
-    machine.run(DAY_SECONDS)
-    keeper.round()
-    machine.set_clock(400 * DAY_SECONDS)
-    keeper.round()
-    machine.run(HOUR_SECONDS - 1)
-    keeper.round()
-    machine.set_clock(-400 * DAY_SECONDS)
-    keeper.round()
-    assert as_of(server, key, then) == {path: "MjE="}
+    with_history.read(TEMPERATURE)
+    then, ahead = machine.clocks[0], 400 * DAY_SECONDS
+    with_history.steps((RUN, DAY_SECONDS), (SET, ahead), (RUN, HOUR_SECONDS - 1), (SET, -ahead))
+    assert with_history.as_of(then) == {TEMPERATURE: 21}
 
 
 def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(with_history, machine):
     """As that of a machine which does not keep it while it is off, until NTP sets it right."""
-    server, key = with_history, with_history.key()
-    path, other = "/3303/0/5700", "/3304/0/5700"
-    device_id = server.add_device(key, "sensor-1", {"path": path, "value": "21"}, {"path": other, "value": "40"})
-    server.place(key, device_id, "other", "GET", other)
-    for day in range(20):
-        # What the other one reported is in no row any more, and in the checkpoints alone.
+    with_history.read(HUMIDITY)
+    for _ in range(20):
+        # What the humidity was is in no row any more, and in the checkpoints alone.
         machine.run(DAY_SECONDS)
-        server.place(key, device_id, f"r{day}", "GET", path)
-        server.services._keeper.round()
-    then = machine.clocks[0]
+        with_history.read(TEMPERATURE)
+        with_history.steps((RUN, 0))
+    then, behind = machine.clocks[0], 400 * DAY_SECONDS
     machine.run(HOUR_SECONDS)
-    server.set_value(key, device_id, "41", other)
-    server.place(key, device_id, "again", "GET", other)
-    before = as_of(server, key, then)
-    machine.set_clock(-400 * DAY_SECONDS)
-    server.restart()
-    server.services._keeper.round()
-    machine.run(HOUR_SECONDS - 1)
-    server.services._keeper.round()
-    machine.set_clock(400 * DAY_SECONDS)
-    server.services._keeper.round()
-    assert as_of(server, key, then) == before == {path: "MjE=", other: "NDA="}
-    assert as_of(server, key, machine.clocks[0]) == {path: "MjE=", other: "NDE="}
+    with_history.server.set_value(with_history.key, with_history.device_id, "41", HUMIDITY)
+    with_history.read(HUMIDITY)
+    before = with_history.as_of(then)
+    machine.set_clock(-behind)
+    with_history.server.restart()
+    with_history.steps((RUN, 0), (RUN, HOUR_SECONDS - 1), (SET, behind))
+    assert with_history.as_of(then) == before == {TEMPERATURE: 21, HUMIDITY: 40}
+    assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 41}
 
 
 def test_a_database_that_knows_of_later_times_is_told_of_at_the_start(running, machine, caplog):

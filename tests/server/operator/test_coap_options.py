@@ -10,11 +10,11 @@ from contextlib import closing
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from operator_commands import refused, refused_in_one_line
 from ports import free_port
 
 from mirror_server import wsgi
-from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.devices.lwm2m.listening import check_listening, is_loopback
@@ -39,13 +39,8 @@ def read(*arguments: str, **environment: str) -> Settings:
     return read_settings[0]
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["run", "--port=0", *arguments])
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
+def test_an_address_is_read_from_the_option_and_from_the_environment():
+    for text, address in (
         ("127.0.0.1:5683", ("127.0.0.1", 5683)),
         ("127.0.0.1", ("127.0.0.1", 5683)),
         ("[::1]", ("::1", 5683)),
@@ -53,21 +48,15 @@ def run(*arguments: str) -> Result:
         ("[fe80::1%eth0]:5683", ("fe80::1%eth0", 5683)),
         ("0.0.0.0:65535", ("0.0.0.0", 65535)),
         ("mirror.example.org", ("mirror.example.org", 5683)),
-    ],
-)
-def test_an_address_is_read_from_the_option_and_from_the_environment(text, address):
-    assert read("--coap", text).coap == read(MIRROR_COAP=text).coap == address
-    assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
+    ):
+        assert read("--coap", text).coap == read(MIRROR_COAP=text).coap == address, text
+        assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
 
 
 def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_its_own():
     settings = read()
-    assert (settings.coap, settings.coaps, settings.coap_insecure, settings.coap_awake_seconds) == (
-        None,
-        None,
-        False,
-        93,
-    )
+    assert (settings.coap, settings.coaps, settings.coap_insecure) == (None, None, False)
+    assert settings.coap_awake_seconds == 93
     settings = read(MIRROR_COAP="127.0.0.1", MIRROR_COAPS="127.0.0.1")
     assert (settings.coap.port, settings.coaps.port) == (5683, 5684)
 
@@ -80,72 +69,45 @@ def test_what_is_no_address_is_told_how_to_write_one(text):
         read("--coaps", "127.0.0.1:65536")
 
 
-@pytest.mark.parametrize(
-    ("host", "is_so"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("::ffff:192.0.2.1", False),
-    ],
-)
-def test_an_address_is_loopback_if_only_this_machine_reaches_it(host, is_so):
-    assert is_loopback(ListenAddress(host, 5683)) is is_so
+def test_an_address_is_loopback_if_only_this_machine_reaches_it():
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"):
+        assert is_loopback(ListenAddress(host, 5683)), host
+    for host in ("0.0.0.0", "::", "::ffff:192.0.2.1"):
+        assert not is_loopback(ListenAddress(host, 5683)), host
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
+    for arguments, sentence in (
         (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
         (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is refused: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
-    ],
-)
-def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
-    path = tmp_path / "mirror.db"
-    result = run(f"--database=sqlite:///{path}", *arguments)
-    assert result.exit_code == 1
-    assert result.output.startswith(sentence)
-    assert result.output.count("\n") == 1
-    assert not path.exists()
+    ):
+        refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
+        assert not list(tmp_path.iterdir())
 
 
 def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     beyond = ListenAddress("0.0.0.0", 5683)
-    with pytest.raises(
-        CannotListen,
-        match=r"keys \('mirror-server run --coaps'\), or say --coap-insecure to 'run'",
-    ):
+    with pytest.raises(CannotListen, match=r"keys \('mirror-server run --coaps'\), or say --coap-insecure to 'run'"):
         check_listening(Settings(coap=beyond))
     check_listening(Settings(coap=beyond, coap_insecure=True))
 
 
+COMPILED = "it is compiled, which needs (on Debian) apt-get install autoconf automake gcc libc6-dev make python3-dev"
+
+
 @pytest.mark.parametrize(
-    ("hidden", "option", "cure"),
+    ("hidden", "cure"),
     [
-        ("aiocoap", "--coaps=127.0.0.1:0", "pip install 'device-state-mirror[lwm2m]'\n"),
-        (
-            "DTLSSocket",
-            "--coaps=127.0.0.1:0",
-            "pip install 'device-state-mirror[lwm2m-dtls]'; it is compiled, which needs (on Debian)"
-            " apt-get install autoconf automake gcc libc6-dev make python3-dev\n",
-        ),
+        ("aiocoap", "pip install 'device-state-mirror[lwm2m]'\n"),
+        ("DTLSSocket", f"pip install 'device-state-mirror[lwm2m-dtls]'; {COMPILED}\n"),
     ],
 )
-def test_a_missing_extra_is_named(tmp_path, hidden, option, cure):
-    arguments = ["run", "--port=0", f"--database=sqlite:///{tmp_path}/mirror.db", option]
-    ended = subprocess.run(
-        [sys.executable, "-c", HIDING.format(name=hidden), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def test_a_missing_extra_is_named(tmp_path, hidden, cure):
+    arguments = ["run", "--port=0", f"--database=sqlite:///{tmp_path}/mirror.db", "--coaps=127.0.0.1:0"]
+    program = [sys.executable, "-c", HIDING.format(name=hidden), *arguments]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("Error: ")
     assert cure in ended.stderr
@@ -159,10 +121,8 @@ def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port, http_port = taken.getsockname()[1], free_port()
-        result = CliRunner().invoke(main, ["run", f"--port={http_port}", "--database", url, f"--coap=127.0.0.1:{port}"])
-    assert result.exit_code == 1
-    told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port"
-    assert result.output.splitlines()[-1] == told
+        told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port\n"
+        result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
     with closing(Services(Settings(database_url=url))) as services:
@@ -202,9 +162,8 @@ def test_under_another_server_the_environment_is_refused_in_the_same_words(
     url = f"sqlite:///{tmp_path}/mirror.db"
     for name, value in {"MIRROR_DATABASE": url, **environment}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match=r"^3$"):
         wsgi.create()
-    assert ended.value.code == 3
     assert sentence in capsys.readouterr().err
     # Nothing of it goes on: another server can have the database.
     with closing(Services(Settings(database_url=url))) as services:

@@ -11,8 +11,8 @@ from mirror_server.config import Settings
 
 @pytest.mark.parametrize("kept_seconds", [None, 7 * 86_400.0])
 def test_it_says_where_devices_and_clients_come_in_and_what_a_history_takes_where_none_is_kept(
-    kept_seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    kept_seconds, monkeypatch, capsys
+):
     monkeypatch.setattr(serve_commands, "_demo_key", lambda *_: ("ak_1", None, None))
     settings = Settings(keep_history_seconds=kept_seconds)
     services: Any = SimpleNamespace(device_urls=lambda: ["coap://127.0.0.1:5683"], settings=settings, database=None)

@@ -12,13 +12,12 @@ import click
 import databases
 import pytest
 from click.testing import CliRunner, Result
+from operator_commands import done, refused
 from waits import wait_until
 
-from mirror_server.cli import main
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
-from mirror_server.history.keeper import Keeper
 from mirror_server.history.selection import HistorySelection
 from mirror_server.options import settings_options
 from mirror_server.service.happenings import Happenings
@@ -33,15 +32,6 @@ DAY_SECONDS = 86_400
 SIX_MONTHS_SECONDS = 185 * DAY_SECONDS
 
 
-def mirror_server(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return databases.new_database_url(tmp_path)
-
-
 class Life:
     """One server after the other on one database."""
 
@@ -52,14 +42,9 @@ class Life:
     def start(self, *, keep: bool = True, archive: Path | None = None) -> Services:
         """End the server that runs, and start another one, with or without a history."""
         self.stop()
-        options = Settings(
-            database_url=self._url,
-            simulate=0,
-            manual_clock=True,
-            keep_history_seconds=7 * DAY_SECONDS if keep else None,
-            history_archive=None if archive is None else str(archive),
-        )
-        self._running = Services(options)
+        kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
+        kept |= {"history_archive": str(archive)} if archive else {}
+        self._running = Services(Settings(database_url=self._url, simulate=0, manual_clock=True, **kept))
         self._running.start()
         assert self._running.database.settle(60)
         return self._running
@@ -84,9 +69,8 @@ def register(services: Services, name: str = "sensor") -> str:
 
 def tell(services: Services, device_id: str, *values: str) -> None:
     now = services.clock.now()
-    services.devices.observed([Observation(device_id, PATH, Content(value.encode()), now) for value in values]).result(
-        10
-    )
+    told = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
+    services.devices.observed(told).result(10)
 
 
 def advance(services: Services, seconds: float) -> None:
@@ -103,63 +87,49 @@ def gaps(services: Services) -> list[tuple[int, int | None]]:
     return [(row.changed_at, row.until) for row in rows_in(services.database) if row.what == "gap"]
 
 
-def pass_without_server(url: str, services: Services, seconds: int) -> int:
-    """Let the manual clock of a database be later at the next start; gives when it stood at the end."""
-    ended_at = services.clock.now()
-    with closing(Database(url)) as database:
-        database.write(lambda session: settings.put(session, "manual_clock_now", str(ended_at + 1000 * seconds)))
-    return ended_at
-
-
-def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_none(url: str, life: Life) -> None:
+def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_none(url, life):
     services = life.start()
     tell(services, register(services), "1")
-    life.stop()
     services = life.start()
     assert gaps(services) == []
     advance(services, 100)
     life.stop()
-    ended_at = pass_without_server(url, services, 3600)
+    ended_at = services.clock.now()
+    with closing(Database(url)) as database:
+        database.write(lambda session: settings.put(session, "manual_clock_now", str(ended_at + 3_600_000)))
     again = life.start()
     assert gaps(again) == [(ended_at, ended_at + 3_600_000)]
     (gap,) = [row for row in rows_in(again.database) if row.what == "gap"]
     assert (gap.device_id, gap.path, gap.received_at) == (None, None, ended_at + 3_600_000)
-    life.stop()
     assert len(gaps(life.start())) == 1
 
 
-def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row(url: str, life: Life) -> None:
+def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row(url, life):
     services = life.start()
     device_id = register(services)
     tell(services, device_id, "1")
     with services.database.read() as session:
         begun = history.state(session)
-    life.stop()
     ended_at = services.clock.now()
     without = life.start(keep=False)
     with without.database.read() as session:
         assert not history.state(session).is_kept
     tell(without, device_id, "2")
     advance(without, 60)
-    life.stop()
     again = life.start()
     tell(again, device_id, "3")
-    assert [(row.what, row.value) for row in rows_in(again.database)] == [
-        ("registration", None),
-        ("reported", b"1"),
-        ("gap", None),
-        ("reported", b"3"),
-    ]
+    rows = [("registration", None), ("reported", b"1"), ("gap", None), ("reported", b"3")]
+    assert [(row.what, row.value) for row in rows_in(again.database)] == rows
     assert gaps(again) == [(ended_at, ended_at + 60_000)]
     with again.database.read(with_revision=True) as session:
         state = history.state(session)
         assert state.is_kept
         assert begun.begun_revision < state.begun_revision < revisions.last(session)
     life.stop()
-    assert mirror_server("check", "--database", url).exit_code == 0
+    done(url, "check")
 
 
-def test_a_server_that_ends_shows_life_until_then(url: str) -> None:
+def test_a_server_that_ends_shows_life_until_then(url):
     options = Settings(database_url=url, simulate=0, keep_history_seconds=60)
     first = Services(options)
     first.start()
@@ -177,7 +147,7 @@ def test_a_server_that_ends_shows_life_until_then(url: str) -> None:
         assert begun_at < told_at < (until or 0) <= wall_time()
 
 
-def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url: str) -> None:
+def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
     steady = 0
 
     def clocks() -> tuple[int, int]:
@@ -195,8 +165,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url: str) -> None:
 
 
 def heard(database: Database) -> int:
-    with database.read() as session:
-        return history.heard_until(session) or 0
+    return database.look(history.heard_until) or 0
 
 
 def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, str]:
@@ -213,13 +182,6 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     return services, first, second
 
 
-def without_keeper(services: Services) -> Keeper:
-    """Have nobody seal or delete but the test."""
-    assert services._keeper is not None
-    services._keeper.stop()
-    return services._keeper
-
-
 def told_by(services: Services) -> set[str | None]:
     """Whose rows the history tells."""
     assert services.history is not None
@@ -227,64 +189,50 @@ def told_by(services: Services) -> set[str | None]:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
-def test_what_was_put_away_of_a_device_is_erased_by_the_server_and_counted(
-    url: str, life: Life, tmp_path: Path
-) -> None:
+def test_what_was_put_away_of_a_device_is_erased_by_the_server_and_counted(url, life, tmp_path):
     services, first, second = put_away(life, tmp_path / "archive")
     where = ["--history-archive", tmp_path / "archive"]
-    erased = mirror_server("erase", first, "--yes", "--database", url, *where)
-    assert erased.exit_code == 0, erased.output
-    receipt = json.loads(erased.output)
+    receipt = json.loads(done(url, "erase", first, "--yes", *where))
     assert (receipt["rows"]["history"], receipt["purged"]) == (4, True)
     assert {row.device_id for row in rows_in(services.database)} <= {second}
     assert told_by(services) == {"second"}
-    assert mirror_server("check", "--database", url, *where).exit_code == 0
-    again = mirror_server("erase", first, "--yes", "--database", url, *where)
-    assert "nothing is stored" in again.output
+    done(url, "check", *where)
+    refused(url, "erase", first, "--yes", *where, told="nothing is stored")
 
 
 @pytest.mark.sqlite
-def test_without_a_server_that_keeps_a_history_the_command_erases_what_was_put_away(
-    url: str, life: Life, tmp_path: Path
-) -> None:
+def test_without_a_server_that_keeps_a_history_the_command_erases_what_was_put_away(url, life, tmp_path):
     _, first, _ = put_away(life, tmp_path / "archive")
     life.start(keep=False)
     where = ["--history-archive", tmp_path / "archive"]
-    receipt = json.loads(mirror_server("erase", first, "--yes", "--database", url, *where).output)
+    receipt = json.loads(done(url, "erase", first, "--yes", *where))
     assert (receipt["rows"]["history"], receipt["purged"]) == (4, True)
-    checked = mirror_server("check", "--database", url, *where)
-    assert checked.output.startswith("history: 2 rows, 0 of them in the tail, 0 in segments")
+    assert done(url, "check", *where).startswith("history: 2 rows, 0 of them in the tail, 0 in segments")
     assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
 @pytest.mark.sqlite
-def test_a_device_is_erased_where_a_part_of_its_history_cannot_be_read(url: str, life: Life, tmp_path: Path) -> None:
+def test_a_device_is_erased_where_a_part_of_its_history_cannot_be_read(url, life, tmp_path):
     """All but that is deleted, and when it is there again, that as well."""
     _, first, _ = put_away(life, tmp_path / "archive")
     life.stop()
-    where = ["--database", url, "--history-archive", tmp_path / "archive"]
+    where = ["--history-archive", tmp_path / "archive"]
     path = next((tmp_path / "archive").rglob("*.parquet"))
     content = path.read_bytes()
     for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        erased = mirror_server("erase", first, "--yes", *where)
-        assert (erased.exit_code, type(erased.exception)) == (1, SystemExit)
-        assert json.loads(erased.stdout)["purged"] is False
-        assert "bring it back from a backup, and run this again" in erased.stderr
-        assert mirror_server("check", *where).exit_code == 1
+        told = "bring it back from a backup, and run this again"
+        assert json.loads(refused(url, "erase", first, "--yes", *where, told=told).stdout)["purged"] is False
+        refused(url, "check", *where, told="cannot be read")
     path.write_bytes(content)
-    assert "nothing is stored" in mirror_server("erase", first, "--yes", *where).output
+    refused(url, "erase", first, "--yes", *where, told="nothing is stored")
     assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
-def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_told(
-    url: str, life: Life, tmp_path: Path
-) -> None:
+def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_told(url, life, tmp_path):
     services, first, _ = put_away(life, tmp_path / "archive")
     for command in (["erase", first, "--yes"], ["check"]):
-        refused = mirror_server(*command, "--database", url)
-        assert refused.exit_code == 1
-        assert "name it with --history-archive" in refused.output
+        refused(url, *command, told="name it with --history-archive")
     assert told_by(services) == {"first", "second"}
     now = services.clock.now()
     told = life.start().history
@@ -296,33 +244,30 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
     told.open(HistorySelection(begin=now + DAY_SECONDS * 1000)).close()
 
 
-def test_what_no_server_deletes_is_told_no_more_and_said(url: str, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_server_deletes_is_told_no_more_and_said(url, life, monkeypatch):
     services, first, _ = put_away(life)
-    keeper = without_keeper(services)
+    # Nobody seals or deletes but the test.
+    keeper = services._keeper
+    keeper.stop()
     monkeypatch.setattr("mirror_server.cli.put_away._SERVER_SECONDS", 0.1)
-    erased = mirror_server("erase", first, "--yes", "--database", url)
-    assert erased.exit_code == 1
+    erased = refused(url, "erase", first, "--yes", told="start one, and run this again")
     assert json.loads(erased.stdout)["purged"] is False
-    assert "start one, and run this again" in erased.stderr
     assert told_by(services) == {"second"}
     keeper.start()
     monkeypatch.undo()
-    again = mirror_server("erase", first, "--yes", "--database", url)
-    assert "nothing is stored" in again.output
+    refused(url, "erase", first, "--yes", told="nothing is stored")
 
 
-def test_check_looks_into_what_was_put_away(url: str, life: Life) -> None:
+def test_check_looks_into_what_was_put_away(url, life):
     put_away(life)
     life.stop()
-    assert mirror_server("check", "--database", url).exit_code == 0
-    databases.execute(
-        url,
-        "UPDATE history_blocks SET content = (SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1)",
-    )
-    assert "does not hold what the database says" in mirror_server("check", "--database", url).output
+    done(url, "check")
+    first = "SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1"
+    databases.execute(url, f"UPDATE history_blocks SET content = ({first})")
+    refused(url, "check", told="does not hold what the database says")
 
 
-def test_a_device_that_is_silent_for_six_months_has_no_history(url: str, life: Life) -> None:
+def test_a_device_that_is_silent_for_six_months_has_no_history(url, life):
     services = life.start()
     silent, other = register(services, "silent"), register(services, "other")
     tell(services, silent, "1")
@@ -332,7 +277,11 @@ def test_a_device_that_is_silent_for_six_months_has_no_history(url: str, life: L
     assert {row.device_id for row in rows_in(services.database)} <= {other, None}
     with services.database.read() as session:
         assert [row[0] for row in session.rows("SELECT device_id FROM history_erasures")] in ([silent], [])
-    assert mirror_server("check", "--database", url).exit_code == 0
+    done(url, "check")
+
+
+FILE = "VALUES ('f', '2026-11-22', 'd', 'd', 5, 9, 1, 1, 1, 1, NULL, 1, 1)"
+SEGMENT = "VALUES (77, 0, 'rows', NULL, NULL, 'd', 'd', 0, 0, 1, 1, 1, 1, NULL, 1)"
 
 
 @pytest.mark.parametrize(
@@ -344,27 +293,19 @@ def test_a_device_that_is_silent_for_six_months_has_no_history(url: str, life: L
         ("UPDATE history_state SET sealed_revision = 9999999999999999", "sealed beyond the last change"),
         ("DELETE FROM history", "a value was reported, and is not in the history"),
         ("UPDATE resources SET reported_revision = reported_revision - 1", "in the history differ"),
-        (
-            "INSERT INTO history_files VALUES ('f', '2026-11-22', 'd', 'd', 5, 9, 1, 1, 1, 1, NULL, 1, 1)",
-            "goes on beyond that",
-        ),
-        (
-            "INSERT INTO history_segments VALUES (77, 0, 'rows', NULL, NULL, 'd', 'd', 0, 0, 1, 1, 1, 1, NULL, 1)",
-            "has no content",
-        ),
+        (f"INSERT INTO history_files {FILE}", "goes on beyond that"),
+        (f"INSERT INTO history_segments {SEGMENT}", "has no content"),
     ],
 )
-def test_check_finds_what_is_wrong_with_the_history(url: str, life: Life, damage: str, told: str) -> None:
+def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
     services = life.start()
     tell(services, register(services), "1", "2")
     life.stop()
-    whole = mirror_server("check", "--database", url)
-    assert (whole.exit_code, whole.output.splitlines()[1:]) == (0, ["all is well"])
-    assert whole.output.startswith("history: 3 rows, 3 of them in the tail, 0 in segments (0.0 MB)")
+    first, *others = done(url, "check").splitlines()
+    assert first.startswith("history: 3 rows, 3 of them in the tail, 0 in segments (0.0 MB)")
+    assert others == ["all is well"]
     databases.execute(url, damage)
-    found = mirror_server("check", "--database", url)
-    assert found.exit_code == 1
-    assert told in found.output
+    refused(url, "check", told=told)
 
 
 def read_options(*arguments: str, **variables: str) -> Result:
@@ -377,36 +318,31 @@ def read_options(*arguments: str, **variables: str) -> Result:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30d", 2_592_000), ("12h", 43_200), ("90m", 5400), ("60s", 60)])
-def test_how_long_it_is_kept_is_written_with_a_unit(text: str, seconds: int) -> None:
+def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
     assert read_options("--keep-history", text).output == f"{seconds}\n"
     assert read_options(MIRROR_KEEP_HISTORY=text).output == f"{seconds}\n"
     assert read_options().output == "None\n", "kept without being asked for"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_a_time_that_is_none_is_refused_with_how_to_write_it():
+    for text, told in (
         ("30", "is no time; write it like 24h, 30m, 7d or 0"),
         ("-1d", "is no time"),
         ("", "is no time"),
         ("0", "too short"),
         ("59s", "too short; write a minute or more"),
-    ],
-)
-def test_a_time_that_is_none_is_refused_with_how_to_write_it(text: str, told: str) -> None:
-    refused = read_options("--keep-history", text)
-    assert refused.exit_code == 2
-    assert told in " ".join(refused.output.split())
+    ):
+        refused = read_options("--keep-history", text)
+        assert refused.exit_code == 2
+        assert told in " ".join(refused.output.split())
 
 
-def test_an_archive_without_a_history_is_refused(url: str, tmp_path: Path) -> None:
+def test_an_archive_without_a_history_is_refused(url, tmp_path):
     with pytest.raises(CannotKeepHistory, match="add --keep-history 30d"):
         Services(Settings(database_url=url, history_archive=str(tmp_path)))
 
 
-def test_without_what_it_needs_a_history_is_refused_with_what_to_install(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "mirror_server.history.keeper", None)
     with pytest.raises(CannotKeepHistory, match=r"pip install 'device-state-mirror\[history\]'"):
         Services(Settings(database_url=url, keep_history_seconds=60))

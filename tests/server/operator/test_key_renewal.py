@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from unittest.mock import Mock
 
 import databases
 import pytest
-from click.testing import CliRunner, Result
+from operator_commands import done, refused
 
-from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
 from mirror_server.notifications.sockets import Closing, ReaderSocket
@@ -28,8 +26,17 @@ URL = "/v3/devices"
 RULES = [{"endpoint-type": "Light"}]
 
 
-def mirror_server(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
+@pytest.fixture
+def url(server):
+    return server.settings.database_url
+
+
+def app_of(key: str) -> str:
+    return key.split("_")[1]
+
+
+def renew(url: str, name: str, overlap: str = "24h") -> str:
+    return done(url, "keys", "renew", name, "--overlap", overlap).strip()
 
 
 class Door:
@@ -56,20 +63,18 @@ class Door:
         except Refusal:
             return self.authenticator.still_admits(header)
         assert self.authenticator.still_admits(header)
-        assert app_id == key.split("_")[1]
+        assert app_id == app_of(key)
         return True
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    database = Database(databases.new_database_url(tmp_path))
-    yield Door(database)
-    database.close()
+def door(database: Database) -> Door:
+    return Door(database)
 
 
 def test_each_key_before_is_good_for_its_overlap(door):
     other, keys_of_app = door.create("other"), [door.create("app"), door.renew("app")]
-    assert len({key.split("_")[1] for key in keys_of_app}) == 1
+    assert len({app_of(key) for key in keys_of_app}) == 1
     door.advance(3600)
     keys_of_app.append(door.renew("app"))
     for seconds, are_good in (
@@ -99,19 +104,17 @@ def test_the_right_half_of_another_key_does_not_open_it(door):
     assert not door.admits("_".join([*mine.split("_", 2)[:2], other.split("_", 2)[2]]))
 
 
-def test_the_application_stays_while_the_server_runs(server, key):
-    url, app_id = server.settings.database_url, key.split("_")[1]
+def test_the_application_stays_while_the_server_runs(server, key, url):
     device_id = server.add_device(key, "light-1")
     server.call(key, "PUT", "/v2/subscriptions", json=RULES)
     server.subscribe(key, device_id)
     assert server.call(key, "GET", "/v2/notification/pull?hold=0").status_code == 200
     log = server.log(key)
 
-    renewed = mirror_server("keys", "renew", "test", "--database", url)
-    assert renewed.exit_code == 0
-    new = renewed.output.strip()
-    assert new.startswith(f"ak_{app_id}_")
-    assert renewed.output == f"{new}\n"
+    renewed = done(url, "keys", "renew", "test")
+    new = renewed.strip()
+    assert new.startswith(f"ak_{app_of(key)}_")
+    assert renewed == f"{new}\n"
     assert new.split("_", 2)[2].encode() not in str(databases.query(url, "SELECT * FROM access_keys")).encode()
 
     assert server.call(key, "GET", URL).status_code == 200
@@ -122,58 +125,48 @@ def test_the_application_stays_while_the_server_runs(server, key):
     server.set_value(new, device_id, "25")
     assert server.observed(key)[-1] == (device_id, "25")
 
-    assert mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url).exit_code == 0
+    renew(url, app_of(key), "0")
     assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
 
 
 def test_the_list_tells_until_when_the_key_before_is_good(tmp_path):
     url = databases.new_database_url(tmp_path)
-    mirror_server("keys", "create", "app", "--database", url)
-    key = mirror_server("keys", "renew", "app", "--overlap", "7d", "--database", url).output.strip()
-    (line,) = mirror_server("keys", "list", "--database", url).output.splitlines()
+    done(url, "keys", "create", "app")
+    key = renew(url, "app", "7d")
+    (line,) = done(url, "keys", "list").splitlines()
     last = line.split("\t")[-1]
     assert re.fullmatch(r"in use, also as it was before until \d{4}-\d\d-\d\dT\d\d:\d\dZ", last)
     assert key.split("_", 2)[2] not in line
-    mirror_server("keys", "renew", "app", "--overlap", "0", "--database", url)
-    assert mirror_server("keys", "list", "--database", url).output.endswith("\tin use\n")
+    renew(url, "app", "0")
+    assert done(url, "keys", "list").endswith("\tin use\n")
 
 
-def test_a_revoked_key_is_useless_in_every_form(server, key):
-    url, app_id = server.settings.database_url, key.split("_")[1]
-    new = mirror_server("keys", "renew", app_id, "--database", url).output.strip()
-    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+def test_a_revoked_key_is_useless_in_every_form(server, key, url):
+    new = renew(url, app_of(key))
+    done(url, "keys", "revoke", app_of(key))
     assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
     assert databases.query(url, "SELECT * FROM former_secrets") == []
-    refused = mirror_server("keys", "renew", app_id, "--database", url)
-    assert refused.exit_code == 1
-    assert "no key in use" in refused.output
+    refused(url, "keys", "renew", app_of(key), told="no key in use")
 
 
 def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
     url = databases.new_database_url(tmp_path)
-    created = [mirror_server("keys", "create", name, "--database", url).output for name in ("twice", "twice", "app")]
+    first, second, _ = (done(url, "keys", "create", name) for name in ("twice", "twice", "app"))
     before = databases.query(url, "SELECT * FROM access_keys ORDER BY key_id")
-    nobody = mirror_server("keys", "renew", "nobody", "--database", url)
-    assert (nobody.exit_code, "keys list" in nobody.output) == (1, True)
-    twice = mirror_server("keys", "renew", "twice", "--database", url)
-    assert twice.exit_code == 1
-    assert all(key.split("_")[1] in twice.output for key in created[:2])
+    refused(url, "keys", "renew", "nobody", told="keys list")
+    assert app_of(second) in refused(url, "keys", "renew", "twice", told=app_of(first)).output
     for overlap in ("24", "-1h", "1.5h", "h", "1w", "100000d", ""):
-        refused = mirror_server("keys", "renew", "app", "--overlap", overlap, "--database", url)
-        assert refused.exit_code == 2
-        assert "24h" in refused.output
-    missing = mirror_server("keys", "renew", "app", "--database", f"sqlite:///{tmp_path}/missing.db")
-    assert missing.exit_code == 1
+        refused(url, "keys", "renew", "app", "--overlap", overlap, told="24h", code=2)
+    refused(f"sqlite:///{tmp_path}/missing.db", "keys", "renew", "app", told="there is no database")
     assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
 
 
-def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch):
+def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, url, monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
-    url, app_id = server.settings.database_url, key.split("_")[1]
     headers = {"Authorization": f"Bearer {key}"}
     stream = iter(server.app.test_client().get("/v2/notification/events", headers=headers, buffered=False).response)
     assert b"retry" in next(stream)
-    mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url)
+    renew(url, app_of(key), "0")
     assert b"".join(stream).replace(b": still here\n\n", b"") == b""
 
 
@@ -198,31 +191,26 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key)
 
 
 def test_a_download_of_an_ended_key_breaks_off():
-    chunks, admitted = (part for part in (b"first", b"second")), [True, False]
-    download = Download(
-        chunks, is_admitted=lambda: admitted.pop(0), release=lambda: None, content_type="text/plain", headers={}
-    )
+    chunks, is_admitted = iter((b"first", b"second")), Mock(side_effect=[True, False])
+    download = Download(chunks, is_admitted=is_admitted, release=Mock(), content_type="text/plain", headers={})
     assert [download.next_chunk() for _ in range(2)] == [b"first", None]
 
 
 @pytest.mark.parametrize(
     ("command", "query"), [(("renew", "--overlap", "0"), "hold=55"), (("revoke",), "after=latest&hold=55")]
 )
-def test_held_poll_of_an_ended_key_delivers_nothing(server, key, held_poll, command, query):
-    url, app_id = server.settings.database_url, key.split("_")[1]
-    other = server.key()
+def test_held_poll_of_an_ended_key_delivers_nothing(server, key, other, url, held_poll, command, query):
     poll = held_poll(key, query)
-    assert mirror_server("keys", *command, app_id, "--database", url).exit_code == 0
+    done(url, "keys", *command, app_of(key))
     server.add_device(other, "sensor-1")
-    server.services.log.wake(app_id)
+    server.services.log.wake(app_of(key))
     assert poll.result(60).status_code == 401
     assert "sensor-1" not in poll.result(60).text
 
 
-def test_held_poll_ends_with_the_overlap_of_its_key(server, key, held_poll, monkeypatch):
-    url, app_id = server.settings.database_url, key.split("_")[1]
+def test_held_poll_ends_with_the_overlap_of_its_key(server, key, url, held_poll, monkeypatch):
     poll = held_poll(key, "hold=55")
-    new = mirror_server("keys", "renew", app_id, "--overlap", "1h", "--database", url).output.strip()
+    new = renew(url, app_of(key), "1h")
     monkeypatch.setattr(server.app._admission._authenticator, "_now", lambda: wall_time() + 3_600_001)
     server.add_device(new, "sensor-1")
     assert poll.result(60).status_code == 401

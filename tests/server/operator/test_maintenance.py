@@ -11,10 +11,9 @@ from pathlib import Path
 
 import databases
 import pytest
-from click.testing import CliRunner, Result
 from filelock import FileLock
+from operator_commands import done, refused, refused_in_one_line, run
 
-from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
@@ -26,7 +25,6 @@ from mirror_server.services import Services
 from mirror_server.store import callbacks, logs, schema, statistics
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
-from mirror_server.store.device_events import DeviceEventRow
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import shown
 from mirror_server.views import serialize
@@ -36,13 +34,21 @@ SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
 
 
-def mirror_server(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+@pytest.fixture
+def restored(tmp_path: Path) -> str:
+    """A database that is not there before a backup is restored to it."""
+    return f"sqlite:///{tmp_path}/restored.db"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return databases.new_database_url(tmp_path)
+def backup(tmp_path: Path) -> Path:
+    """The backup of a database without anything in it."""
+    Database(f"sqlite:///{tmp_path}/copy.db").close()
+    return tmp_path / "copy.db"
+
+
+def is_well(url: str) -> bool:
+    return done(url, "check") == "all is well\n"
 
 
 @contextmanager
@@ -59,12 +65,22 @@ def services(url: str) -> Iterator[Services]:
         yield running
 
 
-@pytest.fixture
-def app_id(services: Services) -> str:
+def new_application(services: Services) -> str:
+    """The id of an application whose log is kept."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
     services.log.keep_for(identity)
     return identity
+
+
+@pytest.fixture
+def app_id(services: Services) -> str:
+    return new_application(services)
+
+
+def put_webhook(services: Services, app_id: str) -> None:
+    told = '{"url":"http://127.0.0.1:1/"}'
+    services.database.write(lambda session: callbacks.put(session, app_id, told, services.clock.now()))
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
@@ -99,37 +115,42 @@ def measure(database: Database) -> statistics.Statistics:
         return statistics.measure(session)
 
 
-def events_of(services: Services) -> list[DeviceEventRow]:
-    return services.directory.events((), after=None, descending=False, limit=100, count=False)[0]
-
-
 def stored_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("mirror.db*")))
 
 
+def is_nothing_left(folder: Path, *told: str) -> bool:
+    """Whether none of these words is in the files of a database that is one of files."""
+    return databases.ON_POSTGRESQL or not any(each.encode() in stored_bytes(folder) for each in told)
+
+
+def erased_rows(url: str, device_id: str) -> dict[str, int]:
+    """The rows of a device that were erased, by their tables."""
+    receipt = json.loads(done(url, "erase", device_id, "--yes"))
+    assert receipt["device_id"] == device_id
+    refused(url, "erase", device_id, "--yes", told="nothing is stored")
+    return receipt["rows"]
+
+
 @pytest.mark.sqlite
-def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, app_id, device_ids, tmp_path, url):
+def test_a_backup_of_a_running_server_is_restored_with_all_it_held(
+    services, app_id, device_ids, tmp_path, url, restored
+):
     before = services.devices.device_object(app_id, device_ids[0], serialize.device_content)
-    assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
-    target = f"sqlite:///{tmp_path}/restored.db"
-    assert mirror_server("restore", tmp_path / "copy.db", "--database", target).exit_code == 0
-    assert mirror_server("check", "--database", target).output == "all is well\n"
-    with closing(Services(Settings(database_url=target, manual_clock=True))) as again:
+    done(url, "backup", tmp_path / "copy.db")
+    done(restored, "restore", tmp_path / "copy.db")
+    assert is_well(restored)
+    with closing(Services(Settings(database_url=restored, manual_clock=True))) as again:
         assert again.devices.device_object(app_id, device_ids[0], serialize.device_content) == before
 
 
 @pytest.mark.sqlite
-def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
+def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
-    refused = mirror_server("backup", taken, "--database", url)
-    assert refused.exit_code == 1
-    assert "is there already" in refused.output
-    mirror_server("backup", tmp_path / "copy.db", "--database", url)
-    refused = mirror_server("restore", tmp_path / "copy.db", "--database", url)
-    assert refused.exit_code == 1
-    assert "is there already, and nothing is overwritten" in refused.output
-    assert "-wal" in refused.output
+    refused(url, "backup", taken, told="is there already")
+    told = "is there already, and nothing is overwritten"
+    assert "-wal" in refused(url, "restore", backup, told=told).output
     assert taken.read_text() == "mine"
 
 
@@ -137,31 +158,26 @@ def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
 def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, device_ids, tmp_path, url):
     erased, kept = device_ids
     assert SECRET in stored_bytes(tmp_path)
-    result = mirror_server("erase", erased, "--yes", "--database", url)
-    assert result.exit_code == 0, result.output
-    receipt = json.loads(result.output)
-    assert receipt["device_id"] == erased
-    assert receipt["rows"]["devices"] == receipt["rows"]["simulated_devices"] == receipt["rows"]["commands"] == 1
-    assert receipt["rows"]["notifications"] >= 2
-    assert receipt["rows"]["device_descriptions"] == receipt["rows"]["device_attributes"] == 1
-    assert receipt["rows"]["device_events"] >= 2
+    rows = erased_rows(url, erased)
+    for table in ("devices", "simulated_devices", "commands", "device_descriptions", "device_attributes"):
+        assert rows[table] == 1, table
+    assert rows["notifications"] >= 2
+    assert rows["device_events"] >= 2
     assert services.devices.described(kept).description.attributes == {"of": "plain"}
-    assert {row.device_id for row in events_of(services)} == {kept}
+    events, _ = services.directory.events((), after=None, descending=False, limit=100, count=False)
+    assert {row.device_id for row in events} == {kept}
     with pytest.raises(Refusal):
         services.devices.device(erased)
     assert services.devices.device(kept).device_id == kept
-    assert SECRET not in stored_bytes(tmp_path)
-    assert erased.encode() not in stored_bytes(tmp_path)
-    assert mirror_server("check", "--database", url).output == "all is well\n"
+    assert is_nothing_left(tmp_path, SECRET.decode(), erased)
+    assert is_well(url)
 
 
 def test_readers_are_told_of_the_gap_that_erasing_made(services, app_id, device_ids, url):
     write(services, app_id, device_ids[0], b"again")
     every = services.log.read(app_id, 0).cursor
-    mirror_server("erase", device_ids[1], "--yes", "--database", url)
-    seen: list[int] = []
-    missed: list[int] = []
-    after = 0
+    done(url, "erase", device_ids[1], "--yes")
+    seen, missed, after = [], [], 0
     while after < every:
         page = services.log.read(app_id, after)
         missed += range(page.gap[0], page.gap[1] + 1) if page.gap else []
@@ -172,12 +188,9 @@ def test_readers_are_told_of_the_gap_that_erasing_made(services, app_id, device_
 
 
 def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids, url):
-    asked = CliRunner().invoke(main, ["erase", device_ids[0], "--database", url], input="n\n")
-    assert asked.exit_code == 1
+    assert run(url, "erase", device_ids[0], input="n\n").exit_code == 1
     assert services.devices.device(device_ids[0])
-    nothing = mirror_server("erase", "nobody", "--yes", "--database", url)
-    assert nothing.exit_code == 1
-    assert "nothing is stored" in nothing.output
+    refused(url, "erase", "nobody", "--yes", told="nothing is stored")
 
 
 @pytest.mark.parametrize(
@@ -197,25 +210,17 @@ def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids,
     ],
 )
 def test_check_finds_what_is_wrong(services, device_ids, url, damage, told):
-    assert mirror_server("check", "--database", url).exit_code == 0
+    done(url, "check")
     databases.execute(url, damage)
-    found = mirror_server("check", "--database", url)
-    assert found.exit_code == 1
-    assert told in found.output
+    refused(url, "check", told=told)
 
 
 def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id, url):
-    services.database.write(
-        lambda session: session.run_many(
-            "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
-            " VALUES ('none', ?, 0, 'd', 'n', ?)",
-            [(seq, b"") for seq in range(1, 1235)],
-        )
-    )
-    found = mirror_server("check", "--database", url)
-    assert found.exit_code == 1
-    kind, *examples, more = found.stdout.splitlines()
-    assert kind == "an entry belongs to no log: 1,234"
+    row = "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES ('none', ?, 0, 'd', 'n', ?)"
+    rows = [(seq, b"") for seq in range(1, 1235)]
+    services.database.write(lambda session: session.run_many(row, rows))
+    found = refused(url, "check", told="an entry belongs to no log: 1,234\n")
+    _, *examples, more = found.stdout.splitlines()
     assert len(examples) == len(set(examples)) == 20
     assert all(example.startswith("  none ") for example in examples)
     assert more == "  and 1,214 more"
@@ -231,40 +236,38 @@ UNKNOWN_VERSIONS = {
 
 
 @pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
-def test_a_database_of_a_version_that_is_not_known_is_refused_with_a_cure(tmp_path, url, version):
-    databases.execute(url, f"UPDATE alembic_version SET version_num = '{version}'")
-    for command in (["check"], ["keys", "list"], ["backup", tmp_path / "copy.db"]):
-        refused = mirror_server(*command, "--database", url)
-        assert refused.exit_code == 1
-        assert f"the database {shown(url).removeprefix('sqlite:///')} {UNKNOWN_VERSIONS[version]}" in refused.output
-        assert refused.output.count("\n") == 1
+def test_a_database_or_backup_of_a_version_that_is_not_known_is_refused_with_a_cure(
+    tmp_path, url, backup, restored, version
+):
+    for one in (url, f"sqlite:///{backup}"):
+        databases.execute(one, f"UPDATE alembic_version SET version_num = '{version}'")
+    told = f"the database {shown(url).removeprefix('sqlite:///')} {UNKNOWN_VERSIONS[version]}"
+    for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
+        refused_in_one_line(url, *command, told=told)
+    refused(restored, "restore", backup, told=UNKNOWN_VERSIONS[version])
+    assert not (tmp_path / "restored.db").exists()
+
+
+NO_DATABASE = "this is no database, it is a text that is long enough to be looked at"
 
 
 def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
-    with pytest.raises(DatabaseError, match="cannot open"):
-        Database(f"sqlite:///{tmp_path}/missing/mirror.db")
-    (tmp_path / "no.db").write_text("this is no database, it is a text that is long enough to be looked at")
-    with pytest.raises(DatabaseError, match="cannot open"):
-        Database(f"sqlite:///{tmp_path}/no.db")
+    (tmp_path / "no.db").write_text(NO_DATABASE)
+    for name in ("missing/mirror.db", "no.db"):
+        with pytest.raises(DatabaseError, match="cannot open"):
+            Database(f"sqlite:///{tmp_path}/{name}")
 
 
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
+def test_a_server_that_is_not_there_is_one_clear_error_without_the_password():
+    for url, told in (
         ("postgresql://nobody:secret@127.0.0.1:1/none", "check that PostgreSQL runs there"),
         ("postgresql://nobody:secret@/none?host=/nowhere", "check that PostgreSQL runs there"),
         ("postgresql://%", "cannot open"),
         ("mysql://x", "write it as sqlite:///FILE"),
         ("sqlite:///:memory:", "write it as sqlite:///FILE"),
-    ],
-)
-def test_a_server_that_is_not_there_is_one_clear_error_without_the_password(url, told):
-    for arguments in (["keys", "list"], ["check"]):
-        refused = mirror_server(*arguments, "--database", url)
-        assert refused.exit_code == 1
-        assert told in refused.output
-        assert refused.output.count("\n") == 1
-        assert "secret" not in refused.output
+    ):
+        for arguments in (["keys", "list"], ["check"]):
+            assert "secret" not in refused_in_one_line(url, *arguments, told=told)
 
 
 def test_a_shown_url_has_no_password():
@@ -282,49 +285,41 @@ def test_a_shown_url_has_no_password():
 def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
     kind = "postgresql" if databases.ON_POSTGRESQL else "sqlite"
     monkeypatch.setattr(f"mirror_server.store.{kind}.backend._BUSY_SECONDS", 0.1)
-    erase = ("erase", device_ids[0], "--yes", "--database", url)
+    erase = (url, "erase", device_ids[0], "--yes")
     with services.database.read() as session:
         session.scalar("SELECT count(*) FROM devices")
-        erased = mirror_server(*erase)
-        assert erased.exit_code == 1
-        assert json.loads(erased.stdout)["purged"] is False
-        assert "run this again" in erased.stderr
+        assert json.loads(refused(*erase, told="run this again").stdout)["purged"] is False
         assert databases.ON_POSTGRESQL or SECRET in stored_bytes(tmp_path)
-    assert "nothing is stored" in mirror_server(*erase).output
-    assert SECRET not in stored_bytes(tmp_path)
+    refused(*erase, told="nothing is stored")
+    assert is_nothing_left(tmp_path, SECRET.decode())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["backup", "copy.db"], ["check"], ["erase", "d", "--yes"], ["keys", "list"], ["devices", "revoke", "d"]],
-)
-def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, arguments):
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = mirror_server(*arguments, "--database", "sqlite:///mirorr.db")
-    assert told.exit_code == 1
-    assert "there is no database mirorr.db" in told.output
-    assert list(tmp_path.iterdir()) == []
+    for arguments in (
+        ["backup", "copy.db"],
+        ["check"],
+        ["erase", "d", "--yes"],
+        ["keys", "list"],
+        ["devices", "revoke", "d"],
+    ):
+        refused("sqlite:///mirorr.db", *arguments, told="there is no database mirorr.db")
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.sqlite
 def test_a_backup_of_an_older_version_is_of_that_version_and_is_upgraded_where_it_is_restored(
-    tmp_path, url, next_version
+    tmp_path, url, restored, next_version
 ):
-    backup, target = tmp_path / "copy.db", f"sqlite:///{tmp_path}/restored.db"
-    assert mirror_server("backup", backup, "--database", url).exit_code == 0
-    assert mirror_server("restore", backup, "--database", target).exit_code == 0
-    assert mirror_server("check", "--database", target).output == "all is well\n"
-    upgraded = {
-        name: "names" in databases.tables(one)
-        for name, one in {"copied": url, "backup": f"sqlite:///{backup}", "restored": target}.items()
-    }
-    assert upgraded == {"copied": False, "backup": False, "restored": True}
+    done(url, "backup", tmp_path / "copy.db")
+    done(restored, "restore", tmp_path / "copy.db")
+    assert is_well(restored)
+    upgraded = ["names" in databases.tables(one) for one in (url, f"sqlite:///{tmp_path}/copy.db", restored)]
+    assert upgraded == [False, False, True]
 
 
-def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restored(tmp_path):
+def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restored(tmp_path, backup, restored):
     """Who asks what has changed since a number that is lost would not hear of the changes counted up to it anew."""
-    backup, target = tmp_path / "copy.db", f"sqlite:///{tmp_path}/restored.db"
-    Database(f"sqlite:///{backup}").close()
     databases.execute(
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
@@ -333,17 +328,16 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
         " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 7)",
         "INSERT INTO logs (app_id, last_seq) VALUES ('a', 5)",
     )
-    assert mirror_server("restore", backup, "--database", target).exit_code == 0
-    numbers = "SELECT last_revision, revision FROM revisions, devices"
-    ((last, of_device),) = databases.query(target, numbers)
+    done(restored, "restore", backup)
+    numbers = "SELECT last_revision, revision, last_seq FROM revisions, devices, logs"
+    ((last, of_device, last_seq),) = databases.query(restored, numbers)
     assert last == of_device > 1_000_000_000
-    ((last_seq,),) = databases.query(target, "SELECT last_seq FROM logs")
     assert last_seq > 1_000_000
     again = f"sqlite:///{tmp_path}/again.db"
-    assert mirror_server("restore", tmp_path / "restored.db", "--database", again).exit_code == 0
-    ((later, of_device),) = databases.query(again, numbers)
+    done(again, "restore", tmp_path / "restored.db")
+    ((later, of_device, _),) = databases.query(again, numbers)
     assert last < later == of_device < 2**53
-    assert mirror_server("check", "--database", again).output == "all is well\n"
+    assert is_well(again)
 
 
 def happen(services: Services, times: int) -> None:
@@ -356,11 +350,7 @@ def happen(services: Services, times: int) -> None:
 
 def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
     with served(url) as services:
-        app_id, idle = (
-            keys.create(services.database, name, tuple(Scope), services.clock.now()).split("_")[1] for name in "ab"
-        )
-        for each in (app_id, idle):
-            services.log.keep_for(each)
+        app_id, idle = new_application(services), new_application(services)
         happen(services, 3)
         end = services.log.last_seq(idle)
         services.database.write(lambda session: logs.set_position(session, idle, end))
@@ -368,19 +358,16 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         read_up_to = services.log.last_seq(app_id) + 2
         revision = services.snapshots.open(app_id, Selection())
         revision.close()
-        services.database.write(
-            lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', services.clock.now())
-        )
+        put_webhook(services, app_id)
         before = services.webhooks.backlog(app_id), measure(services.database)
         assert before[0] == 3
-        refused = mirror_server("went-back", "--database", url)
-        assert (refused.exit_code, "stop it first" in refused.stderr) == (1, True)
-    assert mirror_server("went-back", "--database", url).exit_code == 0
+        refused(url, "went-back", told="stop it first")
+    done(url, "went-back")
     with closing(Services(Settings(database_url=url, manual_clock=True))) as running:
         assert (running.webhooks.backlog(app_id), measure(running.database)) == before
         assert (running.webhooks.backlog(idle), running.polls.count_waiting(idle)) == (0, 0)
         assert running.snapshots.open(app_id, Selection()).revision > revision.revision + 1_000_000
-        assert mirror_server("check", "--database", url).output == "all is well\n"
+        assert is_well(url)
     with served(url) as services:
         # Who has read more than there is now misses nothing that is new, and hears of what is lost.
         end = services.log.last_seq(app_id)
@@ -407,10 +394,9 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
 
 
 @pytest.mark.process
-def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path):
+def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path, backup, restored):
     """A part would be in the way of the next restore, and a server would begin with an empty one."""
-    backup, target = tmp_path / "copy.db", tmp_path / "mirror.db"
-    Database(f"sqlite:///{backup}").close()
+    target = tmp_path / "restored.db"
     databases.execute(f"sqlite:///{backup}", "INSERT INTO settings VALUES ('kept', 'x')")
     program = """
 import os, signal, sqlite3, sys
@@ -428,29 +414,14 @@ backend.copy(Path(sys.argv[1]), Path(sys.argv[2]))
     killed = subprocess.run([sys.executable, "-c", program, backup, target], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert not target.exists()
-    assert mirror_server("restore", backup, "--database", f"sqlite:///{target}").exit_code == 0
-    assert databases.query(f"sqlite:///{target}", "SELECT value FROM settings WHERE name = 'kept'") == [("x",)]
+    done(restored, "restore", backup)
+    assert databases.query(restored, "SELECT value FROM settings WHERE name = 'kept'") == [("x",)]
 
 
-@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
-def test_a_backup_of_a_version_that_is_not_known_is_not_restored(tmp_path, version):
-    backup = tmp_path / "unknown.db"
-    Database(f"sqlite:///{backup}").close()
-    databases.execute(f"sqlite:///{backup}", f"UPDATE alembic_version SET version_num = '{version}'")
-    told = mirror_server("restore", backup, "--database", f"sqlite:///{tmp_path}/restored.db")
-    assert told.exit_code == 1
-    assert UNKNOWN_VERSIONS[version] in told.output
-    assert not (tmp_path / "restored.db").exists()
-
-
-def test_what_is_no_backup_is_not_restored(tmp_path):
-    text, empty = tmp_path / "text.db", tmp_path / "empty.db"
-    text.write_text("this is no database, it is a text that is long enough to be looked at")
-    empty.touch()
-    for no_backup in (text, empty):
-        told = mirror_server("restore", no_backup, "--database", f"sqlite:///{tmp_path}/restored.db")
-        assert told.exit_code == 1
-        assert "is no backup of a mirror" in told.output
+def test_what_is_no_backup_is_not_restored(tmp_path, restored):
+    for name, content in (("text.db", NO_DATABASE), ("empty.db", "")):
+        (tmp_path / name).write_text(content)
+        refused(restored, "restore", tmp_path / name, told="is no backup of a mirror")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
 
 
@@ -459,17 +430,11 @@ def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_i
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        told = mirror_server("backup", tmp_path / "copy.db", "--database", url)
+        refused(url, "backup", tmp_path / "copy.db", told="make room")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert told.exit_code == 1
-    assert "make room" in told.output
-    assert {path.name for path in tmp_path.iterdir()} <= {
-        "mirror.db",
-        "mirror.db-wal",
-        "mirror.db-shm",
-        "mirror.db.lock",
-    }
+    there = {path.name.removeprefix("mirror.db") for path in tmp_path.iterdir()}
+    assert there <= {"", "-wal", "-shm", ".lock"}
 
 
 @pytest.mark.sqlite
@@ -481,23 +446,17 @@ def test_what_is_committed_is_on_disk(services):
 
 def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
     services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(60)
-    registration = '{"url":"http://127.0.0.1:1/"}'
-    services.database.write(lambda session: callbacks.put(session, app_id, registration, services.clock.now()))
+    put_webhook(services, app_id)
     stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
-    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+    done(url, "keys", "revoke", app_id)
     services.bench.simulator.set_value(device_ids[0], PATH, value="25")
     services.bench.simulator.register(device_ids[1])
     assert services.database.settle(60)
-    with services.database.read() as session:
-        left = {
-            table: session.scalar(f"SELECT count(*) FROM {table} WHERE app_id = :app_id", app_id=app_id)
-            for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
-        }
-        subscribed = session.scalar("SELECT count(*) FROM resources WHERE subscribed = 1")
-    assert set(left.values()) == {0}
-    assert subscribed == 0
+    for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs"):
+        assert databases.query(url, f"SELECT 1 FROM {table} WHERE app_id = '{app_id}'") == [], table
+    assert databases.query(url, "SELECT 1 FROM resources WHERE subscribed = 1") == []
     assert (stream.take(), stream.is_over) == (b"", True)
-    assert mirror_server("check", "--database", url).output == "all is well\n"
+    assert is_well(url)
 
 
 def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services, device_ids, tmp_path, url):
@@ -506,23 +465,15 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
     every = {"endpoint-name": None, "resource-path": ["/3303/*"]}
     of_others = [every, {"endpoint-name": other_name}, {"endpoint-name": f"{erased[:20]}*"}]
     of_it = [{"endpoint-name": erased}, {**every, "endpoint-name": name}, {"endpoint-name": f"{erased}*"}]
-    rules = {
-        "mixed": [of_it[0], *of_others, of_it[1]],
-        "all": of_it,
-        "none": of_others,
-    }
+    rules = {"mixed": [of_it[0], *of_others, of_it[1]], "all": of_it, "none": of_others}
     for app_id, listed in rules.items():
         services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=False).result(60)
-    receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
-    assert receipt["rows"]["presubscription_rules"] == 5
+    assert erased_rows(url, erased)["presubscription_rules"] == 5
     left = {app_id: services.subscriptions.rules(app_id)[0] for app_id in rules}
     assert left["all"] == "[]"
     assert json.loads(left["mixed"]) == of_others
-    assert "nothing is stored" in mirror_server("erase", erased, "--yes", "--database", url).output
     assert left["none"] == json.dumps(of_others)
-    if not databases.ON_POSTGRESQL:
-        assert erased.encode() not in stored_bytes(tmp_path)
-        assert f'"{name}"'.encode() not in stored_bytes(tmp_path)
+    assert is_nothing_left(tmp_path, erased, f'"{name}"')
     assert services.devices.device(kept)
 
 
@@ -553,48 +504,45 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
     }
     for label, query in queries.items():
         services.directory.save_query(label, query).result(60)
-    receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
-    assert receipt["rows"]["device_queries"] == 9
+    assert erased_rows(url, erased)["device_queries"] == 9
     rows, _ = services.directory.queries((), after=None, descending=False, limit=20, count=False)
+    of_others = ("her floor", "another member", "Lamp of Ms Raymond", "of another", "of an empty value")
     assert {row.name.replace(row.query_id, "ID"): row.query for row in rows} == {
+        **{label: queries[label] for label in of_others},
         "her own": "custom_attributes__tenant__in=Roe",
-        "her floor": "custom_attributes__floor=second",
-        "another member": "custom_attributes__floor=Ray",
         "all but (ID)": "state=registered",
         "(ID): like it": "endpoint_type=Lamp",
         "(ID)": "state=registered",
-        "Lamp of Ms Raymond": "state=registered",
         "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
-        "of another": f"id={kept}",
-        "of an empty value": "description=",
     }
-    if not databases.ON_POSTGRESQL:
-        assert erased.encode() not in stored_bytes(tmp_path)
-        assert b"room 12" not in stored_bytes(tmp_path)
+    assert is_nothing_left(tmp_path, erased, "room 12")
 
 
 def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
     device_id = "015f" + "0" * 28
     rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
     services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(60)
-    receipt = json.loads(mirror_server("erase", device_id, "--yes", "--database", url).output)
-    assert sum(receipt["rows"].values()) == receipt["rows"]["presubscription_rules"] == 1
-    assert "nothing is stored" in mirror_server("erase", device_id, "--yes", "--database", url).output
+    rows = erased_rows(url, device_id)
+    assert sum(rows.values()) == rows["presubscription_rules"] == 1
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
 def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, url, command, next_version):
     with FileLock(tmp_path / "mirror.db.lock"):
-        told = mirror_server(*command, "--database", url)
-        assert told.exit_code == 1
-        assert "of an older version, whose server runs; stop that one first" in told.output
+        refused(url, *command, told="of an older version, whose server runs; stop that one first")
         assert "names" not in databases.tables(url)
-    assert mirror_server(*command, "--database", url).exit_code == 0
+    done(url, *command)
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\tb", "a\nb", "\x1b[31m"])
-def test_a_key_has_a_name_that_can_be_seen(services, name, url):
-    before = mirror_server("keys", "list", "--database", url).output
-    assert mirror_server("keys", "create", name, "--database", url).exit_code == 2
-    assert mirror_server("keys", "list", "--database", url).output == before
+def test_a_key_has_a_name_that_can_be_seen(services, url):
+    for name in (
+        "",
+        " ",
+        "a\tb",
+        "a\nb",
+        "\x1b[31m",
+    ):
+        before = done(url, "keys", "list")
+        refused(url, "keys", "create", name, told="Error: ", code=2)
+        assert done(url, "keys", "list") == before

@@ -2,26 +2,19 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import databases
 import pytest
-from click.testing import CliRunner
+from operator_commands import done, refused, run
 
-from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.services import Services
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.sqlite.serving_lock import ServingLock
 
 pytestmark = pytest.mark.sqlite
-
-NAMES: dict[str, Callable[[Path, Path], object]] = {
-    "a symbolic link": lambda path, other: other.symlink_to(path),
-    "a hard link": lambda path, other: other.hardlink_to(path),
-}
 
 
 @pytest.fixture
@@ -31,12 +24,12 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=NAMES.values(), ids=NAMES)
+@pytest.fixture(params=[Path.symlink_to, Path.hardlink_to])
 def other_name(request: pytest.FixtureRequest, path: Path) -> Path:
     """Another name of the same file, in another folder."""
     other = path.parent / "elsewhere" / "other.db"
     other.parent.mkdir()
-    request.param(path, other)
+    request.param(other, path)
     return other
 
 
@@ -62,18 +55,12 @@ def test_a_name_of_a_file_that_is_not_there_yet_is_a_name_of_that_file(tmp_path)
 @pytest.mark.parametrize("arguments", [["keys", "list"], ["backup", "copy.db"]])
 def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
-    other = tmp_path / "other.db"
-    other.hardlink_to(path)
-    services = Services(Settings(database_url=f"sqlite:///{path}"))
-    try:
-        refused = CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{other}"])
-        assert refused.exit_code == 1
-        assert "is served under another name of the same file" in refused.output
-        allowed = CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{path}"])
-        assert "another name" not in allowed.output
-    finally:
-        services.close()
-    assert "another name" not in CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{other}"]).output
+    other = f"sqlite:///{tmp_path}/other.db"
+    (tmp_path / "other.db").hardlink_to(path)
+    with closing(Services(Settings(database_url=f"sqlite:///{path}"))):
+        refused(other, *arguments, told="is served under another name of the same file")
+        assert "another name" not in run(f"sqlite:///{path}", *arguments).output
+    assert "another name" not in run(other, *arguments).output
 
 
 def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path):
@@ -86,16 +73,12 @@ def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path
     for file, content in left.items():
         file.write_bytes(content)
     other.hardlink_to(path)
-    command = ["check", "--database"]
-    refused = CliRunner().invoke(main, [*command, f"sqlite:///{other}"])
-    assert refused.exit_code == 1
-    assert refused.output.rstrip().endswith(
-        f"open it by that name first: mirror-server check --database sqlite:///{path}"
-    )
+    cure = f"open it by that name first: mirror-server check --database sqlite:///{path}\n"
+    refused(f"sqlite:///{other}", "check", told=cure)
     with pytest.raises(DatabaseError, match=r"are in the log of mirror\.db"):
         Services(Settings(database_url=f"sqlite:///{other}"))
-    assert CliRunner().invoke(main, [*command, f"sqlite:///{path}"]).output == "all is well\n"
-    assert CliRunner().invoke(main, [*command, f"sqlite:///{other}"]).output == "all is well\n"
+    for name in (path, other):
+        assert done(f"sqlite:///{name}", "check") == "all is well\n"
     assert databases.query(f"sqlite:///{other}", "SELECT value FROM settings WHERE name = 'accepted'") == [("x",)]
 
 

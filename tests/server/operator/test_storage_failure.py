@@ -1,7 +1,7 @@
 """A disk that is full or cannot be written: told clearly, nothing half done, and over as soon as it is over."""
 
 import base64
-import threading
+import itertools
 from contextlib import ExitStack
 
 import pytest
@@ -14,7 +14,7 @@ from mirror_server.store.maintenance import violations
 from mirror_server.store.url import path_of
 from mirror_server.store.writer import MOST_WAITING
 
-LEVEL = "/3311/0/5851"
+LEVEL, EVERYTHING = "/3311/0/5851", "/v2/notification/pull?after=0&hold=0"
 CHANGES = {
     "a device request": ("POST", "/v2/device-requests/{device}?async-id=new", {"method": "GET", "uri": LEVEL}),
     "rules": ("PUT", "/v2/subscriptions", [{"endpoint-type": "x"}]),
@@ -60,11 +60,7 @@ def state(server, key, device):
     paths = ["/v2/subscriptions", f"/v2/subscriptions/{device}", f"/v2/subscriptions/{device}{LEVEL}"]
     body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
     del body["created_at"]
-    return (
-        body,
-        [server.call(key, "GET", path).get_data() for path in paths],
-        server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data(),
-    )
+    return body, [server.call(key, "GET", path).get_data() for path in (*paths, EVERYTHING)]
 
 
 def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_is_back(server, key, device, disk):
@@ -73,7 +69,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     server.patch(key, device, latency_seconds=30)
     server.place(key, device, "w", "PUT", LEVEL, value="8")
     before = server.observed(key)
-    logged = server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data()
+    logged = server.call(key, "GET", EVERYTHING).get_data()
     disk.break_down()
     assert server.call(key, "GET", f"/v3/devices/{device}/echo").json["resources"][0]["reported"]["value"] == "MQ=="
     assert server.call(newcomer, "GET", "/v3/devices").json["data"][0]["id"] == device
@@ -81,7 +77,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     for value in ("5", "6", "7"):
         server.services.bench.simulator.set_value(device, LEVEL, value=value)
     server.services.clock.advance(31_000)
-    assert server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data() == logged
+    assert server.call(key, "GET", EVERYTHING).get_data() == logged
     disk.mend()
     assert server.responses(key) == {"w": (200, None)}
     desired = server.resource(key, device, LEVEL)["desired"]
@@ -109,34 +105,31 @@ def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, 
     assert server.call(key, "GET", "/v2/subscriptions").json == rules
 
 
-def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
+def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device, hold_writer):
     database = server.services.database
-    held, go_on = threading.Event(), threading.Event()
-
-    def hold(_session):
-        held.set()
-        go_on.wait(60)
-
-    database.submit(hold)
-    assert held.wait(60)
-    try:
+    with hold_writer(database):
         for _ in range(MOST_WAITING):
             database.insist(lambda session: None)
         answer = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
         with pytest.raises(TooMuchWaiting):
             database.submit(lambda session: None).result(0)
-    finally:
-        go_on.set()
     assert (answer.status_code, answer.json["reason"]) == (429, "TOO_MUCH_WAITING")
     assert int(answer.headers["Retry-After"]) > 0
     assert database.settle(60)
     assert server.call(key, "GET", "/v2/subscriptions").json == []
 
 
-def read_beside_each_other(server, readers):
-    """As many as there is a connection for, and one more."""
-    while True:
-        readers.enter_context(server.services.database.read())
+def refused(server, key, device):
+    """What is said of a write that is not stored."""
+    request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
+    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
+    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
+    return answer.json["message"]
+
+
+def is_accepted(server, key, device):
+    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    return server.responses(key) == {"w": (200, None)}
 
 
 @pytest.mark.sqlite
@@ -150,19 +143,15 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
         (tmp_path / "other.db").rename(path)
     ready = server.call(None, "GET", "/readyz")
     assert (ready.status_code, server.call(None, "GET", "/healthz").status_code) == (503, 200)
-    request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
-    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
-    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
-    assert ("replaced" if is_replaced else "removed") in answer.json["message"]
-    assert ("'went-back'" in answer.json["message"]) == is_replaced
-    assert str(path) not in answer.json["message"]
-    # Those who read meanwhile see one database, and make none.
+    told = refused(server, key, device)
+    assert ("replaced" if is_replaced else "removed") in told
+    assert ("'went-back'" in told, str(path) in told) == (is_replaced, False)
+    # Those who read meanwhile see one database, and make none: as many as there is a connection for, and one more.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
-        read_beside_each_other(server, readers)
+        list(map(readers.enter_context, (server.services.database.read() for _ in itertools.count())))
     assert path.exists() == is_replaced
     elsewhere.rename(path)
-    server.place(key, device, "w", "PUT", LEVEL, value="7")
-    assert server.responses(key) == {"w": (200, None)}
+    assert is_accepted(server, key, device)
 
 
 @pytest.mark.sqlite
@@ -193,16 +182,13 @@ def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device,
     path.rename(elsewhere)
     path.symlink_to(path)
     happened = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
-    request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
-    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
-    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
+    refused(server, key, device)
     # What is begun beside the writing is not to end in a traceback.
     server.services.database._backend._checkpoints._run()
     path.unlink()
     elsewhere.rename(path)
     assert happened.result(60) is not None
-    server.place(key, device, "w", "PUT", LEVEL, value="7")
-    assert server.responses(key) == {"w": (200, None)}
+    assert is_accepted(server, key, device)
 
 
 def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_goes_on(server, key, device, disk):

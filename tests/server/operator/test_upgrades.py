@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
 import databases
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store import keys as stored_keys
-from mirror_server.store import migrate, schema, settings
+from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 
@@ -34,20 +35,15 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
     if is_old:
         databases.execute(url, "PRAGMA journal_mode = WAL", "INSERT INTO settings VALUES ('kept', 'text')")
     old = schema_of(tmp_path / "mirror.db")
-    states, connect = {}, sqlite3.connect
+    states = {}
 
     def keep_state(_statement):
         # What a kill leaves; the index of the log is made anew by the first who opens it.
         files = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix in {".db", ".db-wal"}}
         states[tuple(sorted(files.items()))] = files
 
-    def traced(*arguments, **options):
-        connection = connect(*arguments, **options)
-        connection.set_trace_callback(keep_state)
-        return connection
-
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite3, "connect", traced)
+        on_connecting(patched, lambda connection: connection.set_trace_callback(keep_state))
         Database(url).close()
     new = schema_of(tmp_path / "mirror.db")
     assert old != new
@@ -62,6 +58,18 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
             assert database.violations() == []
             assert not is_old or session.rows("SELECT value, length FROM settings") == [("text", 4)]
         assert schema_of(folder / "mirror.db") == new
+
+
+def on_connecting(patched, act):
+    """Do something with each connection to a file of SQLite."""
+    connect = sqlite3.connect
+
+    def connected(*arguments, **options):
+        connection = connect(*arguments, **options)
+        act(connection)
+        return connection
+
+    patched.setattr(sqlite3, "connect", connected)
 
 
 def schema_of(path):
@@ -85,10 +93,10 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(make_key, range(4)))
-    with closing(Database(url)) as database, database.read() as session:
-        assert [key.name for key in stored_keys.list_all(session)] == ["0", "1", "2", "3"]
-        assert session.rows("SELECT name FROM names WHERE name <> 'duty'") == []
+    with closing(Database(url)) as database:
+        assert [key.name for key in database.look(stored_keys.list_all)] == ["0", "1", "2", "3"]
         assert database.violations() == []
+    assert databases.query(url, "SELECT name FROM names WHERE name <> 'duty'") == []
 
 
 @pytest.mark.parametrize("template", ["template0"])
@@ -96,11 +104,10 @@ def test_an_upgrade_keeps_what_the_version_before_stored(url):
     before, newest = schema.versions()[-2:]
     databases.upgrade_to(url, before)
     databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')")
-    with closing(Database(url)) as database, database.read() as session:
-        assert settings.get(session, "kept") == "text"
-        assert session.rows("SELECT length FROM settings WHERE name = 'kept'") == [(4,)]
-        assert ("kept",) in session.rows("SELECT name FROM names")
-        assert session.rows("SELECT version_num FROM alembic_version") == [(newest,)]
+    Database(url).close()
+    assert databases.query(url, "SELECT value, length FROM settings WHERE name = 'kept'") == [("text", 4)]
+    assert ("kept",) in databases.query(url, "SELECT name FROM names")
+    assert databases.query(url, "SELECT version_num FROM alembic_version") == [(newest,)]
 
 
 @pytest.mark.sqlite
@@ -120,29 +127,17 @@ def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypa
     databases.execute(url, "PRAGMA journal_mode = DELETE")
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        waits: list[float] = []
-
-        def end_writing(seconds: float) -> None:
-            waits.append(seconds)
-            other.execute("ROLLBACK")
-
+        end_writing = Mock(side_effect=lambda _: other.execute("ROLLBACK"))
         monkeypatch.setattr("mirror_server.store.sqlite.backend.time.sleep", end_writing)
         Database(url).close()
-    assert len(waits) == 1
+    end_writing.assert_called_once()
 
 
 @pytest.mark.sqlite
 @NEW_OR_OLD
 def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(url, monkeypatch):
-    connect = sqlite3.connect
-
-    def connect_without_room(*arguments, **options):
-        connection = connect(*arguments, **options)
-        connection.execute("PRAGMA max_page_count = 3")
-        return connection
-
     with monkeypatch.context() as full:
-        full.setattr(sqlite3, "connect", connect_without_room)
+        on_connecting(full, lambda connection: connection.execute("PRAGMA max_page_count = 3"))
         with pytest.raises(DatabaseError, match="full; nothing was changed; make room on its disk"):
             Database(url)
     Database(url).close()

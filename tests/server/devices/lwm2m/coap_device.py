@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from mirror_server.devices.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
-from mirror_server.devices.lwm2m.coap.messages import Message, Option, Type, code_number, decode, uint_option
+from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option, Type, code_number, decode, uint_option
 from mirror_server.devices.lwm2m.exchange import Notification, Peer, Request, Response
+
+T = TypeVar("T")
+Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]
+"""Code, payload and options."""
 
 QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, answer_seconds=60)
 READ = Request("GET", "/3303/0/5700", accept=0)
@@ -30,6 +34,17 @@ class Registry:
     async def answer(self, peer: Peer, request: Request) -> Response:
         self.requests.append((peer, request))
         return await self.respond(request)
+
+    def hold(self, code: str, payload: bytes = b"", **more: Any) -> asyncio.Event:
+        """Answer with this once the event is set."""
+        held = asyncio.Event()
+
+        async def respond(_request: Request) -> Response:
+            await held.wait()
+            return Response(code, payload, **more)
+
+        self.respond = respond
+        return held
 
     def notified(self, notification: Notification) -> bool:
         self.notifications.append(notification)
@@ -71,25 +86,40 @@ class Device:
         datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65_535), 60)
         return decode(datagram)
 
+    async def ask(self, message: Message | bytes) -> Message:
+        """Send a message; gives what comes next."""
+        self.send(message)
+        return await self.receive()
+
+    async def asked(self, coming: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T], Message]:
+        """A request of the endpoint that waits for its response, and what comes of it."""
+        return asyncio.create_task(coming), await self.receive()
+
+    async def responds(self, coming: Coroutine[Any, Any, T], *answers: Answer) -> T:
+        """What the endpoint makes of these answers to its requests, which are in ``heard`` afterwards."""
+        task = asyncio.create_task(coming)
+        await self.serve(*answers)
+        return await task
+
     async def hears_nothing(self) -> bool:
         """Whether nothing comes, not even after a message that is answered at once."""
-        self.send(Message(Type.CONFIRMABLE, 0, 0x7777))
-        return (await self.receive()).message_id == 0x7777
+        return (await self.ask(Message(Type.CONFIRMABLE, 0, 0x7777))).message_id == 0x7777
 
     def answer(self, asked: Message, code: str, payload: bytes = b"", *options: tuple[int, bytes]) -> None:
         """Answer with the acknowledgement."""
-        message = Message(
-            Type.ACKNOWLEDGEMENT, code_number(code), asked.message_id, asked.token, list(options), payload
-        )
-        self.send(message)
+        kind = Type.ACKNOWLEDGEMENT
+        self.send(Message(kind, code_number(code), asked.message_id, asked.token, list(options), payload))
 
-    async def serve(self, *answers: tuple[str, bytes, tuple[tuple[int, bytes], ...]]) -> list[Message]:
+    def acknowledge(self, message: Message) -> None:
+        self.send(Message(Type.ACKNOWLEDGEMENT, 0, message.message_id))
+
+    async def serve(self, *answers: Answer) -> list[Message]:
         """Answer one request after the other; gives the requests."""
-        asked = []
+        self.heard = []
         for code, payload, options in answers:
-            asked.append(await self.receive())
-            self.answer(asked[-1], code, payload, *options)
-        return asked
+            self.heard.append(await self.receive())
+            self.answer(self.heard[-1], code, payload, *options)
+        return self.heard
 
 
 @asynccontextmanager
@@ -116,7 +146,7 @@ async def speaking(handler: Registry | None = None, **options: Any) -> AsyncIter
             device.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], Any]) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(120):
         while not condition():
@@ -130,6 +160,16 @@ async def registered(device: Device, registry: Registry) -> Peer:
     return registry.requests[-1][0]
 
 
+def block1(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a request."""
+    return Option.BLOCK1, Block(number, more, size).encode()
+
+
+def block2(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a response."""
+    return Option.BLOCK2, Block(number, more, size).encode()
+
+
 def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:
     """A message that is to be acknowledged."""
     return Message(Type.CONFIRMABLE, code_number(code), message_id, token, **more)
@@ -137,12 +177,8 @@ def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: 
 
 def registration(message_id: int = 1, payload: bytes = b"</3/0>", **more: Any) -> Message:
     """A registration as a device sends it."""
-    options = [
-        (Option.URI_PATH, b"rd"),
-        uint_option(Option.CONTENT_FORMAT, 40),
-        (Option.URI_QUERY, b"ep=boiler"),
-        (Option.URI_QUERY, b"lt=300"),
-    ]
+    query = [(Option.URI_QUERY, b"ep=boiler"), (Option.URI_QUERY, b"lt=300")]
+    options = [(Option.URI_PATH, b"rd"), uint_option(Option.CONTENT_FORMAT, 40), *query]
     return confirmable("0.02", message_id, options=options + more.pop("options", []), payload=payload, **more)
 
 

@@ -95,3 +95,12 @@ async def device(endpoint: Any) -> AsyncIterator[Any]:
     device = Device(endpoint.coap_address)
     yield device
     device.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Any]:
+    """A server of devices that does nothing by itself."""
+    from udp_server import udp_server  # noqa: PLC0415 - needs an extra
+
+    async with udp_server() as server:
+        yield server

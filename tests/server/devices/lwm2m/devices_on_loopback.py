@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from bare_coap import BareDevice, send_until
+
 T = TypeVar("T")
 
 LIMIT_SECONDS = 60
@@ -40,6 +42,19 @@ def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") 
     """The reported value of a resource, as a text."""
     value = server.resource(key, device_id, path)["reported"].get("value")
     return None if value is None else base64.b64decode(value).decode()
+
+
+def hears(server: Any, key: str, device_id: str, *values: str) -> None:
+    """Wait until the application was told of these values of a device, and of no others."""
+    until(lambda: server.observed(key) == [(device_id, value) for value in values])
+
+
+def registered(server: Any, key: str, device: BareDevice, **parameters: str) -> str:
+    """Make one more full registration of a device of raw datagrams; gives the id of the device."""
+    before = device.created
+    send_until(device, device.registration(**parameters), lambda: device.created > before)
+    found: str = listed(server, key, device.name)["id"]
+    return found
 
 
 class DeviceSide:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
-from coap_device import QUICK, READ, Device, Registry, notification, registration, speaking, until
+from coap_device import READ, Device, Registry, notification, registration, speaking, until
 from ports import free_port
 
 from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, sockets
@@ -22,16 +22,14 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole(registry, device):
     """``max_size`` of aiocoap's transport is 4,096 bytes."""
-    device.send(registration(payload=bytes(60_000)))
-    await device.receive()
+    await device.ask(registration(payload=bytes(60_000)))
     assert registry.requests[0][1].payload == bytes(60_000)
 
 
 async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it(endpoint, device):
     """And no more: the request goes on, and is sent again."""
     manager = endpoint._ways[False].transport._interface._ctx
-    reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-    asked = await device.receive()
+    reading, asked = await device.asked(endpoint.request(device.peer, READ))
     manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
     device.answer(asked, "2.05", b"1")
     assert (await reading).payload == b"1"
@@ -41,36 +39,22 @@ async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it(endpoint, de
 async def test_an_answer_comes_from_the_address_that_was_spoken_to():
     """What ``pktinfo`` is kept for: a device behind a NAT hears nobody else."""
     registry = Registry()
-    endpoint = await listen(registry, coap=("0.0.0.0", 0), tuning=QUICK)
-    device = Device(("127.0.0.9", endpoint.coap_address[1]))
-    device._socket.connect(device.server)
-    try:
-        device._socket.send(registration().encode())
-        await device.receive()
-        reading = asyncio.ensure_future(endpoint.request(registry.requests[0][0], READ))
-        asked = await device.receive()
-        assert asked.payload == b""
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-    finally:
-        device.close()
-        await endpoint.close()
+    async with speaking(registry, host="0.0.0.0") as (endpoint, device):
+        device.server = ("127.0.0.9", endpoint.coap_address[1])
+        device._socket.connect(device.server)
+        await device.ask(registration())
+        reading = endpoint.request(registry.requests[0][0], READ)
+        assert (await device.responds(reading, ("2.05", b"1", ()))).payload == b"1"
 
 
 async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch):
     monkeypatch.setattr(sockets, "has_ipv6", lambda: False)
     registry = Registry()
     async with speaking(registry) as (endpoint, device):
-        device.send(registration())
-        await device.receive()
-        device.send(registration())
-        await device.receive()
+        assert await device.ask(registration()) == await device.ask(registration())
         assert registry.requests[0][0] == device.peer
         assert endpoint.counts.duplicates == 1
-        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
-        await device.serve(("2.05", b"1", ()))
-        assert (await reading).payload == b"1"
+        assert (await device.responds(endpoint.request(device.peer, READ), ("2.05", b"1", ()))).payload == b"1"
         with pytest.raises(Unreachable, match="no IPv6"):
             await endpoint.request(Peer("[::1]:5683"), READ)
         with pytest.raises(CannotListen, match="taken"):

@@ -14,7 +14,8 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 import cbor2
 from aiocoap import Message
-from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer, udp_server
+from coap_device import until
+from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer
 
 from mirror_sdk.errors import ValueRefused
 from mirror_server.clock import ManualClock, Timer
@@ -29,12 +30,6 @@ pytestmark = pytest.mark.anyio
 CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE = 1, 2, 3, 4
 TEMPERATURE, SWITCH, FIRMWARE = "/3303/0/5700", "/3311/0/5850", "/5/0/0"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[UdpServer]:
-    async with udp_server() as server:
-        yield server
 
 
 class WatchedClock(ManualClock):
@@ -56,13 +51,32 @@ async def device(server: UdpServer, clock: ManualClock) -> AsyncIterator[LwM2MDe
         yield device
 
 
+async def next_message(server: UdpServer) -> Message:
+    return Message.decode(await server.next())
+
+
+async def observe(server: UdpServer, path: str = TEMPERATURE, **options: Any) -> None:
+    await ask(server, GET, path, **{"accept": 0, "observe": 0} | options)
+
+
+async def tells(server: UdpServer, payload: bytes) -> Message:
+    """The device tells this next."""
+    told = await next_message(server)
+    assert told.payload == payload
+    return told
+
+
+async def refuses(server: UdpServer, code: str, method: int, path: str, **options: Any) -> None:
+    assert (await ask(server, method, path, **options)).code.dotted == code, (method, path)
+
+
 async def ask(server: UdpServer, method: int, path: str, **options: Any) -> Message:
     """A confirmable request with token aa; gives what comes back."""
     message_id = server.message_id = getattr(server, "message_id", 0) + 1
     message = Message(code=method, _mid=message_id, _mtype=CON, _token=options.pop("token", b"\xaa"), **options)
     message.opt.uri_path = tuple(path.strip("/").split("/"))
     server.send(message.encode())
-    return Message.decode(await server.next())
+    return await next_message(server)
 
 
 async def nothing_came(server: UdpServer) -> None:
@@ -139,11 +153,10 @@ async def test_version_1_1_speaks_senml(server):
         assert (int(sent.code), sent.opt.uri_path, int(sent.opt.content_format)) == (POST, ("dp",), 110)
         assert sent.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
         # A text holds one resource, and a TLV no object of several instances.
-        assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
-        assert (await ask(server, GET, "/3311/0", accept=0)).code.dotted == "4.06"
-        assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
-        assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
-        assert (await ask(server, DELETE, "/3311/0")).code.dotted == "4.05"
+        for path, accepted in (("/3311", 11542), ("/3311/0", 0), (TEMPERATURE, 42)):
+            await refuses(server, "4.06", GET, path, accept=accepted)
+        await refuses(server, "4.05", POST, SWITCH)
+        await refuses(server, "4.05", DELETE, "/3311/0")
 
 
 async def test_discover_tells_the_resources_and_the_attributes_written_to_them(server, device):
@@ -160,19 +173,19 @@ async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_chan
     await ask(server, PUT, "/3303", uri_query=("pmin=8",))
     await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
     await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
-    device.set_value(TEMPERATURE, 22.0)
-    device.set_value(TEMPERATURE, 23.0)
+    await observe(server)
+    for value in (22.0, 23.0):
+        device.set_value(TEMPERATURE, value)
     for milliseconds in (5_000, 60_000):
         clock.advance(milliseconds - 1)
         await nothing_came(server)
         clock.advance(1)
-        assert Message.decode(await server.next()).payload == b"23.0"
+        await tells(server, b"23.0")
 
 
 async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, device, clock):
     await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
-    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    await observe(server)
     port = device.port
     device.sleep()
     assert device.is_asleep
@@ -180,30 +193,28 @@ async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, de
         clock.advance(60_000)
         await asyncio.sleep(0)
     await accept(server, device.wake(), CHANGED)
-    assert Message.decode(await server.next()).payload == b"21.5"
+    await tells(server, b"21.5")
     await nothing_came(server)
     clock.advance(60_000)
-    assert Message.decode(await server.next()).payload == b"21.5"
+    await tells(server, b"21.5")
     device.sleep()
     # What is sent to it meanwhile is lost, and it tells its changes when it wakes.
     server.send("40 00 0001")
-    async with asyncio.timeout(LIMIT_SECONDS):
-        while not device.lost_datagrams:
-            await asyncio.sleep(0)
+    await until(lambda: device.lost_datagrams)
     device.set_value(TEMPERATURE, 25.0)
     update = Message.decode(await accept(server, device.wake(), CHANGED))
     assert update.opt.uri_path == ("rd", "a1")
-    assert Message.decode(await server.next()).payload == b"25.0"
+    await tells(server, b"25.0")
     assert device.port == port
     await nothing_came(server)
 
 
 async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock):
-    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    await observe(server)
     clock.advance(10_000)
     told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
     assert (told.token, told.payload) == (b"\xaa", b"21.5")
-    assert Message.decode(await server.next()).code.dotted == "2.04"
+    assert (await next_message(server)).code.dotted == "2.04"
     device.remove(TEMPERATURE)
     clock.advance(5_000)
     await nothing_came(server)
@@ -211,9 +222,9 @@ async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock
 
 async def test_notifications_as_a_test_wants_them(server, device):
     device.notify(b"\x99", b"1", sequence=7)
-    unknown = Message.decode(await server.next())
+    unknown = await next_message(server)
     assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
-    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    await observe(server)
     device.behaviour.notifies_confirmable = True
     device.observations.sequence = 2**24 - 2
     for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
@@ -235,40 +246,38 @@ async def test_a_request_that_is_reset_fails(server, device):
 
 
 async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource(server, device):
-    await ask(server, GET, SWITCH, accept=0, observe=0, token=b"\x01")
-    await ask(server, GET, "/3311/0", accept=11542, observe=0, token=b"\x02")
+    await observe(server, SWITCH, token=b"\x01")
+    await observe(server, "/3311/0", accept=11542, token=b"\x02")
     device.set_value(SWITCH, True)
-    told = Message.decode(await server.next())
-    assert (told.token, told.payload) == (b"\x02", bytes.fromhex("e1 16da 01  e1 16db 28"))
+    assert (await tells(server, bytes.fromhex("e1 16da 01  e1 16db 28"))).token == b"\x02"
     await nothing_came(server)
 
 
 async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
     hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
     async with registered(server, transmission=hasty) as device:
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+        await observe(server)
         device.cut_off()
         device.set_value(TEMPERATURE, 25.0)
         with pytest.raises(NoAnswer):
             await device.update()
         device.restore()
         device.set_value(TEMPERATURE, 26.0)
-        assert Message.decode(await server.next()).payload == b"26.0"
+        await tells(server, b"26.0")
 
 
 async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observations(server, device):
     port = device.port
-    await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+    await observe(server)
     update = Message.decode(await accept(server, device.restart(keeps_registration=True), CHANGED))
-    assert update.opt.uri_path == ("rd", "a1")
-    assert len(device.observations) == 0
+    assert (update.opt.uri_path, len(device.observations)) == (("rd", "a1"), 0)
     assert device.port != port
 
 
 async def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations(server):
     async with registered(server, queue_mode=True) as device:
         port = device.port
-        await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+        await observe(server)
         device.sleep()
         registration = await accept(server, device.wake(from_new_port=True, registers=True))
         assert b"b=UQ" in registration
@@ -286,8 +295,8 @@ async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_i
 
     with caplog.at_level(logging.CRITICAL):
         async with registered(server, resources=[DeviceResource("/3/0/4", on_execute=fail)]):
-            assert (await ask(server, POST, "/3/0/4")).code.dotted == "5.00"
-            assert (await ask(server, POST, "/3/0/5")).code.dotted == "4.04"
+            await refuses(server, "5.00", POST, "/3/0/4")
+            await refuses(server, "4.04", POST, "/3/0/5")
 
 
 async def test_a_closed_device_asks_nobody(server):

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[UdpServer]:
-    async with udp_server() as server:
-        yield server
-
-
-@pytest.fixture
 async def device(server: UdpServer) -> AsyncIterator[LwM2MDevice]:
     async with registered(server) as device:
         yield device
@@ -46,9 +40,8 @@ async def test_a_registration_is_a_confirmable_post_to_rd_with_links(server):
         assert device.registration_id == "a1"
 
 
-@pytest.mark.parametrize(
-    ("request_", "answer"),
-    [
+async def test_an_answer_to_a_request(server, device):
+    for request_, answer in (
         # GET /3303/0/5700, Accept (17) text/plain: 2.05, Content-Format absent stands for 0, "21.5".
         ("41 01 0001 aa  b4 33333033 01 30 04 35373030 60", "61 45 00 01 aa c0 ff 32 31 2e 35"),
         # Accept TLV (11542 = 2d16): resource 5700 of 4 bytes, as a float of 32 bits.
@@ -77,10 +70,8 @@ async def test_a_registration_is_a_confirmable_post_to_rd_with_links(server):
         ("40 00 0d0d", "70 00 0d 0d"),
         # A response that the device did not ask for: reset.
         ("41 45 0007 77 ff 31", "70 00 00 07"),
-    ],
-)
-async def test_an_answer_to_a_request(server, device, request_, answer):
-    assert await server.ask(request_) == answer
+    ):
+        assert await server.ask(request_) == answer, request_
 
 
 OBSERVE = "41 01 0010 bb  60 54 33333033 01 30 04 35373030 60"
@@ -119,21 +110,18 @@ async def test_a_refused_registration_says_its_code_and_a_cure(server, code, wor
         assert not device.is_registered
 
 
-@pytest.mark.parametrize(
-    ("location", "path"),
-    [
+async def test_the_location_of_the_registration_is_what_it_deregisters(server):
+    for location, path in (
         ("82 7264 02 6131", "b2 7264 02 6131"),
         ("85 7264 2f 6131", "b2 7264 02 6131"),
         ("82 7264 01 61 01 62", "b2 7264 01 61 01 62"),
-    ],
-)
-async def test_the_location_of_the_registration_is_what_it_deregisters(server, location, path):
-    async with registered(server, location) as device:
-        leaving = asyncio.create_task(device.deregister())
-        farewell = await server.next()
-        assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path))
-        server.send(b"\x64\x42" + farewell[2:8])
-        await leaving
+    ):
+        async with registered(server, location) as device:
+            leaving = asyncio.create_task(device.deregister())
+            farewell = await server.next()
+            assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path)), location
+            server.send(b"\x64\x42" + farewell[2:8])
+            await leaving
 
 
 @pytest.mark.parametrize(("host", "listens"), [("localhost", "127.0.0.1"), ("[::1]", "::1")])

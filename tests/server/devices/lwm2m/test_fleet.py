@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from service_diary import ServiceDiary
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant
@@ -19,24 +19,14 @@ from mirror_server.devices.link import (
     Content,
     DeviceCommand,
     Execute,
-    Observation,
     Observe,
     Outcome,
     Read,
-    Registration,
     Write,
     WriteAttributes,
 )
 from mirror_server.devices.lwm2m import fleet
-from mirror_server.devices.lwm2m.exchange import (
-    NoAnswer,
-    Notification,
-    Observed,
-    Peer,
-    Request,
-    Response,
-    Unreachable,
-)
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Observed, Peer, Request, Response, Unreachable
 from mirror_server.devices.lwm2m.fleet import Fleet
 from mirror_server.devices.lwm2m.registrar import RegistrationLimits
 from mirror_server.devices.lwm2m.registry import Observed as ObservedResource
@@ -56,44 +46,6 @@ SECURE = Peer(HERE.address, is_secure=True, identity="identity")
 TEMPERATURE = "/3303/0/5700"
 LINKS = b"</3303/0/5700>,</3311/0/5850>,</3/0/4>"
 LIMIT_SECONDS = 60
-
-
-class Diary:
-    """What the service was told."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[str, Any]] = []
-
-    def of(self, kind: str) -> list[Any]:
-        return [what for each, what in self.entries if each == kind]
-
-    def note(self, kind: str, what: Any, result: Any = None) -> Future[Any]:
-        self.entries.append((kind, what))
-        future: Future[Any] = Future()
-        future.set_result(result)
-        return future
-
-    def registered(self, registration: Registration) -> Future[str]:
-        return self.note("registered", registration, f"id-of-{registration.endpoint_name}")
-
-    def registration_updated(self, device_id: str, resources: Any = None, **changed: Any) -> Future[None]:
-        return self.note("updated", (device_id, resources, changed))
-
-    def deregistered(self, device_id: str) -> Future[None]:
-        return self.note("deregistered", device_id)
-
-    def contact(self, device_id: str) -> None:
-        self.note("contact", device_id)
-
-    def observed(self, observations: Sequence[Observation]) -> Future[None]:
-        return self.note("observed", list(observations))
-
-    def observation_ended(self, device_id: str, path: str) -> Future[None]:
-        return self.note("ended", (device_id, path))
-
-    @property
-    def values(self) -> list[str]:
-        return [each.content.payload.decode() for told in self.of("observed") for each in told]
 
 
 @dataclasses.dataclass(eq=False)
@@ -147,12 +99,12 @@ class HandPlayed:
 class World:
     """A fleet, what it is told, and what it tells."""
 
-    location: str
-    """The path of the registration of ``sensor``."""
+    location = ""
+    """The path of the last registration of ``sensor``."""
 
     def __init__(self, database: Database, **limits: int) -> None:
         self.clock = ManualClock(BEGIN_AT)
-        self.diary = Diary()
+        self.diary = ServiceDiary(self.clock)
         self.endpoint = HandPlayed()
         told = {"events": self.diary, "database": database, "clock": self.clock}
         self.fleet = Fleet(**told, awake_seconds=93, limits=RegistrationLimits(**limits))
@@ -171,11 +123,19 @@ class World:
 
     async def register(self, name: str = "sensor", *query: str, payload: bytes = LINKS, peer: Peer = HERE) -> str:
         """Register a device and wait until it can be asked; gives the path of its registration."""
-        contacts = len(self.diary.of("contact"))
+        contacts = len(self.diary.all("contact"))
         response = await self.post("/rd", f"ep={name}", *query, payload=payload, peer=peer)
         assert (response.code, response.location[0]) == ("2.01", "rd")
-        await self.until(lambda: len(self.diary.of("contact")) > contacts)
-        return "/" + "/".join(response.location)
+        await self.until(lambda: len(self.diary.all("contact")) > contacts)
+        location = "/" + "/".join(response.location)
+        self.location = location if name == "sensor" else self.location
+        return location
+
+    async def ends(self, command: DeviceCommand, outcome: Outcome) -> None:
+        """Send a command that ends so without a request."""
+        asked, answers = len(self.endpoint.asked), self.send(command)
+        await self.until(lambda: answers == [Answer(outcome)])
+        assert len(self.endpoint.asked) == asked
 
     def send(self, command: DeviceCommand, name: str = "sensor") -> list[Answer]:
         """Send a command; the list has its answer when that has come."""
@@ -183,16 +143,30 @@ class World:
         self.fleet.send(f"id-of-{name}", command, answers.append)
         return answers
 
-    async def exchange(self, command: DeviceCommand, response: str | Exception, *content: Any) -> Answer:
+    async def exchange(self, command: DeviceCommand, response: str | Exception, *content: Any, **more: Any) -> Answer:
         """Send a command to ``sensor``, end its request, and give what the command ends with."""
         answers = self.send(command)
         asked = await self.next()
         if isinstance(response, str):
-            asked.answer(response, *content)
+            asked.answer(response, *content, **more)
         else:
             asked.fail(response)
         await self.until(lambda: answers)
         return answers[0]
+
+    async def update(self, *query: str, payload: bytes = b"", peer: Peer = HERE) -> str:
+        """Update the registration of ``sensor``; gives the code of the response."""
+        return (await self.post(self.location, *query, payload=payload, peer=peer)).code
+
+    async def contacts_more(self, act: Callable[[], Any]) -> None:
+        """Do something, and wait until the device made contact once more."""
+        contacts = len(self.diary.all("contact"))
+        act()
+        await self.until(lambda: len(self.diary.all("contact")) == contacts + 1)
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.fleet.is_reachable("id-of-sensor")
 
     async def next(self, path: str | None = None, accept: int | None = None) -> Asked:
         """The request that waits for an answer, once it is one of this path and format."""
@@ -205,12 +179,8 @@ class World:
 
     async def observe(self, path: str = TEMPERATURE, sequence: int = 1) -> bytes:
         """Have a device observe; gives the token."""
-        answers = self.send(Observe(path))
-        asked = await self.next()
-        asked.answer("2.05", b"21.5", sequence=sequence)
-        await self.until(lambda: answers)
-        assert answers[0].outcome is Outcome.DONE
-        return asked.token
+        assert (await self.exchange(Observe(path), "2.05", b"21.5", sequence=sequence)).outcome is Outcome.DONE
+        return self.endpoint.asked[-1].token
 
     def notify(self, token, sequence, text="22", *, peer=HERE, code="2.05", content_format=0, is_whole=True):
         response = Response(code, text.encode(), content_format, max_age_seconds=60)
@@ -263,7 +233,7 @@ async def empty(database: Database, limits: dict[str, int]) -> AsyncIterator[Wor
 @pytest.fixture
 async def world(empty: World) -> World:
     """A fleet with the device ``sensor``."""
-    empty.location = await empty.register()
+    await empty.register()
     return empty
 
 
@@ -301,11 +271,11 @@ async def test_what_is_overtaken_is_dropped_and_not_reset(world):
     assert world.notify(token, 12, "23")
     assert world.notify(token, 11, "22")
     await world.pause()
-    assert world.diary.values == ["23"]
+    assert world.diary.values() == ["23"]
     # Asked to observe again, a device may count from the beginning.
     assert token == await world.observe(sequence=1)
     assert world.notify(token, 2, "24")
-    await world.until(lambda: world.diary.values == ["23", "24"])
+    await world.until(lambda: world.diary.values() == ["23", "24"])
 
 
 @pytest.mark.parametrize("comes_first", ["answer", "notification"])
@@ -319,17 +289,14 @@ async def test_a_notification_is_told_after_the_answer_to_observe(world, comes_f
     else:
         assert world.notify(asked.token, 5, "23")
         await world.pause()
-        assert world.diary.values == []
+        assert world.diary.values() == []
         asked.answer("2.05", b"21.5", sequence=4)
     assert told == []
-    await world.until(lambda: told)
-    await world.until(lambda: world.diary.values)
+    await world.until(lambda: told and world.diary.values() == ["23"])
     assert [answer.content for answer in told] == [Content(b"21.5")]
-    assert world.diary.values == ["23"]
     assert world.notify(asked.token, 5, "23")
     assert world.notify(asked.token, 6, "24")
-    await world.until(lambda: len(world.diary.values) == 2)
-    assert world.diary.values == ["23", "24"]
+    await world.until(lambda: world.diary.values() == ["23", "24"])
 
 
 async def test_tokens_that_nobody_knows_are_reset(world, token):
@@ -339,23 +306,24 @@ async def test_tokens_that_nobody_knows_are_reset(world, token):
     assert not world.notify(token, 2, peer=Peer(HERE.address, is_secure=True, identity="other"))
     assert world.notify(token, 2, "23", peer=OTHER_PORT)
     await world.pause()
-    assert world.diary.values == ["23"]
+    assert world.diary.values() == ["23"]
     # A router gave it that port; what it forgot leads nowhere.
     world.send(Read(TEMPERATURE))
     assert (await world.next()).peer == OTHER_PORT
 
 
 async def test_after_a_registration_the_tokens_of_before_are_unknown(world, token):
-    assert world.location != await world.register()
+    before = world.location
+    assert await world.register() != before
     assert not world.notify(token, 2)
-    assert (await world.post(world.location)).code == "4.04"
+    assert (await world.post(before)).code == "4.04"
     assert len(world.fleet.registry) == 1
 
 
 async def test_what_is_told_soon_after_a_value_is_stored_together_and_a_value_at_rest_at_once(world, token):
-    contacts = len(world.diary.of("contact"))
+    contacts = len(world.diary.all("contact"))
     assert world.notify(token, 2, "22")
-    await world.until(lambda: world.diary.values == ["22"])
+    await world.until(lambda: world.diary.values() == ["22"])
     loop = asyncio.get_running_loop()
     with pytest.MonkeyPatch.context() as patched:
         # The moment lasts, however slow the machine is.
@@ -365,10 +333,10 @@ async def test_what_is_told_soon_after_a_value_is_stored_together_and_a_value_at
             await asyncio.sleep(0)
         for number in range(24, 124):
             assert world.notify(token, number, str(number))
-    await world.until(lambda: len(world.diary.values) > 1)
-    assert [len(group) for group in world.diary.of("observed")] == [1, 101]
-    assert world.diary.values == [str(number) for number in range(22, 124)]
-    assert len(world.diary.of("contact")) == contacts, "in one minute"
+    await world.until(lambda: len(world.diary.values()) > 1)
+    assert [len(group) for group in world.diary.all("observed")] == [1, 101]
+    assert world.diary.values() == [str(number) for number in range(22, 124)]
+    assert len(world.diary.all("contact")) == contacts, "in one minute"
 
 
 async def test_a_notification_tells_its_own_time_and_for_how_long_it_is_fresh(empty):
@@ -378,7 +346,7 @@ async def test_a_notification_tells_its_own_time_and_for_how_long_it_is_fresh(em
     assert empty.notify(token, 2, f'[{{"bn":"{TEMPERATURE}","bt":{at},"v":23.5}}]', content_format=110)
     assert empty.notify(token, 3, "24")
     await empty.pause()
-    ((first, second),) = empty.diary.of("observed")
+    ((first, second),) = empty.diary.all("observed")
     assert (first.content, first.changed_at) == (Content(b"23.5", "text/plain", 60), 1000 * at)
     assert (second.content, second.changed_at) == (Content(b"24", "text/plain", 60), BEGIN_AT)
 
@@ -389,9 +357,9 @@ async def test_what_is_too_long_for_a_notification_is_read_once(world, token):
     asked = await world.next()
     assert (asked.request, asked.token) == (Request("GET", TEMPERATURE, accept=0), token)
     asked.answer("2.05", b"the whole")
-    await world.until(lambda: world.diary.values)
+    await world.until(world.diary.values)
     await world.pause()
-    assert world.diary.values == ["the whole"]
+    assert world.diary.values() == ["the whole"]
     assert world.endpoint.waiting == []
 
 
@@ -400,9 +368,9 @@ async def test_values_before_a_flood_are_reported_before_the_observation_ends(wo
     assert world.notify(token, 2, "22")
     assert world.notify(token, 3, "23")
     world.fleet.flooded(Notification(HERE, token, 4, Response("2.05", b"24"), False, True))
-    assert [kind for kind, _ in world.diary.entries[-2:]] == ["observed", "ended"]
-    assert world.diary.values == ["22", "23"]
-    assert world.diary.of("ended") == [("id-of-sensor", TEMPERATURE)]
+    assert [kind for kind, *_ in world.diary.entries[-2:]] == ["observed", "ended"]
+    assert world.diary.values() == ["22", "23"]
+    assert world.diary.all("ended") == [("id-of-sensor", TEMPERATURE)]
     assert not world.notify(token, 5, "25")
 
 
@@ -467,23 +435,21 @@ async def test_refusals_end_commands_and_are_in_the_log(world, caplog):
     outcome = await world.exchange(Write(TEMPERATURE, Content(b"secret")), "4.13")
     assert outcome == Answer(Outcome.TOO_LARGE)
     (line,) = [record.getMessage() for record in caplog.records if "4.13" in record.getMessage()]
-    assert "id-of-sensor" in line
-    assert TEMPERATURE in line
-    assert "secret" not in caplog.text
+    assert ("id-of-sensor" in line, TEMPERATURE in line, "secret" in caplog.text) == (True, True, False)
 
 
 async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty):
     await empty.register("silent")
     await empty.register("sensor", peer=ELSEWHERE)
     first, second = empty.send(Read(TEMPERATURE), "silent"), empty.send(Read("/3311/0/5850"), "silent")
-    await empty.next()
+    asked = await empty.next()
     answers = empty.send(Read(TEMPERATURE))
     await empty.until(lambda: len(empty.endpoint.waiting) == 2)
     await empty.pause()
-    assert [asked.peer for asked in empty.endpoint.waiting] == [HERE, ELSEWHERE]
+    assert [each.peer for each in empty.endpoint.waiting] == [HERE, ELSEWHERE]
     empty.endpoint.waiting[1].answer("2.05", b"21.5")
     await empty.until(lambda: answers)
-    empty.endpoint.waiting[0].fail(NoAnswer())
+    asked.fail(NoAnswer())
     await empty.until(lambda: first == [Answer(Outcome.NO_ANSWER)])
     (await empty.next()).answer("2.05", b"0")
     await empty.until(lambda: second)
@@ -492,16 +458,11 @@ async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty
 
 async def test_a_silent_device_is_asked_to_observe_when_it_is_heard_again(world, token):
     await world.exchange(Observe("/3311/0/5850"), NoAnswer())
-    asked = len(world.endpoint.asked)
-    put_off = world.send(Observe("/3311/0/5850"))
-    await world.until(lambda: put_off == [Answer(Outcome.NOT_SENT)])
-    assert len(world.endpoint.asked) == asked
+    await world.ends(Observe("/3311/0/5850"), Outcome.NOT_SENT)
     # What an application asks is tried all the same.
     assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
-    contacts = len(world.diary.of("contact"))
     await world.pause()
-    assert world.notify(token, 2)
-    await world.until(lambda: len(world.diary.of("contact")) == contacts + 1)
+    await world.contacts_more(lambda: world.notify(token, 2))
     world.send(Observe("/3311/0/5850"))
     assert (await world.next()).request.path == "/3311/0/5850"
 
@@ -509,45 +470,31 @@ async def test_a_silent_device_is_asked_to_observe_when_it_is_heard_again(world,
 async def test_in_queue_mode_a_device_listens_for_a_while_after_each_message(empty):
     await empty.register("sensor", "lwm2m=1.1", "b=U", "Q", "lt=86400")
     token = await empty.observe()
-    empty.clock.advance(92_999)
-    assert empty.fleet.is_reachable("id-of-sensor")
-    assert empty.notify(token, 2)
-    empty.clock.advance(92_999)
-    assert empty.fleet.is_reachable("id-of-sensor")
-    empty.clock.advance(1)
-    assert not empty.fleet.is_reachable("id-of-sensor")
-    answers = empty.send(Read(TEMPERATURE))
-    await empty.until(lambda: answers == [Answer(Outcome.NOT_SENT)])
-    contacts = len(empty.diary.of("contact"))
-    assert empty.notify(token, 3)
-    await empty.until(lambda: len(empty.diary.of("contact")) == contacts + 1)
+    for sequence in (2, 3):
+        empty.clock.advance(92_999)
+        assert empty.is_reachable
+        assert empty.notify(token, sequence)
+    empty.clock.advance(93_000)
+    assert not empty.is_reachable
+    await empty.ends(Read(TEMPERATURE), Outcome.NOT_SENT)
+    await empty.contacts_more(lambda: empty.notify(token, 4))
     # One that does not answer sleeps.
     assert await empty.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
-    assert not empty.fleet.is_reachable("id-of-sensor")
+    assert not empty.is_reachable
 
 
 async def test_an_update_from_another_port_is_followed_at_once(world, token):
     lost, executed = world.send(Read(TEMPERATURE)), world.send(Execute("/3/0/4", Content(b"")))
     await world.next()
-    assert (await world.post(world.location, payload=b"", peer=OTHER_PORT)).code == "2.04"
+    assert await world.update(peer=OTHER_PORT) == "2.04"
     # The request of before went to where nobody is; it is sent again.
     await world.until(lambda: lost == [Answer(Outcome.NOT_SENT)])
     await world.until(lambda: executed)
-    await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    await world.until(lambda: world.is_reachable)
     assert [each.device_id for each in world.fleet.registry.at(OTHER_PORT)] == ["id-of-sensor"]
     world.send(Read(TEMPERATURE))
     assert (await world.next()).peer == OTHER_PORT
     assert world.notify(token, 2, peer=OTHER_PORT)
-
-
-@pytest.mark.parametrize("peer", [HERE, OTHER_PORT])
-async def test_execute_to_a_device_that_registers_meanwhile_is_not_sent_again(world, peer):
-    """A device that restarted has forgotten that it executed the request, also at the same address."""
-    answers = world.send(Execute("/3/0/4", Content(b"")))
-    await world.next()
-    await world.register(peer=peer)
-    await world.until(lambda: answers == [Answer(Outcome.NO_ANSWER)])
-    assert not world.endpoint.waiting
 
 
 async def test_device_that_registers_again_from_its_port_is_still_asked_one_thing_at_a_time(world):
@@ -563,31 +510,41 @@ async def test_device_that_registers_again_from_its_port_is_still_asked_one_thin
     await world.until(lambda: second)
 
 
-@pytest.mark.parametrize("leaves", [True, False])
-async def test_read_of_a_device_that_leaves_or_registers_from_another_port_is_given_up_at_once(world, leaves):
-    """Otherwise the commands after it wait until its retransmissions end."""
-    answers = world.send(Read(TEMPERATURE))
+@pytest.mark.parametrize(
+    ("command", "outcome", "registers_from"),
+    [
+        # A device that restarted has forgotten that it executed the request, also at the same address.
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, HERE),
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, OTHER_PORT),
+        # Otherwise the commands after it wait until its retransmissions end.
+        (Read(TEMPERATURE), Outcome.NOT_SENT, OTHER_PORT),
+        (Read(TEMPERATURE), Outcome.NOT_SENT, None),
+    ],
+)
+async def test_request_to_a_device_that_registers_or_leaves_meanwhile_is_given_up_at_once(
+    world, command, outcome, registers_from
+):
+    answers = world.send(command)
     await world.next()
-    if leaves:
-        assert (await world.post(world.location, method="DELETE")).code == "2.02"
+    if registers_from:
+        await world.register(peer=registers_from)
     else:
-        await world.register(peer=OTHER_PORT)
-    await world.until(lambda: answers == [Answer(Outcome.NOT_SENT)])
+        assert (await world.post(world.location, method="DELETE")).code == "2.02"
+    await world.until(lambda: answers == [Answer(outcome)])
+    assert not world.endpoint.waiting
 
 
 async def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(world, token):
-    for error, outcome in (
-        (NoAnswer(), Outcome.NO_ANSWER),
-        (Unreachable(may_have_arrived=True), Outcome.NO_ANSWER),
-        (Unreachable(), Outcome.NOT_SENT),
-    ):
+    arrived, not_arrived = Unreachable(may_have_arrived=True), Unreachable()
+    ends = ((NoAnswer(), Outcome.NO_ANSWER), (arrived, Outcome.NO_ANSWER), (not_arrived, Outcome.NOT_SENT))
+    for error, outcome in ends:
         # As after a restart of the service.
         world.fleet.registry.by_id("id-of-sensor").is_known_address = False
         assert await world.exchange(Execute("/3/0/4", Content(b"")), error) == Answer(outcome)
         # A device that cannot be reached waits for contact.
-        assert not world.fleet.is_reachable("id-of-sensor")
+        assert not world.is_reachable
         assert world.notify(token, None)
-        assert world.fleet.is_reachable("id-of-sensor")
+        assert world.is_reachable
 
 
 async def test_cancelled_command_makes_way_for_the_next_one(world):
@@ -620,11 +577,11 @@ async def test_each_message_of_a_device_has_what_it_did_not_acknowledge_sent_aga
     await world.next()
     assert world.notify(token, 2)
     assert world.endpoint.contacted == [HERE]
-    contacts = len(world.diary.of("contact"))
-    assert (await world.post(world.location, payload=b"")).code == "2.04"
+    contacts = len(world.diary.all("contact"))
+    assert await world.update() == "2.04"
     # Not before it has the response.
     assert world.endpoint.contacted == [HERE]
-    await world.until(lambda: len(world.diary.of("contact")) > contacts)
+    await world.until(lambda: len(world.diary.all("contact")) > contacts)
     assert world.endpoint.contacted == [HERE, HERE]
     await world.register()
     assert world.endpoint.contacted == [HERE, HERE, HERE]
@@ -636,8 +593,8 @@ async def test_registering_a_name_at_once_makes_one_device(empty):
     assert len(empty.fleet.registry) == 1
     assert sum(empty.fleet.registry.by_location(each.location[1]) is not None for each in responses) == 1
     # The device is left alone until it has its response.
-    assert not empty.fleet.is_reachable("id-of-sensor")
-    await empty.until(lambda: empty.fleet.is_reachable("id-of-sensor"))
+    assert not empty.is_reachable
+    await empty.until(lambda: empty.is_reachable)
 
 
 @pytest.mark.parametrize("error", [StorageFailed, NotLeader])
@@ -663,25 +620,17 @@ async def test_paths_and_methods_that_are_not_there(empty):
 
 async def test_bootstrap_is_refused_with_the_reason_in_the_response_and_in_the_log(empty, caplog):
     response = await empty.post("/bs", "ep=sensor", payload=b"")
-    assert (response.code, response.content_format) == ("4.04", 0)
-    assert b"this is no bootstrap server" in response.payload
+    assert (response.code, b"this is no bootstrap server" in response.payload) == ("4.04", True)
     assert "bootstrap of ep='sensor' from 192.0.2.1:40000 refused: 4.04" in caplog.text
 
 
 async def test_registrations_that_are_none(empty):
     many = b",".join(b"</3303/%d/5700>" % number for number in range(3000))
-    for query, payload, code in (
-        ("lwm2m=1.0", LINKS, "4.00"),
-        ("ep=a lwm2m=2.0", LINKS, "4.12"),
-        ("ep=a lt=0", LINKS, "4.00"),
-        ("ep=a", b"<not links", "4.00"),
-        ("ep=a", many, "4.13"),
-    ):
+    of_query = (("lwm2m=1.0", LINKS, "4.00"), ("ep=a lwm2m=2.0", LINKS, "4.12"), ("ep=a lt=0", LINKS, "4.00"))
+    for query, payload, code in (*of_query, ("ep=a", b"<not links", "4.00"), ("ep=a", many, "4.13")):
         response = await empty.post("/rd", *query.split(), payload=payload)
-        assert response.code == code, (query, payload[:20])
-        assert response.payload
-        assert len(empty.fleet.registry) == 0
-        assert empty.diary.entries == []
+        assert (response.code, response.payload != b"") == (code, True), (query, payload[:20])
+        assert (len(empty.fleet.registry), empty.diary.entries) == (0, [])
 
 
 @pytest.mark.parametrize("limits", [{"per_minute": 5}])
@@ -703,33 +652,32 @@ async def test_what_a_device_repeats_does_not_fill_the_log(empty, caplog):
     token, of_another = (727).to_bytes(2, "big"), b'[{"n": "/3304/0/5700", "v": 1}]'
     await empty.register(payload=b'</3303/0/5700>;aobs="727"')
 
-    async def notify(code: str) -> None:
+    async def notify(code: str = "2.05") -> None:
         assert empty.notify(token, None, of_another.decode(), code=code, content_format=110)
 
-    async def read(code: str) -> None:
-        answer = await empty.exchange(Read(TEMPERATURE), code, of_another, 110)
+    async def notify_of_an_error() -> None:
+        await notify("5.00")
+
+    async def read() -> None:
+        answer = await empty.exchange(Read(TEMPERATURE), "2.05", of_another, 110)
         assert answer.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
-    async def update(code: str) -> None:
-        assert (await empty.post("/rd/guessed", payload=b"")).code == code
+    async def update() -> None:
+        assert (await empty.post("/rd/guessed", payload=b"")).code == "4.04"
 
-    for act, code, words in (
-        (notify, "2.05", TEMPERATURE),
-        (notify, "5.00", TEMPERATURE),
-        (read, "2.05", TEMPERATURE),
-        (update, "4.04", "refused"),
-    ):
+    for act in (notify, notify_of_an_error, read, update):
+        words = "refused" if act is update else TEMPERATURE
         caplog.clear()
         empty.clock.advance(60_000)
         for _ in range(70):
-            await act(code)
+            await act()
         # What else a device does meanwhile may be told too.
         told = [record.getMessage() for record in caplog.records]
         lines = [line for line in told if words in line or "/metrics" in line]
-        assert len(lines) == 61, (act, code)
+        assert len(lines) == 61, act
         assert "/metrics" in lines[-1]
         empty.clock.advance(60_000)
-        await act(code)
+        await act()
         assert any(words in record.getMessage() for record in caplog.records[len(told) :])
     assert empty.fleet.counts.unreadable_notifications == empty.fleet.counts.unreadable_answers == 71
     assert empty.fleet.registrar.counts.refused == 71
@@ -751,16 +699,16 @@ async def test_over_dtls_the_identity_says_who_it_is(empty, give_key):
     give_key("sensor")
     for peer, name in ((stranger, "sensor"), (SECURE, "other"), (HERE, "sensor")):
         assert (await empty.post("/rd", f"ep={name}", peer=peer)).code == "4.03"
-    location = await empty.register(peer=SECURE)
+    await empty.register(peer=SECURE)
     token = await empty.observe()
     for peer in (stranger, HERE):
-        assert (await empty.post(location, payload=b"", peer=peer)).code == "4.04"
-        assert (await empty.post(location, method="DELETE", peer=peer)).code == "4.04"
+        assert await empty.update(peer=peer) == "4.04"
+        assert (await empty.post(empty.location, method="DELETE", peer=peer)).code == "4.04"
         assert not empty.notify(token, 2, peer=peer)
     empty.fleet.session_ended(SECURE)
-    assert not empty.fleet.is_reachable("id-of-sensor")
+    assert not empty.is_reachable
     assert empty.notify(token, 2, peer=elsewhere)
-    assert empty.fleet.is_reachable("id-of-sensor")
+    assert empty.is_reachable
     empty.send(Read(TEMPERATURE))
     assert (await empty.next()).peer == elsewhere
 
@@ -771,70 +719,63 @@ async def test_what_the_identity_of_another_device_sends_is_not_of_the_former_on
         return (await empty.fleet.answer(SECURE, request)).payload.decode()
 
     give_key("sensor")
-    location = await empty.register(peer=SECURE)
+    await empty.register(peer=SECURE)
     assert "no resource of these" in await send()
     give_key("other")
     assert "nothing is registered from here" in await send()
-    assert (await empty.post(location, payload=b"", peer=SECURE)).code == "4.03"
+    assert await empty.update(peer=SECURE) == "4.03"
     await empty.register("other", peer=SECURE)
     assert "no resource of these" in await send()
 
 
 async def test_sent_values_that_cannot_be_read_are_refused_with_the_reason(world):
-    for payload, content_format, code, reason in (
-        (b"21.5", 0, "4.15", b"send SenML"),
-        (b"nonsense", 110, "4.00", b"not JSON"),
-    ):
-        response = await world.fleet.answer(HERE, Request("POST", "/dp", (), payload, content_format))
+    for sent, code, reason in (((b"21.5", 0), "4.15", b"send SenML"), ((b"nonsense", 110), "4.00", b"not JSON")):
+        response = await world.fleet.answer(HERE, Request("POST", "/dp", (), *sent))
         assert (response.code, reason in response.payload) == (code, True)
 
 
 async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_key):
     senml = Request("POST", "/dp", (), b'[{"n": "/3303/0/5700", "v": 1}]', 110)
-    assert (await world.post(world.location, payload=b"")).code == "2.04"
+    assert await world.update() == "2.04"
     give_key("sensor")
     for _ in range(2):
         refused = await world.post(world.location, payload=b"")
         assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
     assert (await world.post(world.location, method="DELETE")).code == "4.03"
-    assert len(world.diary.of("updated")) == 1
+    assert len(world.diary.all("updated")) == 1
     assert (await world.fleet.answer(HERE, senml)).code == "4.04"
     give_key(None)
-    assert (await world.post(world.location, payload=b"")).code == "2.04"
+    assert await world.update() == "2.04"
 
 
 async def test_unasked_tokens_are_those_of_a_peer(empty):
-    location = await empty.register("sensor", payload=b'</3303/0/5700>;aobs="727"')
+    await empty.register("sensor", payload=b'</3303/0/5700>;aobs="727"')
     await empty.register("other", payload=b'</3304/0/5700>;aobs="727"', peer=ELSEWHERE)
     token = (727).to_bytes(2, "big")
     assert empty.notify(token, None, "21")
     assert empty.notify(token, None, "50", peer=ELSEWHERE)
     assert not empty.notify(token, None, "66", peer=OTHER_PORT)
     await empty.pause()
-    told = [(each.device_id, each.path, each.content.payload) for some in empty.diary.of("observed") for each in some]
+    told = [(each.device_id, each.path, each.content.payload) for each in empty.diary.observations()]
     assert told == [("id-of-sensor", TEMPERATURE, b"21"), ("id-of-other", "/3304/0/5700", b"50")]
-    assert (await empty.post(location, payload=b"", peer=OTHER_PORT)).code == "2.04"
+    assert await empty.update(peer=OTHER_PORT) == "2.04"
     assert empty.notify(token, None, "67", peer=OTHER_PORT)
     assert not empty.notify(token, None, "68", peer=HERE)
-    answers = empty.send(Observe(TEMPERATURE))
-    await empty.until(lambda: answers)
-    assert answers == [Answer(Outcome.DONE)]
+    await empty.ends(Observe(TEMPERATURE), Outcome.DONE)
     assert empty.endpoint.asked == []
 
 
 async def test_a_value_in_a_registration_is_reported_as_one_of_the_registration(empty):
     """The history tells it from a notification."""
     await empty.register(payload=b'</3303/0/5700>;v="21.5"')
-    values = {"is_unasked": True, "is_published": True}
-    reported = Observation("id-of-sensor", TEMPERATURE, Content(b"21.5"), BEGIN_AT, **values)
-    assert empty.diary.of("observed") == [[reported]]
+    (reported,) = empty.diary.observations()
+    assert (reported.content, reported.is_unasked, reported.is_published) == (Content(b"21.5"), True, True)
 
 
 async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):
     await empty.register(payload=b'</3303/0/5700>;aobs="727"')
     assert await empty.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == Answer(Outcome.DONE, Content(b"21.5"))
-    answers = empty.send(Observe(TEMPERATURE))
-    await empty.until(lambda: answers == [Answer(Outcome.DONE)])
+    await empty.ends(Observe(TEMPERATURE), Outcome.DONE)
 
 
 async def test_what_an_application_asks_comes_between_the_discoveries(empty):
@@ -847,8 +788,8 @@ async def test_what_an_application_asks_comes_between_the_discoveries(empty):
     (await empty.next(TEMPERATURE)).answer("2.05", b"21")
     (await empty.next("/3303/1")).answer("4.05")
     (await empty.next("/3303/2")).answer("2.05", b"</3303/2/5700>,</3303/2/5601>", 40)
-    await empty.until(lambda: empty.diary.of("updated"))
-    ((_, resources, _),) = empty.diary.of("updated")
+    await empty.until(lambda: empty.diary.all("updated"))
+    ((_, resources),) = empty.diary.all("updated")
     found = {TEMPERATURE: True, "/3303/1": False, "/3303/2/5700": True, "/3303/2/5601": True}
     assert {each.path: each.observable for each in resources} == found
     assert [each.request.path for each in empty.endpoint.asked] == ["/3303/0", TEMPERATURE, "/3303/1", "/3303/2"]
@@ -860,40 +801,41 @@ async def test_resources_of_a_device_that_does_not_know_discover_are_those_that_
     (await empty.next("/6/0", accept=11542)).answer("2.05", b"\xc1\x00\x32\xc1\x05\x01", 11542)
     (await empty.next("/7/0", accept=40)).answer("5.01")
     (await empty.next("/7/0", accept=11542)).answer("4.05")
-    await empty.until(lambda: empty.diary.of("updated"))
-    ((_, resources, _),) = empty.diary.of("updated")
+    await empty.until(lambda: empty.diary.all("updated"))
+    ((_, resources),) = empty.diary.all("updated")
     assert {each.path for each in resources} == {"/6/0/0", "/6/0/5", "/7/0"}
 
 
 async def test_what_a_device_did_not_tell_is_asked_after_its_next_update(empty):
-    location = await empty.register("sensor", payload=b"</3303/0>,</3303/1>")
-    assert (await empty.post(location, payload=b"")).code == "2.04"
+    await empty.register("sensor", payload=b"</3303/0>,</3303/1>")
+    assert await empty.update() == "2.04"
     (await empty.next("/3303/0")).answer("2.05", b"</3303/0/5700>", 40)
     (await empty.next("/3303/1")).fail(NoAnswer())
-    await empty.until(lambda: len(empty.diary.of("updated")) == 2)
+    await empty.until(lambda: len(empty.diary.all("updated")) == 2)
     assert [each.request.path for each in empty.endpoint.asked] == ["/3303/0", "/3303/1"]
-    assert (await empty.post(location, payload=b"")).code == "2.04"
+    assert await empty.update() == "2.04"
     assert (await empty.next()).request == Request("GET", "/3303/1", accept=40)
 
 
 async def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_contact(world):
     world.fleet.registry.by_id("id-of-sensor").is_known_address = False
     assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NOT_SENT)
-    assert not world.fleet.is_reachable("id-of-sensor")
-    assert (await world.post(world.location, payload=b"", peer=OTHER_PORT)).code == "2.04"
-    await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    assert not world.is_reachable
+    assert await world.update(peer=OTHER_PORT) == "2.04"
+    await world.until(lambda: world.is_reachable)
     assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
 
 
 async def test_an_update_changes_lifetime_and_binding(world):
-    assert (await world.post(world.location, "lt=60", "b=UQ", payload=LINKS)).code == "2.04"
+    assert await world.update("lt=60", "b=UQ", payload=LINKS) == "2.04"
+    assert world.diary.changed == {"lifetime_seconds": 60, "queue_mode": True}
     world.clock.advance(59_999)
-    assert (await world.post(world.location, payload=b"</3303/0/5700>")).code == "2.04"
-    (_, same, changed), (_, other, _) = world.diary.of("updated")
-    assert (same, changed) == (None, {"lifetime_seconds": 60, "queue_mode": True}), "the links are those of before"
+    assert await world.update(payload=b"</3303/0/5700>") == "2.04"
+    (_, same), (_, other) = world.diary.all("updated")
+    assert same is None, "the links are those of before"
     assert [each.path for each in other] == [TEMPERATURE]
     world.clock.advance(60_000)
-    assert (await world.post(world.location, payload=b"")).code == "4.04"
+    assert await world.update() == "4.04"
 
 
 async def test_a_device_whose_registration_ends_makes_room_for_others(world, monkeypatch):
@@ -906,8 +848,8 @@ async def test_a_device_whose_registration_ends_makes_room_for_others(world, mon
 
 async def test_an_update_with_links_changes_the_prefix_and_the_formats_of_requests(world):
     links = b'</lwm2m>;rt="oma.lwm2m";ct=110,</lwm2m/3303/0/5700>'
-    assert (await world.post(world.location, payload=links)).code == "2.04"
-    await world.until(lambda: world.fleet.is_reachable("id-of-sensor"))
+    assert await world.update(payload=links) == "2.04"
+    await world.until(lambda: world.is_reachable)
     world.send(Read("/3303/0"))
     (await world.next("/lwm2m/3303/0", accept=11542)).answer("4.06")
     await world.next("/lwm2m/3303/0", accept=110)
@@ -919,6 +861,6 @@ async def test_a_notification_of_an_error_ends_the_observation_and_a_refused_req
     assert world.notify(token, 2, "23")
     assert world.notify(token, 3, "", code="4.04")
     await world.pause()
-    assert world.diary.of("ended") == [("id-of-sensor", TEMPERATURE)]
-    assert world.diary.values == ["23"]
+    assert world.diary.all("ended") == [("id-of-sensor", TEMPERATURE)]
+    assert world.diary.values() == ["23"]
     assert not world.notify(token, 4)

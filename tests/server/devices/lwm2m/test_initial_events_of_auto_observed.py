@@ -5,15 +5,14 @@ Source: specification 3.2; wire.md 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from bare_coap import BareDevice, Devices, send_until
-from devices_on_loopback import DeviceSide, listed, reported, until
+from devices_on_loopback import DeviceSide, hears, registered, reported, until
 
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
@@ -34,23 +33,21 @@ def links(value: str | None = None, *, auto: bool = True) -> str:
     return f"<{TEMPERATURE}>{attributes}"
 
 
-def registered(server: Any, key: str, device: BareDevice) -> str:
-    """Make one more full registration; gives the id of the device."""
-    before = device.created
-    send_until(device, device.registration(), lambda: device.created > before)
-    found: str = listed(server, key)["id"]
-    return found
+@pytest.fixture
+def tell(bare: BareDevice) -> Callable[[], None]:
+    """Has the device send 3.5 unasked."""
+    return lambda: bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
 
 
 def test_auto_observed_resource_is_read_for_the_initial_event(real, key, device_side, register):
     real.put_rules(key, RULE)
     device, mine = register("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
-    until(lambda: real.observed(key) == [(mine, "21.5")])
+    hears(real, key, mine, "21.5")
     assert real.subscribed(key, mine) == [TEMPERATURE]
     assert reported(real, key, mine) == "21.5"
     assert ([request.path for request in device.requests], len(device.observations)) == ([TEMPERATURE], 0)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
-    until(lambda: real.observed(key) == [(mine, "21.5"), (mine, "22.5")])
+    hears(real, key, mine, "21.5", "22.5")
 
 
 @pytest.mark.parametrize("auto", [True, False])
@@ -58,15 +55,15 @@ def test_value_in_a_registration_is_the_initial_event_of_a_rule(real, key, bare,
     real.put_rules(key, RULE)
     bare.links = links("2.5", auto=auto)
     mine = registered(real, key, bare)
-    until(lambda: real.observed(key) == [(mine, "2.5")])
+    hears(real, key, mine, "2.5")
     bare.values[TEMPERATURE], bare.links = "1.5", links("1.5", auto=auto)
     registered(real, key, bare)
-    until(lambda: real.observed(key) == [(mine, "2.5"), (mine, "1.5")])
+    hears(real, key, mine, "2.5", "1.5")
     assert reported(real, key, mine) == "1.5"
     assert real.subscribed(key, mine) == [TEMPERATURE]
 
 
-def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(real, key, bare):
+def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(real, key, bare, tell):
     second, never = real.key(), real.key()
     bare.links = links("2.5")
     mine = registered(real, key, bare)
@@ -74,53 +71,52 @@ def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(re
     told_at = real.now
     real.advance(key, 60)
     real.subscribe(key, mine)
-    until(lambda: real.observed(key) == [(mine, "2.5")])
+    hears(real, key, mine, "2.5")
     real.put_rules(second, RULE, query="?apply=now")
-    until(lambda: real.observed(second) == [(mine, "2.5")])
+    hears(real, second, mine, "2.5")
     assert (real.observed(key), real.observed(never)) == ([(mine, "2.5")], [])
     # The registration carried the value: a device that answers nothing would be subscribed as well.
     assert bare.asked == []
     (event,) = (entry for kind, entry in real.log(key) if kind == "notifications")
     assert event["timestamp"] == told_at, "it bears the time of its value"
-    bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
-    until(lambda: real.observed(key)[1:] == real.observed(second)[1:] == [(mine, "3.5")])
+    tell()
+    for each in (key, second):
+        hears(real, each, mine, "2.5", "3.5")
 
 
 def test_restart_makes_an_event_of_an_auto_observed_value_only_where_it_differs(real, key, bare):
     real.put_rules(key, RULE)
     mine = registered(real, key, bare)
-    until(lambda: real.observed(key) == [(mine, "2.5")])
+    hears(real, key, mine, "2.5")
     asked = len(bare.asked)
     real.restart()
     send_until(bare, bare.update(), lambda: len(bare.asked) > asked)
     assert real.services.database.settle(60)
     assert real.observed(key) == [(mine, "2.5")]
-    bare.values[TEMPERATURE], asked = "1.5", len(bare.asked)
+    bare.values[TEMPERATURE] = "1.5"
     real.restart()
-    send_until(bare, bare.update(), lambda: len(bare.asked) > asked)
-    until(lambda: real.observed(key) == [(mine, "2.5"), (mine, "1.5")])
+    send_until(bare, bare.update(), lambda: real.observed(key)[1:])
+    hears(real, key, mine, "2.5", "1.5")
 
 
-def test_auto_observed_resource_that_cannot_be_read_is_subscribed_all_the_same(real, key, bare):
+def test_auto_observed_resource_that_cannot_be_read_is_subscribed_all_the_same(real, key, bare, tell):
     bare.values.clear()
     mine = registered(real, key, bare)
     real.subscribe(key, mine)
     until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
     assert real.observed(key) == []
-    bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
-    until(lambda: real.observed(key) == [(mine, "3.5")])
+    tell()
+    hears(real, key, mine, "3.5")
 
 
-def test_value_in_an_update_with_the_same_links_is_an_event_where_it_differs(real, key, bare):
+def test_value_in_an_update_with_the_same_links_is_an_event_where_it_differs(real, key, bare, tell):
     real.put_rules(key, RULE)
     bare.links = links("2.5")
     mine = registered(real, key, bare)
-    until(lambda: real.observed(key) == [(mine, "2.5")])
-    bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
-    until(lambda: real.observed(key)[1:] == [(mine, "3.5")])
-    update = bare.request(2, bare.location, payload=bare.links.encode())
-    send_until(bare, update, lambda: len(real.observed(key)) == 3)
-    assert real.observed(key)[2:] == [(mine, "2.5")]
-    heard = len(bare.heard)
-    send_until(bare, bare.request(2, bare.location, payload=bare.links.encode()), lambda: len(bare.heard) > heard)
-    assert len(real.observed(key)) == 3
+    hears(real, key, mine, "2.5")
+    tell()
+    hears(real, key, mine, "2.5", "3.5")
+    for _ in range(2):
+        heard, update = len(bare.heard), bare.request(2, bare.location, payload=bare.links.encode())
+        send_until(bare, update, lambda heard=heard: len(bare.heard) > heard)
+        hears(real, key, mine, "2.5", "3.5", "2.5")

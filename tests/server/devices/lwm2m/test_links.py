@@ -16,13 +16,12 @@ def paths(links):
 
 def test_a_registration_by_resources():
     links = read_links(b'</3303/0/5700>;obs;rt="temperature",</3/0/0>,</5/0/0>')
-    assert links == Links(
-        (
-            LinkedResource(IntroducedResource(TEMPERATURE, "temperature", observable=True)),
-            LinkedResource(IntroducedResource("/3/0/0", observable=False)),
-            LinkedResource(IntroducedResource("/5/0/0", "", "application/octet-stream", observable=False)),
-        )
+    introduced = (
+        IntroducedResource(TEMPERATURE, "temperature", observable=True),
+        IntroducedResource("/3/0/0", observable=False),
+        IntroducedResource("/5/0/0", "", "application/octet-stream", observable=False),
     )
+    assert links == Links(tuple(map(LinkedResource, introduced)))
 
 
 def test_where_the_objects_are_and_which_formats_are_spoken():

@@ -29,19 +29,11 @@ def test_how_a_real_device_is_connected(real, key, device_side, register):
     device, mine = register(lifetime_seconds=300, version="1.1", queue_mode=True)
     until(lambda: connection(real, key)["reachable"])
     found = connection(real, key)
-    assert found == {
-        "object": "device-connection",
-        "device_id": mine,
-        "protocol": "coap",
-        "lwm2m_version": "1.1",
-        "binding": found["binding"],
-        "address": f"127.0.0.1:{device.port}",
-        "reachable": True,
-        "lifetime_seconds": 300,
-        "registration_expires_at": "2026-01-05T08:05:00.000Z",
-        "last_contact_at": BEGIN,
-    }
-    assert found["binding"] in {"U", "UQ"}
+    assert found.pop("binding") in {"U", "UQ"}
+    where = {"object": "device-connection", "device_id": mine, "address": f"127.0.0.1:{device.port}"}
+    times = {"registration_expires_at": "2026-01-05T08:05:00.000Z", "last_contact_at": BEGIN}
+    how = {"protocol": "coap", "lwm2m_version": "1.1", "reachable": True, "lifetime_seconds": 300}
+    assert found == {**where, **how, **times}
     assert "address" not in connection(real, real.key(Scope.READ))
     real.advance(key, 94)
     assert not connection(real, key)["reachable"], "it sleeps"
@@ -88,7 +80,8 @@ def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_b
     assert metrics(real, key)['lwm2m_registrations_total{outcome="refused"}'] == 1
 
 
-def test_a_server_without_real_devices_counts_none(server):
+def test_a_server_without_real_devices_counts_none(new_server):
+    server = new_server()
     assert metrics(server, server.key()) == {}
 
 
