@@ -246,6 +246,13 @@ def observed(client: MirrorClient, bench: Bench, device_id: str) -> Callable[...
 
 
 @pytest.fixture
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of a service."""
+    for name in ("API_HOST", "API_KEY", "API_PAGE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What would be opened in a browser."""
     addresses: list[str] = []
