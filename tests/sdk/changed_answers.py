@@ -1,5 +1,9 @@
 """A fleet of all kinds of devices, and answers that are changed on their way to a client of either kind."""
 
+import functools
+import tracemalloc
+import zlib
+
 import httpx
 
 from mirror_sdk.wire.snapshot import ARROW
@@ -69,6 +73,24 @@ class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self):
         self.is_closed = True
+
+
+@functools.cache
+def zipped(begin, spaces, bits=31):
+    """Something and so many spaces after it, compressed."""
+    compress = zlib.compressobj(wbits=bits)
+    parts = [compress.compress(begin), *(compress.compress(b" " * 10**6) for _ in range(spaces // 10**6))]
+    return b"".join([*parts, compress.flush()])
+
+
+def traced_peak(call):
+    """How much memory a call takes at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def answer_with(answer, content):

@@ -110,9 +110,12 @@ def loop() -> Iterator[Loop]:
 def run(mirror: Mirror) -> Callable[..., Any]:
     """Runs a scene with an asynchronous client on a new loop; nothing may be left on it, or be warned of."""
 
-    def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
+    def run(
+        scene: Callable[[AsyncMirrorClient], Awaitable[Any]],
+        transport: httpx.AsyncBaseTransport = mirror.async_transport,
+    ) -> Any:
         async def whole() -> Any:
-            async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
                 result = await asyncio.wait_for(scene(client), 60)
             for _ in range(LAST_TURNS):
                 await asyncio.sleep(0)
