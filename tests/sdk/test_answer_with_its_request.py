@@ -13,7 +13,7 @@ from mirror_sdk import MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 
 pytestmark = pytest.mark.both_clients
 
@@ -264,6 +264,14 @@ def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
         client.read_value(device_id, TEMPERATURE)
     assert len(tried) == told.value.attempts == 3
     assert not told.value.was_sent
+
+
+def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
+    client, _ = over(after=lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
+    pause_in_no_time(client)
+    with pytest.raises(ServerError) as told:
+        client.begin_write(device_id, SWITCH, True)
+    assert told.value.attempts == 3
 
 
 def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_twice(over, bench, device_id):

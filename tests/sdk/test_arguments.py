@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import math
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from changed_answers import Between
 
 from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk._arguments import instant
@@ -35,11 +37,6 @@ CALLS = {
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a text"),
     "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), ValueRefused, "rotate_bytes='1' must"),
 }
-
-
-@pytest.fixture
-def device_id(bench):
-    return bench.add_device("sensor-1", [{"path": SWITCH, "value": "0", "writable": True}])
 
 
 def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, monkeypatch):
@@ -83,12 +80,11 @@ def test_an_address_that_is_none_is_told(address):
 def test_a_moment_without_a_zone_is_refused(client, device_id):
     state = client.state_frame()
     for now in (datetime(2026, 1, 5), "2026-01-05", pd.NaT):
-        with pytest.raises(ValueRefused, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
-            state.mirror.stale("1h", now=now)
-        with pytest.raises(ValueRefused, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
-            state.mirror.drift(now=now)
+        for ask in (partial(state.mirror.stale, "1h"), state.mirror.drift):
+            with pytest.raises(ValueRefused, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
+                ask(now=now)
     later = datetime.now(UTC) + timedelta(hours=2)
-    assert len(state.mirror.stale("1h", now=later, never_read=True)) == 1
+    assert len(state.mirror.stale("1h", now=later, never_read=True)) == 3
 
 
 CLOSED = [
@@ -123,29 +119,20 @@ def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
     assert "not connected" not in repr(client.status())
 
 
-def test_a_client_that_is_closed_under_an_open_poll_says_so():
-    client = None
+@pytest.mark.both_clients
+def test_a_client_that_is_closed_under_an_open_poll_says_so(client_of):
+    class ClosedAndBroken(Between):
+        def handle_request(self, request):
+            client.close()
+            raise httpx.ReadError("Bad file descriptor", request=request)
 
-    def close_and_break(request):
-        client.close()
-        raise httpx.ReadError("Bad file descriptor", request=request)
-
-    client = MirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
-    with pytest.raises(ClientClosed):
-        client.list_devices()
-
-
-def test_an_asynchronous_client_that_is_closed_under_an_open_poll_says_so():
-    async def use():
-        async def close_and_break(request):
-            await client.aclose()
+        async def handle_async_request(self, request):
+            await client._wrapped.aclose()
             raise httpx.ReadError("closed", request=request)
 
-        client = AsyncMirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
-        with pytest.raises(ClientClosed):
-            await client.list_devices()
-
-    asyncio.run(use())
+    client = client_of(transport=ClosedAndBroken(None))
+    with pytest.raises(ClientClosed):
+        client.list_devices()
 
 
 def test_an_asynchronous_client_stays_on_its_loop(mirror):
