@@ -97,10 +97,14 @@ def answer_with(answer, content):
     return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
 
 
-def without_snapshots(request, answer):
-    if request.url.path != "/v3/device-echo":
+def without(ending, request, answer):
+    """The answer of a service that has no paths which end so."""
+    if not request.url.path.endswith(ending):
         return answer
     return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})
+
+
+without_snapshots = functools.partial(without, "/v3/device-echo")
 
 
 def without_arrow(request, answer):

@@ -12,11 +12,9 @@ from mirror_sdk import (
     AccessDenied,
     AuthenticationError,
     Bench,
-    Conflict,
     Event,
     EventKind,
     MirrorClient,
-    ValueKind,
     ValueRefused,
     WaitTimeout,
 )
@@ -166,19 +164,3 @@ print(type(httpx.main).__name__, 'httpx._main' in sys.modules)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == ["[]", "[]", "Command True"]
-
-
-# Requests that are taken up again
-
-
-def test_a_request_is_taken_up_again_by_its_async_id(client, bench, device_id):
-    assert client.begin_read(device_id, TEMPERATURE, async_id="earlier").result().python == 21.5
-    assert client.resume_request("earlier", device_id, TEMPERATURE).result(60).python == 21.5
-    bench.set_online(device_id, False)
-    client.begin_write(device_id, SWITCH, True, async_id="later")
-    resumed = client.resume_request("later", device_id, SWITCH, method="PUT")
-    assert not resumed.done()
-    bench.set_online(device_id, True)
-    assert resumed.result(60).kind is ValueKind.NONE
-    with pytest.raises(Conflict):
-        client.begin_read(device_id, TEMPERATURE, async_id="later")
