@@ -113,6 +113,7 @@ def run(mirror: Mirror) -> Callable[..., Any]:
     def run(
         scene: Callable[[AsyncMirrorClient], Awaitable[Any]],
         transport: httpx.AsyncBaseTransport = mirror.async_transport,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> Any:
         async def whole() -> Any:
             async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
@@ -124,7 +125,8 @@ def run(mirror: Mirror) -> Callable[..., Any]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = asyncio.run(whole())
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                result = runner.run(whole())
             gc.collect()
         return result
 

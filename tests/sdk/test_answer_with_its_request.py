@@ -189,37 +189,33 @@ def inbox_of(client):
     return (client if isinstance(client, MirrorClient) else client._wrapped)._pump.inbox
 
 
-def test_a_service_that_does_not_know_the_wish_is_polled(over, device_id):
-    client, transport = over(before=lambda request: request.headers.pop("Prefer", None))
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    transport.told()
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert [path for _, path, _ in transport.told()] == [held(device_id)[1], CHANNEL]
-    assert counts(client) == (0, 0, 0)
-
-
-def held_answer(change):
-    """Makes something else of the answers that come with their requests."""
+def held_answer(members_of):
+    """Tells something else in the place of an answer that comes with its request."""
 
     def after(request, accepted):
         if "Prefer" not in request.headers:
             return accepted
-        content = accepted.json()
-        return httpx.Response(202, json=content | {"async-response": change(content["async-response-id"])})
+        async_id = accepted.json()["async-response-id"]
+        return httpx.Response(202, json={"async-response-id": async_id, **members_of(async_id)})
 
     return after
 
 
-@pytest.mark.parametrize("answer", [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None])
-def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, answer):
-    client, transport = over(after=held_answer(lambda _: answer))
+NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None]
+
+
+@pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
+def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
+    """Nor does an earlier service know the wish."""
+    client, transport = over(after=held_answer(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert transport.told()[-1][1] == CHANNEL
+    assert transport.told()[-2:] == [held(device_id), ("GET", CHANNEL, None)]
     assert counts(client) == (0, 0, 0)
 
 
 def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, device_id):
-    client, _ = over(after=held_answer(lambda async_id: {"id": async_id, "status": 200, "payload": "MjEuNQ=="}))
+    answer = {"status": 200, "payload": "MjEuNQ=="}
+    client, _ = over(after=held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert client.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)

@@ -14,27 +14,6 @@ from mirror_sdk.snapshot.selection import Selection
 OBJECT = "/v3/devices/{}/echo"
 
 
-@pytest.fixture
-def swapped(client_over):
-    """A client that gets the answer to another path or query in the place of the one it asked for."""
-
-    def make(asked, other):
-        kept = []
-
-        def change(request, answer):
-            if request.method != "GET":
-                return answer
-            if request.url.path == other and not kept:
-                kept.append(answer)
-            if kept and request.url.path == asked:
-                return httpx.Response(200, headers=kept[0].headers, content=kept[0].content)
-            return answer
-
-        return client_over(change)
-
-    return make
-
-
 @pytest.mark.parametrize(
     ("path", "ask"),
     [
@@ -44,8 +23,17 @@ def swapped(client_over):
         (OBJECT, lambda client, device_id: client.state_frame([device_id]).shape),
     ],
 )
-def test_an_answer_about_another_device(swapped, bench, ids, path, ask):
-    client = swapped(path.format(ids[0]), path.format(ids[1]))
+def test_an_answer_about_another_device(client_over, bench, ids, path, ask):
+    kept = []
+
+    def swap(request, answer):
+        if request.method == "GET" and request.url.path == path.format(ids[1]):
+            kept.append(answer)
+        if kept and request.url.path == path.format(ids[0]):
+            return httpx.Response(200, headers=kept[0].headers, content=kept[0].content)
+        return answer
+
+    client = client_over(swap)
     bench.set_online(ids[1], False)
     client.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])

@@ -1,6 +1,5 @@
 """What a caller gives that cannot be meant: it is refused before anything is sent, with the name and the cure."""
 
-import asyncio
 import itertools
 import math
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 from changed_answers import Between
 
-from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk import ClientClosed, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk._arguments import instant
 
 SWITCH = "/3311/0/5850"
@@ -128,13 +127,6 @@ def test_a_client_that_is_closed_under_an_open_poll_says_so(client_of):
     client = client_of(transport=ClosedAndBroken(None))
     with pytest.raises(ClientClosed):
         client.list_devices()
-
-
-def test_an_asynchronous_client_stays_on_its_loop(mirror):
-    client = AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport)
-    assert asyncio.run(client.list_devices()).ids == []
-    with pytest.raises(ConfigError, match="belongs to another event loop"):
-        asyncio.run(client.list_devices())
 
 
 # Instants

@@ -13,7 +13,6 @@ from mirror_sdk import AsyncMirrorClient, ConfigError, Event
 from mirror_sdk._service.async_sender import MOST_AT_ONCE
 
 TEMPERATURE = "/3303/0/5700"
-URL = "http://mirror.localhost"
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -117,19 +116,13 @@ def test_only_so_many_requests_are_under_way_at_once(mirror, run, device_id):
 
 
 def test_without_an_asyncio_loop_it_is_a_clear_error():
-    client = AsyncMirrorClient(URL, "key")
+    client = AsyncMirrorClient("localhost", "key")
     step = client.get_device("x")
     with pytest.raises(ConfigError, match="asyncio event loop"):
         step.send(None)
     asyncio.run(client.aclose())
 
 
-def test_it_runs_on_uvloop(mirror, device_id):
-    uvloop = pytest.importorskip("uvloop")
-
-    async def scene():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-            return await client.read_value(device_id, TEMPERATURE)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(scene()) == 21.5
+def test_it_runs_on_uvloop(run, device_id):
+    new_loop = pytest.importorskip("uvloop").new_event_loop
+    assert run(lambda client: client.read_value(device_id, TEMPERATURE), loop_factory=new_loop) == 21.5

@@ -1,13 +1,11 @@
 """Where a client finds its address and its key, and what it refuses."""
 
-import asyncio
-
 import httpcore
 import httpx
 import pytest
 from click.testing import CliRunner
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, example_app
+from mirror_sdk import example_app
 from mirror_sdk._service import environment
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
@@ -98,22 +96,14 @@ def check_told(message):
     assert KEY not in message
 
 
-def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror):
-    with MirrorClient.from_env(max_retries=0) as client, pytest.raises(ConnectionFailed) as failure:
-        client.get_device("d")
-    check_told(str(failure.value))
-    other = MirrorClient("http://127.0.0.1:9", KEY, max_retries=0)
-    with other, pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
-        other.get_device("0" * 32)
-    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
-
-    async def ask():
-        async with AsyncMirrorClient.from_env(max_retries=0) as client:
-            await client.get_device("d")
-
+@pytest.mark.both_clients
+def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror, client_of):
     with pytest.raises(ConnectionFailed) as failure:
-        asyncio.run(ask())
+        client_of(DEFAULT_BASE_URL, KEY, max_retries=0).get_device("d")
     check_told(str(failure.value))
+    with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
+        client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
