@@ -16,8 +16,15 @@ READING = {"id": "a1", "status": 200, "payload": "MjEuNQ==", "ct": "text/plain"}
 
 
 def placed(method: Method = "GET", expiry_seconds: int | None = None) -> PlacedRequest:
-    issued_at = datetime(2026, 1, 5, tzinfo=UTC)
-    return PlacedRequest("a1", "d1", "/3303/0/5700", method, issued_at, expiry_seconds, _expectation=Expectation("a1"))
+    return PlacedRequest(
+        async_id="a1",
+        device_id="d1",
+        path="/3303/0/5700",
+        method=method,
+        issued_at=datetime(2026, 1, 5, tzinfo=UTC),
+        expiry_seconds=expiry_seconds,
+        _expectation=Expectation("a1"),
+    )
 
 
 def answer(**members: object) -> AsyncResponse:
