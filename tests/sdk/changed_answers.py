@@ -1,5 +1,9 @@
 """A fleet of all kinds of devices, and answers that are changed on their way to a client of either kind."""
 
+import functools
+import tracemalloc
+import zlib
+
 import httpx
 
 from mirror_sdk.wire.snapshot import ARROW
@@ -13,6 +17,10 @@ RESOURCES = [
     {"path": "/3/0/0", "value": "Example", "observable": True},
     {"path": "/9999/0/1", "value": "hello", "observable": True},
 ]
+LEVEL = "/3311/0/5851"
+DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
+DIMMED = [RESOURCES[0], DIMMER]
+"""A temperature and a level."""
 
 
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -67,14 +75,36 @@ class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
         self.is_closed = True
 
 
+@functools.cache
+def zipped(begin, spaces, bits=31):
+    """Something and so many spaces after it, compressed."""
+    compress = zlib.compressobj(wbits=bits)
+    parts = [compress.compress(begin), *(compress.compress(b" " * 10**6) for _ in range(spaces // 10**6))]
+    return b"".join([*parts, compress.flush()])
+
+
+def traced_peak(call):
+    """How much memory a call takes at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def answer_with(answer, content):
     return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
 
 
-def without_snapshots(request, answer):
-    if request.url.path != "/v3/device-echo":
+def without(ending, request, answer):
+    """The answer of a service that has no paths which end so."""
+    if not request.url.path.endswith(ending):
         return answer
     return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})
+
+
+without_snapshots = functools.partial(without, "/v3/device-echo")
 
 
 def without_arrow(request, answer):

@@ -105,9 +105,13 @@ def loop() -> Iterator[Loop]:
 def run(mirror: Mirror) -> Callable[..., Any]:
     """Runs a scene with an asynchronous client on a new loop; nothing may be left on it, or be warned of."""
 
-    def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
+    def run(
+        scene: Callable[[AsyncMirrorClient], Awaitable[Any]],
+        transport: httpx.AsyncBaseTransport = mirror.async_transport,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> Any:
         async def whole() -> Any:
-            async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
                 result = await asyncio.wait_for(scene(client), 60)
             for _ in range(LAST_TURNS):
                 await asyncio.sleep(0)
@@ -116,7 +120,8 @@ def run(mirror: Mirror) -> Callable[..., Any]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = asyncio.run(whole())
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                result = runner.run(whole())
             gc.collect()
         return result
 
@@ -257,6 +262,13 @@ def observed(client: MirrorClient, bench: Bench, device_id: str) -> Callable[...
         return bench.get_clock()
 
     return change
+
+
+@pytest.fixture
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of a service."""
+    for name in ("API_HOST", "API_KEY", "API_PAGE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -1,24 +1,20 @@
 """The rows of a table that names devices and resources are what is acted on next."""
 
+import re
+
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from changed_answers import DIMMED, LEVEL, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning, NotFound, UnknownDevice, UnknownResource, ValueRefused
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 
-LEVEL = "/3311/0/5851"
-TEMPERATURE = "/3303/0/5700"
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": LEVEL, "value": "10", "observable": True, "writable": True},
-]
-
 
 @pytest.fixture
 def rooms(bench):
-    return [bench.add_device(f"room-{number}", RESOURCES, endpoint_type="Room") for number in range(4)]
+    return [bench.add_device(f"room-{number}", DIMMED, endpoint_type="Room") for number in range(4)]
 
 
 @pytest.fixture
@@ -133,8 +129,7 @@ def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
         client.snapshot(devices=gone)
     with pytest.raises(NotFound) as caught:
         client.subscribe(gone)
-    assert "1 of 2 resources were refused, the others are done" in caught.value.__notes__[0]
-    assert "0" * 32 in caught.value.__notes__[0]
+    assert re.match(f"1 of 2 resources were refused, the others are done.*{'0' * 32}", caught.value.__notes__[0])
     assert client.list_subscriptions(rooms[3]) == [TEMPERATURE]
     assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):
@@ -173,14 +168,13 @@ def test_integers_stay_what_they_are_where_others_are_missing(client, bench, for
 
 @pytest.mark.parametrize("name", ["device_id", "path"])
 def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, bench, name):
-    bench.add_device("12", RESOURCES)
+    bench.add_device("12", DIMMED)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
-    is_none = f"{name} of a row that has a value is missing; name it, or leave out such rows"
-    for cell, told in [
-        *((cell, f"{name} of a row is {cell}, not a text; texts of digits stay texts") for cell in (12, 12.0)),
-        *((cell, is_none) for cell in (None, float("nan"), pd.NA)),
-    ]:
+    for cell in (12, 12.0, None, float("nan"), pd.NA):
+        told = f"{name} of a row is {cell}, not a text; texts of digits stay texts"
+        if pd.isna(cell):
+            told = f"{name} of a row that has a value is missing; name it, or leave out such rows"
         with pytest.raises(ValueRefused, match=told):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
     with pytest.raises(ValueRefused, match="device_id of a row is 12"):

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from blocking import pause_in_no_time
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, WebhookReceiver
+from mirror_sdk import MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
@@ -128,11 +128,18 @@ def test_a_short_wait_is_not_spent_on_it(over, mirror, client_of, device_id, tim
     assert "wait=1" not in {prefer for _, _, prefer in transport.told()}
 
 
-def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(over, mirror, bench, device_id):
+@pytest.fixture
+def observing(over, mirror, device_id):
+    """Such a client, with its transport, that observes the temperature and has read all of the log."""
     client, transport = over()
     client.subscribe(device_id, TEMPERATURE)
     assert mirror.services.database.settle(60)
     client.read_value(device_id, SWITCH)
+    return client, transport
+
+
+def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing, bench, device_id):
+    client, transport = observing
     events = client.events(timeout=0)
     begins = client.status().position
     bench.set_value(device_id, TEMPERATURE, 23.5)
@@ -163,11 +170,8 @@ def test_who_else_waits_has_the_log_read(over, bench, device_id):
     assert transport.told()[-1] == held(other)
 
 
-def test_a_log_that_is_far_behind_is_read(over, mirror, bench, device_id):
-    client, transport = over()
-    client.subscribe(device_id, TEMPERATURE)
-    assert mirror.services.database.settle(60)
-    client.read_value(device_id, SWITCH)
+def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
+    client, transport = observing
     inbox_of(client)._keep = 2
     bench.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
@@ -185,46 +189,40 @@ def inbox_of(client):
     return (client if isinstance(client, MirrorClient) else client._wrapped)._pump.inbox
 
 
-def test_a_service_that_does_not_know_the_wish_is_polled(over, device_id):
-    client, transport = over(before=lambda request: request.headers.pop("Prefer", None))
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    transport.told()
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert [path for _, path, _ in transport.told()] == [held(device_id)[1], CHANNEL]
-    assert counts(client) == (0, 0, 0)
+def held_answer(members_of):
+    """Tells something else in the place of an answer that comes with its request."""
 
-
-@pytest.mark.parametrize("answer", [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None])
-def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, answer):
-    def change(request, accepted):
+    def after(request, accepted):
         if "Prefer" not in request.headers:
             return accepted
-        content = {"async-response-id": accepted.json()["async-response-id"], "async-response": answer}
-        return httpx.Response(202, json=content)
+        async_id = accepted.json()["async-response-id"]
+        return httpx.Response(202, json={"async-response-id": async_id, **members_of(async_id)})
 
-    client, transport = over(after=change)
+    return after
+
+
+NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None]
+
+
+@pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
+def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
+    """Nor does an earlier service know the wish."""
+    client, transport = over(after=held_answer(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert transport.told()[-1][1] == CHANNEL
+    assert transport.told()[-2:] == [held(device_id), ("GET", CHANNEL, None)]
     assert counts(client) == (0, 0, 0)
 
 
 def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, device_id):
-    def without_number(request, accepted):
-        if "Prefer" not in request.headers:
-            return accepted
-        content = accepted.json()
-        content["async-response"] = {"id": content["async-response-id"], "status": 200, "payload": "MjEuNQ=="}
-        return httpx.Response(202, json=content)
-
-    client, _ = over(after=without_number)
+    answer = {"status": 200, "payload": "MjEuNQ=="}
+    client, _ = over(after=held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    request = client.begin_read(device_id, TEMPERATURE)
-    assert request.result().python == 21.5
+    assert client.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("failure", [httpx.ReadError("killed"), 502, 504], ids=str)
-def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, failure):
+@pytest.mark.parametrize(("status", "times_away"), [(None, 5), (502, 0), (504, 0)])
+def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, status, times_away):
     """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
     lost = []
 
@@ -232,31 +230,20 @@ def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, fa
         if "Prefer" not in request.headers or lost:
             return answer
         lost.append(1)
-        return fail(request)
+        if status is None:
+            raise httpx.ReadError("killed")
+        return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
 
     def be_away(request):
-        if 0 < len(lost) < 6 and failure not in (502, 504):
+        if 0 < len(lost) <= times_away:
             lost.append(1)
             raise httpx.ConnectError("not there", request=request)
-
-    def fail(request):
-        if failure in (502, 504):
-            return httpx.Response(failure, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
-        raise failure
 
     client, _ = over(after=lose, before=be_away)
     pause_in_no_time(client)
     client.write_value(device_id, SWITCH, True)
-    assert len(lost) == (1 if failure in (502, 504) else 6)
+    assert len(lost) == 1 + times_away
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
-
-
-def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
-    client, _ = over(after=lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
-    pause_in_no_time(client)
-    with pytest.raises(ServerError) as told:
-        client.begin_write(device_id, SWITCH, True)
-    assert told.value.attempts == 3
 
 
 def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
@@ -275,8 +262,16 @@ def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
     assert not told.value.was_sent
 
 
-def test_a_new_webhook_brings_nothing_that_came_with_its_request(over, bench, device_id):
-    client, _ = over()
+def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
+    client, _ = over(after=lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
+    pause_in_no_time(client)
+    with pytest.raises(ServerError) as told:
+        client.begin_write(device_id, SWITCH, True)
+    assert told.value.attempts == 3
+
+
+def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_twice(over, bench, device_id):
+    client, transport = over()
     client.subscribe(device_id, TEMPERATURE)
     for number in range(3):
         client.read_value(device_id, SWITCH)
@@ -288,6 +283,12 @@ def test_a_new_webhook_brings_nothing_that_came_with_its_request(over, bench, de
         bench.set_value(device_id, TEMPERATURE, 30)
         assert [event.value.python for event in events] == [30.0]
         assert client.status().unclaimed == 0
+        transport.told()
+        for _ in range(3):
+            assert client.read_value(device_id, SWITCH) is False
+        assert transport.told() == [held(device_id)] * 3
+        assert client.begin_read(device_id, SWITCH).result().python is False
+        assert counts(client) == (0, 0, 0)
         client.use_long_polling()
 
 
@@ -301,31 +302,15 @@ def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
     assert {prefer for _, _, prefer in asked} == {None}
 
 
-def test_a_webhook_brings_it_too_and_nothing_is_made_of_that(over, device_id):
-    client, transport = over()
-    with WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
-        transport.told()
-        for _ in range(3):
-            assert client.read_value(device_id, TEMPERATURE) == 21.5
-        assert transport.told() == [held(device_id)] * 3
-        request = client.begin_read(device_id, TEMPERATURE)
-        assert request.result().python == 21.5
-        assert counts(client) == (0, 0, 0)
-        client.use_long_polling()
-
-
 def test_of_many_tasks_one_is_held_at_a_time(mirror, run, device_id):
     transport = ByTheBridge(mirror)
 
-    async def scene(_):
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
-            values = await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
-            assert values == [21.5] * 20
-            status = client.status()
-            assert (status.waiting, status.unclaimed) == (0, 0)
+    async def scene(client):
+        values = await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
+        assert values == [21.5] * 20
+        assert counts(client)[:2] == (0, 0)
 
-    run(scene)
+    run(scene, transport)
     assert transport.most_held <= 1
     assert CHANNEL in {path for _, path, _ in transport.told()}
 
@@ -340,31 +325,29 @@ def test_of_many_threads_one_is_held_at_a_time(mirror, device_id):
 
     with MirrorClient(URL, mirror.new_key(), transport=transport) as client, ThreadPoolExecutor(8) as threads:
         assert list(threads.map(read, [client] * 8)) == [[21.5] * 5] * 8
-        status = client.status()
-        assert (status.waiting, status.unclaimed) == (0, 0)
+        assert counts(client)[:2] == (0, 0)
     assert transport.most_held <= 1
 
 
 def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, bench, run, device_id):
     transport = ByTheBridge(mirror)
 
-    async def scene(_):
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
-            assert await client.read_value(device_id, TEMPERATURE) == 21.5
-            await asyncio.to_thread(bench.set_answer, device_id, "silent")
-            reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
-            while not transport.held:
-                await asyncio.sleep(0)
-            reading.cancel()
-            await asyncio.wait([reading])
-            assert reading.cancelled()
-            await asyncio.to_thread(bench.set_answer, device_id, "normal")
-            await asyncio.to_thread(bench.advance, 120)
-            transport.told()
-            assert await client.read_value(device_id, TEMPERATURE) == 21.5
-            assert transport.told() == [held(device_id)]
+    async def scene(client):
+        assert await client.read_value(device_id, TEMPERATURE) == 21.5
+        await asyncio.to_thread(bench.set_answer, device_id, "silent")
+        reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
+        while not transport.held:
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+        await asyncio.to_thread(bench.set_answer, device_id, "normal")
+        await asyncio.to_thread(bench.advance, 120)
+        transport.told()
+        assert await client.read_value(device_id, TEMPERATURE) == 21.5
+        assert transport.told() == [held(device_id)]
 
-    run(scene)
+    run(scene, transport)
 
 
 @pytest.mark.parametrize("kind", [AnswerPump, AsyncAnswerPump])

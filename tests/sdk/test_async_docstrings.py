@@ -6,17 +6,15 @@ import ast
 import asyncio
 import contextlib
 import doctest
-import importlib
 import inspect
 import io
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_docstrings import WANTED, given
+from test_docstrings import WANTED, examples_of, given
 
 from mirror_sdk import (
     AsyncBench,
@@ -25,7 +23,6 @@ from mirror_sdk import (
     AsyncMirrorClient,
     AsyncWatch,
     Bench,
-    MirrorClient,
 )
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.config import KEY_VARIABLE
@@ -36,14 +33,7 @@ from mirror_sdk.recording import AsyncRecorder
 
 CLASSES = [AsyncBench, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-EXAMPLES = {
-    test.name: test
-    for kind in [*CLASSES, PlacedRequest, PlanReport]
-    for test in doctest.DocTestFinder(exclude_empty=True).find(
-        kind, kind.__name__, importlib.import_module(kind.__module__)
-    )
-    if test.examples
-}
+EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 
 
 def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
@@ -57,14 +47,9 @@ def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
 
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_gives_what_it_shows(mirror: Any, tmp_path: Path, name: str) -> None:
-    with (
-        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as operator,
-        asyncio.Runner() as runner,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("error")
-        runner.run(show(EXAMPLES[name], Bench(operator), mirror, tmp_path))
+@pytest.mark.filterwarnings("error")
+def test_the_example_gives_what_it_shows(mirror: Any, bench: Bench, tmp_path: Path, name: str) -> None:
+    asyncio.run(show(EXAMPLES[name], bench, mirror, tmp_path))
 
 
 @pytest.fixture
@@ -91,9 +76,8 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
         }
         if test.name == "AsyncMirrorClient.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
-            names["client"] = await stack.enter_async_context(
-                AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
-            )
+            over_websocket = AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
+            names["client"] = await stack.enter_async_context(over_websocket)
         if test.name.startswith("PlanReport."):
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)

@@ -9,12 +9,7 @@ from mirror_sdk.errors import UnknownDevice
 
 URL = "http://mirror.localhost"
 LIGHT = "light-01"
-
-
-@pytest.fixture(autouse=True)
-def _no_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("API_HOST", "API_PAGE"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("no_environment")
 
 
 def test_the_page_is_opened_at_a_device_by_its_id(bench: Bench, client: Any, opened: list[str]) -> None:

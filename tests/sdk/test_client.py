@@ -2,23 +2,19 @@
 
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from waits import wait_until
 
 import mirror_sdk
 from mirror_sdk import (
     AccessDenied,
     AuthenticationError,
     Bench,
-    Conflict,
-    DesiredStatus,
     Event,
     EventKind,
     MirrorClient,
-    ValueKind,
     ValueRefused,
     WaitTimeout,
 )
@@ -37,9 +33,8 @@ def test_all_pages_of_the_directory_are_one_list(client, bench):
     ids = [bench.add_device(f"sensor-{number}") for number in range(5)]
     listed = client.list_devices()
     assert sorted(listed.ids) == sorted(ids)
-    assert client.list_devices(limit=3).ids == listed.ids[:3]
-    assert client.list_devices(limit=1).ids == listed.ids[:1]
-    assert client.list_devices(limit=0).ids == []
+    for limit in (3, 1, 0):
+        assert client.list_devices(limit=limit).ids == listed.ids[:limit]
 
 
 def test_devices_are_chosen_by_every_filter_given(client, bench):
@@ -51,20 +46,11 @@ def test_devices_are_chosen_by_every_filter_given(client, bench):
     assert client.list_devices(id=lamp).ids == [lamp]
     assert client.list_devices(state="deregistered").ids == [fan]
     assert client.list_devices(state="registered", endpoint_name="fan").ids == []
-    assert client.list_devices(filters={"endpoint_type__in": ["Fan"], "created_at__gte": bench.get_clock()}).ids == [
-        fan
-    ]
+    filters = {"endpoint_type__in": ["Fan"], "created_at__gte": bench.get_clock()}
+    assert client.list_devices(filters=filters).ids == [fan]
 
 
 # Device requests
-
-
-def test_a_value_is_written_and_then_is_a_desired_value_that_succeeded(client, bench, device_id):
-    client.write_value(device_id, SWITCH, True)
-    desired = client.get_device(device_id)[SWITCH].desired
-    assert desired is not None
-    assert (desired.value.python, desired.status) == (True, DesiredStatus.SUCCESS)
-    assert client.read_value(device_id, SWITCH) is True
 
 
 def test_a_handle_tells_what_was_asked_and_when(client, device_id):
@@ -74,11 +60,9 @@ def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     assert asked == ("my-id", device_id, TEMPERATURE, "GET", 30)
     assert before <= request.issued_at <= datetime.now(UTC)
     assert "waiting" in repr(request)
-    assert request.result().python == 21.5
+    assert [request.result().python for _ in range(2)] == [21.5] * 2
     assert "answered" in repr(request)
-    assert request.done()
-    assert request.exception() is None
-    assert request.result().python == 21.5
+    assert (request.done(), request.exception()) == (True, None)
 
 
 def test_a_wait_that_timed_out_can_be_taken_up_again(client, bench, device_id):
@@ -87,15 +71,11 @@ def test_a_wait_that_timed_out_can_be_taken_up_again(client, bench, device_id):
     with pytest.raises(WaitTimeout, match="may still finish"):
         request.result(timeout=0)
     assert not request.done()
+    # Answers find their requests in any order.
+    writes = [client.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
     bench.set_online(device_id, True)
     assert request.result().python == 21.5
-
-
-def test_answers_find_their_requests_in_any_order(client, bench, device_id):
-    requests = [client.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
-    read = client.begin_read(device_id, TEMPERATURE)
-    assert read.result().python == 21.5
-    assert [request.exception() for request in reversed(requests)] == [None] * 5
+    assert [write.exception() for write in reversed(writes)] == [None] * 5
 
 
 def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):
@@ -114,9 +94,8 @@ def test_events_are_those_from_the_call_on(client, bench, device_id):
     bench.set_value(device_id, TEMPERATURE, 22.5)
     bench.deregister(device_id)
     first, second = list(events)
-    told = (first.kind, first.device_id, first.path, first.value.python)
-    assert told == ("observation", device_id, TEMPERATURE, 22.5)
-    assert first.changed_at == bench.get_clock()
+    told = (first.kind, first.device_id, first.path, first.value.python, first.changed_at)
+    assert told == ("observation", device_id, TEMPERATURE, 22.5, bench.get_clock())
     assert (second.kind, second.device_id) == (EventKind.DEREGISTRATION, device_id)
     assert list(client.events(after=0, limit=0)) == []
 
@@ -126,36 +105,20 @@ def test_a_watch_hears_what_it_asked_for(client, bench, device_id):
     client.subscribe(device_id, SWITCH)
     bench.set_value(device_id, TEMPERATURE, 20)
     seen: list[Event] = []
-    enough = threading.Event()
-
-    def hear(event: Event) -> None:
-        seen.append(event)
-        if event.value is not None and event.value.python == 23.5:
-            enough.set()
-
-    with client.watch(hear, paths=["/3303/*"], device_ids=[device_id]):
-        bench.set_value(device_id, SWITCH, "1")
-        bench.set_value(device_id, TEMPERATURE, 22.5)
-        bench.set_value(device_id, TEMPERATURE, 23.5)
-        assert enough.wait(60)
+    watch = client.watch(seen.append, paths=["/3303/*"], device_ids=[device_id])
+    bench.set_value(device_id, SWITCH, "1")
+    bench.set_value(device_id, TEMPERATURE, 22.5)
+    bench.set_value(device_id, TEMPERATURE, 23.5)
+    wait_until(lambda: len(seen) >= 2)
     assert [event.value.python for event in seen if event.value is not None] == [22.5, 23.5]
-
-
-def test_a_closed_client_has_stopped_its_watches(new_client: Callable[..., MirrorClient]):
-    client = new_client()
-    watch = client.watch(lambda event: None)
     client.close()
     assert not watch.is_running
 
 
 def test_the_poll_channel_can_be_deleted_at_any_time(client, device_id):
-    client.delete_poll_channel()
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-    client.delete_poll_channel()
-    assert client.read_value(device_id, TEMPERATURE) == 21.5
-
-
-# Tables
+    for _ in range(2):
+        client.delete_poll_channel()
+        assert client.read_value(device_id, TEMPERATURE) == 21.5
 
 
 # The client itself
@@ -201,19 +164,3 @@ print(type(httpx.main).__name__, 'httpx._main' in sys.modules)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == ["[]", "[]", "Command True"]
-
-
-# Requests that are taken up again
-
-
-def test_a_request_is_taken_up_again_by_its_async_id(client, bench, device_id):
-    assert client.begin_read(device_id, TEMPERATURE, async_id="earlier").result().python == 21.5
-    assert client.resume_request("earlier", device_id, TEMPERATURE).result(60).python == 21.5
-    bench.set_online(device_id, False)
-    client.begin_write(device_id, SWITCH, True, async_id="later")
-    resumed = client.resume_request("later", device_id, SWITCH, method="PUT")
-    assert not resumed.done()
-    bench.set_online(device_id, True)
-    assert resumed.result(60).kind is ValueKind.NONE
-    with pytest.raises(Conflict):
-        client.begin_read(device_id, TEMPERATURE, async_id="later")

@@ -9,11 +9,6 @@ from mirror_sdk import NotFound, ValueRefused
 TEMPERATURE = "/3303/0/5700"
 
 
-def test_a_device_that_cannot_be_is_refused_by_name(bench):
-    with pytest.raises(ValueError, match="path"):
-        bench.add_device("s", [{"path": "3303"}])
-
-
 def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, bench, device_id):
     bench.set_value(device_id, TEMPERATURE, "warm")
     assert client.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
@@ -32,13 +27,13 @@ def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_
     assert "/3303/1/5700" not in [resource.uri for resource in client.list_resources(device_id)]
 
 
-@pytest.mark.parametrize("amount", [0, -1, timedelta(days=400)])
-def test_time_moves_on_only_and_not_too_far(bench, amount):
-    with pytest.raises(ValueError, match="advance_seconds"):
-        bench.advance(amount)
-
-
-def test_an_unknown_simulated_device_is_not_found(bench):
+def test_what_cannot_be_is_refused_by_name(bench):
+    with pytest.raises(ValueError, match="path"):
+        bench.add_device("s", [{"path": "3303"}])
+    # Time moves on only, and not too far.
+    for amount in (0, -1, timedelta(days=400)):
+        with pytest.raises(ValueError, match="advance_seconds"):
+            bench.advance(amount)
     with pytest.raises(NotFound):
         bench.set_online("nobody", True)
 

@@ -1,13 +1,11 @@
 """Where a client finds its address and its key, and what it refuses."""
 
-import asyncio
-
 import httpcore
 import httpx
 import pytest
 from click.testing import CliRunner
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, example_app
+from mirror_sdk import example_app
 from mirror_sdk._service import environment
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
@@ -34,7 +32,10 @@ def test_an_address_gets_its_full_form(given, full):
     assert read_base_url(given) == full
 
 
-@pytest.mark.parametrize("address", ["", "http://", "ftp://x", "host:port", "https://x?a=1", "https://x#a"])
+NO_ADDRESSES = ["", "http://", "ftp://x", "host:port", "https://x?a=1", "https://x#a", "http://a b.com", "http://a\tb"]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_with_an_example(address):
     with pytest.raises(ConfigError, match=r"base_url .*https://mirror\.example\.com"):
         read_base_url(address)
@@ -74,7 +75,7 @@ def test_a_local_mirror_has_the_address_that_is_the_default(command):
 
 
 @pytest.fixture
-def no_mirror(monkeypatch):
+def no_mirror(monkeypatch, no_environment):
     """Nothing listens on this machine, and nothing is set but a key."""
 
     def refuse(*_args, **_kwargs):
@@ -86,33 +87,23 @@ def no_mirror(monkeypatch):
     monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", refuse)
     monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", refuse_async)
     monkeypatch.setattr(environment, "getproxies", dict)
-    monkeypatch.delenv("API_HOST", raising=False)
     monkeypatch.setenv("API_KEY", KEY)
 
 
 def check_told(message):
-    assert f"nothing answers at {DEFAULT_BASE_URL}" in message
-    assert "API_HOST" in message
-    assert "mirror-server demo" in message
+    for told in (f"nothing answers at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
+        assert told in message
     assert KEY not in message
 
 
-def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror):
-    with MirrorClient.from_env(max_retries=0) as client, pytest.raises(ConnectionFailed) as failure:
-        client.get_device("d")
-    check_told(str(failure.value))
-    other = MirrorClient("http://127.0.0.1:9", KEY, max_retries=0)
-    with other, pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
-        other.get_device("0" * 32)
-    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
-
-    async def ask():
-        async with AsyncMirrorClient.from_env(max_retries=0) as client:
-            await client.get_device("d")
-
+@pytest.mark.both_clients
+def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror, client_of):
     with pytest.raises(ConnectionFailed) as failure:
-        asyncio.run(ask())
+        client_of(DEFAULT_BASE_URL, KEY, max_retries=0).get_device("d")
     check_told(str(failure.value))
+    with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
+        client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
@@ -138,10 +129,9 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
     [("http://127.0.0.1:8080", True), ("localhost", True), ("https://mirror.example.com", False)],
 )
 def test_a_key_that_is_not_known_here_may_be_that_of_an_earlier_demo(client_of, url, may_be_a_demo):
-    body = {"object": "error", "code": 401, "type": "invalid_auth", "message": "unknown", "request_id": "0" * 32}
-    client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: httpx.Response(401, json=body)))
-    asking = [lambda: client.get_directory_device("0" * 32), client.snapshot]
-    for ask in asking:
+    refused = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
+    client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: refused))
+    for ask in (lambda: client.get_directory_device("0" * 32), client.snapshot):
         with pytest.raises(AuthenticationError, match="unknown") as failure:
             ask()
         assert ("'mirror-server demo' makes a new key at each start" in str(failure.value)) == may_be_a_demo

@@ -47,13 +47,7 @@ def keeping() -> Iterator[str]:
     gc.collect()
 
 
-def test_connections_of_a_loop_that_has_ended_are_dropped(keeping: str) -> None:
-    client = AsyncMirrorClient(keeping, "an-access-key")
-    asyncio.run(client.get_presubscriptions())
-    asyncio.run(client.aclose())
-
-
-def test_the_error_about_another_loop_is_not_hidden_by_closing(keeping: str) -> None:
+def test_connections_of_a_loop_that_has_ended_are_dropped_and_hide_no_error_about_another_loop(keeping: str) -> None:
     async def use() -> None:
         async with client:
             await client.get_presubscriptions()

@@ -50,20 +50,17 @@ def stretch(mirror, bench, plain):
 
 def in_order(frame):
     """The rows as a list, whatever partition they stood in."""
-    frame = frame.astype(object)
-    return sorted(
-        frame.where(frame.notna(), None).to_numpy().tolist(), key=lambda row: row[frame.columns.get_loc("revision")]
-    )
+    frame = frame.astype(object).sort_values("revision")
+    return frame.where(frame.notna(), None).to_numpy().tolist()
 
 
 def test_the_partitions_together_are_the_history(access, stretch):
     begin, end = stretch
+    asked = {"begin": begin, "end": end, "paths": ["/3303/*"]}
     with MirrorClient(*access) as client:
-        whole = client.history(begin=begin, end=end, paths=["/3303/*"])
+        whole = client.history(**asked)
     for devices, span in ((100, timedelta(seconds=190)), (2, None)):
-        rows = read_history(
-            *access, begin=begin, end=end, time_per_partition=span, devices_per_partition=devices, paths=["/3303/*"]
-        )
+        rows = read_history(*access, **asked, time_per_partition=span, devices_per_partition=devices)
         found = rows.compute()
         assert in_order(found) == in_order(whole)
         assert (found["what"] == "gap").sum() == 1
@@ -95,10 +92,7 @@ def test_what_cannot_be_meant_is_refused(access, stretch):
         ({"begin": datetime(2026, 1, 5)}, "no time zone"),
         ({"time_per_partition": MINUTE}, "takes begin= and end="),
         *((whole | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
-        (
-            whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},
-            "5 ranges of devices and 3300 stretches",
-        ),
+        (whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1}, "5 ranges .* and 3300 stretch"),
     ):
         with pytest.raises(ValueRefused, match=words):
             read_history(*access, **asked)

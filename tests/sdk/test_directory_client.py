@@ -5,26 +5,18 @@ from datetime import datetime, timedelta
 import pandas as pd
 import pytest
 
-from mirror_sdk import AccessDenied, BadRequest, MirrorClient, NotFound, UnknownDevice, UnknownQuery
+from mirror_sdk import AccessDenied, BadRequest, NotFound, UnknownDevice, UnknownQuery
 from mirror_sdk.privacy import pseudonymise
 from mirror_server.service.keys import Scope
 
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
 
-URL = "http://mirror.localhost"
 
-
-@pytest.fixture
-def other(mirror):
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client:
-        yield client
-
-
-def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, other, device_id):
+def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, plain, device_id):
     said = client.set_device(device_id, **LAMP)
     assert (said.name, said.description, said.custom_attributes) == tuple(LAMP.values())
-    assert other.get_directory_device(device_id) == said
-    assert other.set_device(said, name="Lantern").custom_attributes == LAMP["attributes"]
+    assert plain.get_directory_device(device_id) == said
+    assert plain.set_device(said, name="Lantern").custom_attributes == LAMP["attributes"]
     assert client.set_device(device_id, description="").description is None
     cleared = client.set_device(said.endpoint_name, name="", attributes={})
     assert (cleared.name, cleared.custom_attributes) == (cleared.endpoint_name, {})
@@ -33,41 +25,37 @@ def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, other, device
 
 def test_devices_are_found_by_what_is_said(client, device_id):
     client.set_device(device_id, **LAMP)
-    for filters in (
-        {"name": "Lamp"},
-        {"custom_attributes__room": "B12"},
-        {"custom_attributes__room__in": ["B12", "x"]},
-    ):
+    room = "custom_attributes__room"
+    for filters in ({"name": "Lamp"}, {room: "B12"}, {f"{room}__in": ["B12", "x"]}):
         assert client.list_devices(filters=filters).ids == [device_id]
         assert len(client.snapshot(filters=filters)["device_id"].unique()) == 1
-    assert client.list_devices(filters={"custom_attributes__room": "B13"}).ids == []
+    assert client.list_devices(filters={room: "B13"}).ids == []
 
 
-def test_what_cannot_be_said_is_refused(client, mirror, device_id):
+def test_what_cannot_be_said_is_refused(client, new_client, device_id):
     for said in ({"name": "a" * 129}, {"attributes": {"1a": "x"}}, {"attributes": dict.fromkeys("abcdef", "")}):
         with pytest.raises(ValueError, match="name" if "name" in said else "custom_attributes"):
             client.set_device(device_id, **said)
     with pytest.raises(UnknownDevice, match="nobody"):
         client.set_device("nobody", name="x")
-    with MirrorClient(URL, mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
+    reader = new_client(Scope.READ)
+    for change in (lambda: reader.set_device(device_id, name="x"), lambda: reader.create_device_query("x", "")):
         with pytest.raises(AccessDenied, match="write"):
-            reader.set_device(device_id, name="x")
-        with pytest.raises(AccessDenied, match="write"):
-            reader.create_device_query("x", "")
+            change()
 
 
-def test_a_query_is_saved_used_changed_and_deleted(client, other, device_id):
+def test_a_query_is_saved_used_changed_and_deleted(client, plain, device_id):
     name = client.get_directory_device(device_id).endpoint_name
     lights = client.create_device_query("lights", {"endpoint_name__in": [name, "ö & b"], "state": "registered"})
-    assert other.list_device_queries() == [lights]
+    assert plain.list_device_queries() == [lights]
     for query in ("lights", lights):
-        assert other.list_devices(query=query).ids == [device_id]
-        assert other.list_devices(query=query, state="deregistered").ids == []
-    assert other.change_device_query("lights", query="state=deregistered").name == "lights"
+        assert plain.list_devices(query=query).ids == [device_id]
+        assert plain.list_devices(query=query, state="deregistered").ids == []
+    assert plain.change_device_query("lights", query="state=deregistered").name == "lights"
     assert client.list_devices(query="lights").ids == []
     assert client.list_devices(query=lights).ids == [device_id]
     assert client.change_device_query(lights, name="lamps").query == "state=deregistered"
-    other.delete_device_query("lamps")
+    plain.delete_device_query("lamps")
     with pytest.raises(NotFound):
         client.delete_device_query(lights)
     for use in (
@@ -80,14 +68,14 @@ def test_a_query_is_saved_used_changed_and_deleted(client, other, device_id):
 
 
 def test_what_is_no_query_is_refused(client):
-    with pytest.raises(BadRequest, match="query: colour__eq: unknown filter"):
-        client.create_device_query("red", {"colour": "red"})
-    with pytest.raises(ValueError, match="has no zone"):
-        client.create_device_query("new", {"created_at__gte": datetime(2026, 1, 1)})
-    with pytest.raises(ValueError, match="query"):
-        client.create_device_query("long", "a" * 1001)
-    with pytest.raises(TypeError):
-        client.create_device_query("number", 1)
+    for query, error, told in (
+        ({"colour": "red"}, BadRequest, "query: colour__eq: unknown filter"),
+        ({"created_at__gte": datetime(2026, 1, 1)}, ValueError, "has no zone"),
+        ("a" * 1001, ValueError, "query"),
+        (1, TypeError, None),
+    ):
+        with pytest.raises(error, match=told):
+            client.create_device_query("name", query)
     with pytest.raises(TypeError):
         client.list_devices(query=1)
 
@@ -118,9 +106,7 @@ def test_events_are_listed_and_tabled(client, bench, device_id):
     assert frame["device_id"].tolist() == [device_id] * 3
     assert frame["event_id"].tolist() == [event.id for event in events]
     assert str(frame["changed_at"].dtype) == "datetime64[ms, Europe/Berlin]"
-    assert frame.attrs["mirror"]["devices"] == 1
-    assert frame.attrs["mirror"]["complete"]
-    assert frame.attrs["mirror"]["server"] == client.base_url
+    assert frame.attrs["mirror"] | {"devices": 1, "complete": True, "server": client.base_url} == frame.attrs["mirror"]
     later = begun + timedelta(seconds=60)
     assert client.list_device_events([device_id], begin=later) == events[1:]
     assert client.list_device_events([device_id], end=later) == events[:1]
@@ -144,9 +130,8 @@ def test_events_of_many_devices_and_pages_are_one_list(client, bench, device_id,
         bench.update_registration(one)
     every = client.list_device_events()
     assert [event.id for event in every] == sorted({event.id for event in every})
-    assert client.list_device_events([*more, device_id]) == [
-        event for event in every if event.device_id in {*more, device_id}
-    ]
+    assert client.list_device_events([*more, device_id]) == every
+    assert client.list_device_events(more) == [event for event in every if event.device_id != device_id]
     assert client.list_device_events([*more, device_id], limit=4) == every[-4:]
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from changed_answers import DIMMER, RESOURCES
 
 from mirror_sdk import (
     Bench,
@@ -38,20 +39,9 @@ CLASSES = [
 ]
 MODULES = [
     "mirror_sdk",
-    "mirror_sdk.examples",
-    "mirror_sdk.frames",
-    "mirror_sdk.frames.accessor",
-    "mirror_sdk.history",
-    "mirror_sdk.object_table",
-    "mirror_sdk.plan",
-    "mirror_sdk.privacy",
-    "mirror_sdk.privacy.pseudonymising",
-    "mirror_sdk.progress",
-    "mirror_sdk.recording",
-    "mirror_sdk.snapshot",
-    "mirror_sdk.values",
-    "mirror_sdk.values.typed",
-    "mirror_sdk.widgets",
+    *(f"mirror_sdk.{name}" for name in ("examples", "frames", "frames.accessor", "history", "object_table", "plan")),
+    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymising")),
+    *(f"mirror_sdk.{name}" for name in ("progress", "recording", "snapshot", "values", "values.typed", "widgets")),
 ]
 WITHOUT = {
     "DeviceObject.from_wire",
@@ -66,23 +56,20 @@ WITHOUT = {
 """What users do not call."""
 WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
 """What the plan is of that a :class:`PlanReport` has in its examples."""
-STATION = [{"path": "/3303/0/5700", "value": "21.5", "observable": True}]
-LIGHT = [
-    {"path": "/3/0/4", "value": "", "executable": True},
-    {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
-    {"path": "/3311/0/5851", "value": "10", "observable": True, "writable": True},
-]
+STATION = RESOURCES[:1]
+LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
 GENERATED = {Bench, DeviceRequest, MirrorClient, Plan}
 """Made from asynchronous classes, whose examples test_async_docstrings.py runs."""
-EXAMPLES = {
-    test.name.removeprefix("mirror_sdk."): test
-    for kind in CLASSES
-    if kind not in GENERATED
-    for test in doctest.DocTestFinder(exclude_empty=True).find(
-        kind, kind.__name__, importlib.import_module(kind.__module__)
-    )
-    if test.examples
-} | {
+
+
+def examples_of(kinds):
+    """The tests of their docstrings by their names."""
+    find = doctest.DocTestFinder().find
+    found = [find(kind, kind.__name__, importlib.import_module(kind.__module__)) for kind in kinds]
+    return {test.name.removeprefix("mirror_sdk."): test for tests in found for test in tests if test.examples}
+
+
+EXAMPLES = examples_of(kind for kind in CLASSES if kind not in GENERATED) | {
     test.name: test
     for name in MODULES
     for test in doctest.DocTestFinder().find(importlib.import_module(name), name)
@@ -110,24 +97,12 @@ def given(bench, folder):
 
 
 @pytest.fixture
-def names(mirror, tmp_path, opened):
+def names(plain, bench, tmp_path, opened):
     """What the examples take for granted."""
-    with (
-        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as client,
-        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as operator,
-    ):
-        bench = Bench(operator)
-        # A key sees what happens from its first request on.
-        client.list_devices()
-        yield {
-            "client": client,
-            "bench": bench,
-            **given(bench, tmp_path),
-            "examples": examples,
-            "MirrorClient": MirrorClient,
-            "Recording": Recording,
-            **{kind.__name__: kind for kind in WIDGETS},
-        }
+    # A key sees what happens from its first request on.
+    plain.list_devices()
+    kinds = {kind.__name__: kind for kind in (MirrorClient, Recording, *WIDGETS)}
+    yield {"client": plain, "bench": bench, **given(bench, tmp_path), "examples": examples, **kinds}
     plt.close("all")
 
 
