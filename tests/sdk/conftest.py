@@ -59,8 +59,9 @@ class Mirror:
 
 @pytest.fixture
 def kept_seconds(request: pytest.FixtureRequest) -> float | None:
-    """For how long what happened is kept: with the mark ``keeps_history`` a week, else not at all."""
-    return None if request.node.get_closest_marker("keeps_history") is None else 7 * 86_400.0
+    """For how long what happened is kept: with the mark ``keeps_history`` a week, else or with False not at all."""
+    mark = request.node.get_closest_marker("keeps_history")
+    return None if mark is None or mark.args == (False,) else 7 * 86_400.0
 
 
 @pytest.fixture

@@ -153,11 +153,8 @@ def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mir
         client_over(change).as_of(told[1][0])
 
 
+@pytest.mark.keeps_history(False)
 class TestWithoutHistory:
-    @pytest.fixture
-    def kept_seconds(self):
-        return None
-
     def test_a_service_that_keeps_none_says_how_to_have_one(self, client, device_id):
         for ask in (client.as_of, lambda at: client.changes(at, at)):
             with pytest.raises(NoHistory, match="--keep-history"):

@@ -52,8 +52,7 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     first = min(last, *(row.at for row in rows), last) if begin is None else begin
     naive = Naive(rows, limit, newest if end is None else max(newest, end))
     expected = pd.DataFrame(naive_bins(naive, length, first, max(first, last)), columns=found.columns)
-    same = {"rtol": 1e-9, "atol": 1e-9, "check_categorical": False}
-    pd.testing.assert_frame_equal(found, expected.astype(found.dtypes), **same)
+    pd.testing.assert_frame_equal(found, expected.astype(found.dtypes), rtol=1e-9, atol=1e-9, check_categorical=False)
 
 
 def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():

@@ -192,6 +192,9 @@ def test_a_row_of_the_table_has_its_line_stand_out():
     model.take([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
     model.select_row(model.rows[0]["key"])
     assert model.selected is None
+    model.select_row(rows["d8"])
+    model.clear()
+    assert (model.plotted, model.selected) == ((), None)
 
 
 def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, bench):
