@@ -104,7 +104,7 @@ class Kept:
         self.keeper = self.new_keeper(self.told.database, self.archive())
 
     def new_keeper(self, database: Any, archive: Archive | None) -> Keeper:
-        limits = {"keep_seconds": self.keep_seconds, "segment_rows": 5}
+        limits: dict[str, Any] = {"keep_seconds": self.keep_seconds, "segment_rows": 5}
         return Keeper(database=database, clock=self.clock, service=self.service, archive=archive, **limits)
 
     def archive(self) -> Archive | None:
