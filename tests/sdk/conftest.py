@@ -63,9 +63,9 @@ class Mirror:
 
 
 @pytest.fixture
-def kept_seconds() -> float | None:
-    """For how long what happened is kept; ``None`` for not at all. A module of tests may say otherwise."""
-    return None
+def kept_seconds(request: pytest.FixtureRequest) -> float | None:
+    """For how long what happened is kept: not at all, or as long as ``KEPT_SECONDS`` of a module of tests says."""
+    return getattr(request.module, "KEPT_SECONDS", None)
 
 
 @pytest.fixture

@@ -12,11 +12,7 @@ from mirror_server.store import history, revisions
 from mirror_server.store.history import HistoryRow
 
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
+KEPT_SECONDS = 7 * 86_400.0
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 from mirror_sdk.widgets.base import MirrorWidget
 
+KEPT_SECONDS = 7 * 86_400.0
+"""A week, as that of a demo."""
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
@@ -75,12 +77,6 @@ EXAMPLES = examples_of(kind for kind in CLASSES if kind not in GENERATED) | {
     for test in doctest.DocTestFinder().find(importlib.import_module(name), name)
     if test.examples
 }
-
-
-@pytest.fixture
-def kept_seconds():
-    """A week, as that of a demo."""
-    return 7 * 86400.0
 
 
 def given(bench, folder):
