@@ -51,13 +51,8 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
     ):
         # A key sees what happens from its first request on.
         await client.list_devices()
-        names = {
-            "client": client,
-            "bench": AsyncBench(operator),
-            **given(bench, folder),
-            "asyncio": asyncio,
-            "AsyncMirrorClient": AsyncMirrorClient,
-        }
+        names = {"client": client, "bench": AsyncBench(operator), **given(bench, folder)}
+        names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncMirrorClient.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
             over_websocket = AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])

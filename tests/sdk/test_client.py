@@ -5,6 +5,8 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from changed_answers import LIGHT as SWITCH
+from changed_answers import TEMPERATURE
 from waits import wait_until
 
 import mirror_sdk
@@ -21,9 +23,6 @@ from mirror_sdk import (
 from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.both_clients
-
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 
 
 # Devices

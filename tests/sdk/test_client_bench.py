@@ -3,10 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from changed_answers import TEMPERATURE
 
 from mirror_sdk import NotFound, ValueRefused
-
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, bench, device_id):
