@@ -8,18 +8,18 @@ from contextlib import suppress
 import httpx
 import pytest
 from blocking import pause_in_no_time
-from changed_answers import Between
+from changed_answers import TEMPERATURE, Between
 
 from mirror_sdk import MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
+from tests.sdk.conftest import URL
 
 pytestmark = pytest.mark.both_clients
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
+SWITCH, REBOOT = "/3311/0/5850", "/3/0/4"
 CHANNEL = "/v2/notification/pull"
 
 
@@ -161,7 +161,7 @@ def test_who_else_waits_has_the_log_read(over, bench, device_id):
 
 def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
     client, transport = observing
-    inbox_of(client)._keep = 2
+    getattr(client, "_wrapped", client)._pump.inbox._keep = 2
     bench.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
     for _ in range(3):
@@ -172,10 +172,6 @@ def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
     client.read_value(device_id, SWITCH)
     assert transport.told() == [held(device_id)]
     assert counts(client) == (0, 0, 0)
-
-
-def inbox_of(client):
-    return (client if isinstance(client, MirrorClient) else client._wrapped)._pump.inbox
 
 
 def held_answer(members_of):

@@ -35,8 +35,7 @@ from mirror_sdk.cassette.asking import asked_of, is_poll
 from mirror_sdk.cassette.opening import open_cassette
 from mirror_sdk.cassette.player import Played, Player, Wait
 from mirror_sdk.cassette.recorder import Recorder
-
-URL = "http://mirror.localhost"
+from tests.sdk.conftest import URL
 
 
 @pytest.fixture

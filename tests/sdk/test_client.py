@@ -12,7 +12,6 @@ from waits import wait_until
 import mirror_sdk
 from mirror_sdk import (
     AccessDenied,
-    AuthenticationError,
     Bench,
     Event,
     EventKind,
@@ -112,13 +111,6 @@ def test_the_poll_channel_can_be_deleted_at_any_time(client, device_id):
 
 
 # The client itself
-
-
-def test_an_unknown_key_and_a_missing_scope_are_told_apart(mirror, new_client, device_id):
-    with pytest.raises(AuthenticationError), MirrorClient("x", "no-key", transport=mirror.transport) as client:
-        client.list_devices()
-    with pytest.raises(AccessDenied, match="write"):
-        new_client(Scope.READ).write_value(device_id, SWITCH, True)
 
 
 def test_the_key_is_in_no_repr_and_in_no_error(mirror):
