@@ -8,33 +8,25 @@ from contextlib import suppress
 import httpx
 import pytest
 from blocking import pause_in_no_time
+from changed_answers import TEMPERATURE, Between
 
 from mirror_sdk import MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
+from tests.sdk.conftest import URL
 
 pytestmark = pytest.mark.both_clients
 
-URL = "http://mirror.localhost"
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
+SWITCH, REBOOT = "/3311/0/5850", "/3/0/4"
 CHANNEL = "/v2/notification/pull"
 
 
-class ByTheBridge(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Has the server wait without a thread, as it does where it runs, for clients of either kind.
+class ByTheBridge(Between):
+    """Has the server wait without a thread, as it does where it runs, for clients of either kind, and counts."""
 
-    ``before`` sees each request, ``after`` each answer; the requests are kept as they went.
-    """
-
-    def __init__(self, mirror, *, before=lambda request: None, after=lambda request, answer: answer):
-        self._bridge = mirror.async_transport
-        self._before = before
-        self._after = after
-        self.sent = []
-        self.held = 0
-        self.most_held = 0
+    sent, held, most_held = (), 0, 0
 
     def handle_request(self, request):
         content = request.read()
@@ -47,21 +39,18 @@ class ByTheBridge(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return asyncio.run(whole())
 
     async def handle_async_request(self, request):
-        self._before(request)
-        self.sent.append(request)
+        self.sent += (request,)
         is_held = "Prefer" in request.headers
         self.held += is_held
         self.most_held = max(self.held, self.most_held)
         try:
-            answer = await self._bridge.handle_async_request(request)
-            await answer.aread()
+            return await super().handle_async_request(request)
         finally:
             self.held -= is_held
-        return self._after(request, answer)
 
     def told(self):
         """Which kinds of requests went, and how long each was to be held; what was asked before is forgotten."""
-        sent, self.sent = self.sent, []
+        sent, self.sent = self.sent, ()
         return [(request.method, request.url.path, request.headers.get("Prefer")) for request in sent]
 
 
@@ -69,8 +58,8 @@ class ByTheBridge(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def over(mirror, client_of):
     """Makes a client of either kind over the bridge, with its transport; its position in the log is known."""
 
-    def over(**options):
-        transport = ByTheBridge(mirror, **options)
+    def over(*change, **before):
+        transport = ByTheBridge(mirror, *change, **before)
         client = client_of(URL, mirror.new_key(), transport=transport)
         client.events(timeout=0)
         return client, transport
@@ -172,7 +161,7 @@ def test_who_else_waits_has_the_log_read(over, bench, device_id):
 
 def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
     client, transport = observing
-    inbox_of(client)._keep = 2
+    getattr(client, "_wrapped", client)._pump.inbox._keep = 2
     bench.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
     for _ in range(3):
@@ -183,10 +172,6 @@ def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
     client.read_value(device_id, SWITCH)
     assert transport.told() == [held(device_id)]
     assert counts(client) == (0, 0, 0)
-
-
-def inbox_of(client):
-    return (client if isinstance(client, MirrorClient) else client._wrapped)._pump.inbox
 
 
 def held_answer(members_of):
@@ -207,7 +192,7 @@ NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7},
 @pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
 def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
     """Nor does an earlier service know the wish."""
-    client, transport = over(after=held_answer(lambda _: members))
+    client, transport = over(held_answer(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert transport.told()[-2:] == [held(device_id), ("GET", CHANNEL, None)]
     assert counts(client) == (0, 0, 0)
@@ -215,7 +200,7 @@ def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
 
 def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, device_id):
     answer = {"status": 200, "payload": "MjEuNQ=="}
-    client, _ = over(after=held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
+    client, _ = over(held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert client.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)
@@ -239,7 +224,7 @@ def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, st
             lost.append(1)
             raise httpx.ConnectError("not there", request=request)
 
-    client, _ = over(after=lose, before=be_away)
+    client, _ = over(lose, before=be_away)
     pause_in_no_time(client)
     client.write_value(device_id, SWITCH, True)
     assert len(lost) == 1 + times_away
@@ -263,7 +248,7 @@ def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
 
 
 def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
-    client, _ = over(after=lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
+    client, _ = over(lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
     pause_in_no_time(client)
     with pytest.raises(ServerError) as told:
         client.begin_write(device_id, SWITCH, True)

@@ -6,10 +6,6 @@ import pytest
 from mirror_sdk.tables.columns import at, occurring, words_at
 
 
-def of_words(indices, words):
-    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(words, pa.string()))
-
-
 @pytest.mark.parametrize(
     ("indices", "words", "expected"),
     [
@@ -27,7 +23,7 @@ def of_words(indices, words):
     ],
 )
 def test_the_words_that_occur_stand_in_their_order(indices, words, expected):
-    column = of_words(indices, words)
+    column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(words, pa.string()))
     found = occurring(column)
     found.validate(full=True)
     assert found.dictionary.to_pylist() == expected

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from changed_answers import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, Event
 from mirror_sdk._service.async_sender import MOST_AT_ONCE
-
-TEMPERATURE = "/3303/0/5700"
 
 
 async def until(condition: Callable[[], object]) -> None:

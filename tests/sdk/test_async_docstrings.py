@@ -9,7 +9,6 @@ import doctest
 import inspect
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,26 +35,12 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 
 
-def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
-    """Those that are its own, properties aside."""
-    return {
-        name: getattr(kind, name)
-        for name, member in vars(kind).items()
-        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
-    }
-
-
+@pytest.mark.keeps_history
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.filterwarnings("error")
 def test_the_example_gives_what_it_shows(mirror: Any, bench: Bench, tmp_path: Path, name: str) -> None:
     asyncio.run(show(EXAMPLES[name], bench, mirror, tmp_path))
-
-
-@pytest.fixture
-def kept_seconds() -> float:
-    """A week, as that of a demo."""
-    return 7 * 86400.0
 
 
 async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -> None:
@@ -67,13 +52,8 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
     ):
         # A key sees what happens from its first request on.
         await client.list_devices()
-        names = {
-            "client": client,
-            "bench": AsyncBench(operator),
-            **given(bench, folder),
-            "asyncio": asyncio,
-            "AsyncMirrorClient": AsyncMirrorClient,
-        }
+        names = {"client": client, "bench": AsyncBench(operator), **given(bench, folder)}
+        names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncMirrorClient.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
             over_websocket = AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
@@ -97,8 +77,10 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_each_public_method_has_an_example_that_awaits(kind: type) -> None:
     bare = []
-    for name, method in public_methods(kind).items():
-        example = "".join(one.source for one in doctest.DocTestParser().get_examples(method.__doc__ or ""))
+    for name, member in vars(kind).items():
+        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, classmethod)):
+            continue
+        example = "".join(one.source for one in doctest.DocTestParser().get_examples(member.__doc__ or ""))
         if not re.search(r"\bawait |\basync (for|with) ", example):
             bare.append(name)
     assert bare == []

@@ -6,8 +6,8 @@ import pytest
 
 from mirror_sdk import Bench
 from mirror_sdk.errors import UnknownDevice
+from tests.sdk.conftest import URL
 
-URL = "http://mirror.localhost"
 LIGHT = "light-01"
 pytestmark = pytest.mark.usefixtures("no_environment")
 

@@ -3,10 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from changed_answers import TEMPERATURE
 
 from mirror_sdk import NotFound, ValueRefused
-
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, bench, device_id):
@@ -36,9 +35,6 @@ def test_what_cannot_be_is_refused_by_name(bench):
             bench.advance(amount)
     with pytest.raises(NotFound):
         bench.set_online("nobody", True)
-
-
-def test_several_instances_are_refused_with_what_can_have_them(bench):
     device = bench.add_device("several", [{"path": "/3/0/7", "value": "3800"}])
     with pytest.raises(ValueRefused, match="a real device can have several instances"):
         bench.set_value(device, "/3/0/7", {0: 3800, 1: 5000})

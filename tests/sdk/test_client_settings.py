@@ -49,9 +49,8 @@ def test_a_password_in_an_address_is_refused_and_not_shown():
 
 def test_arguments_go_before_the_environment():
     environ = {"API_HOST": "from.environment", "API_KEY": "from_environment"}
-    settings = Settings.load("localhost", KEY, environ)
-    assert settings == Settings.of("localhost", KEY)
-    assert KEY not in repr(settings)
+    assert Settings.load("localhost", KEY, environ) == Settings.of("localhost", KEY)
+    assert KEY not in repr(Settings.of("localhost", KEY))
     settings = Settings.load(environ=environ)
     assert (settings.base_url, settings.api_key.get_secret_value()) == ("https://from.environment", "from_environment")
 

@@ -55,14 +55,6 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
         assert near.recv(1) == b""
 
 
-@pytest.fixture
-def authority(monkeypatch, tmp_path):
-    made = trustme.CA()
-    made.cert_pem.write_to_path(tmp_path / "authority.pem")
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-    return made
-
-
 STAGES = [
     ("http", None, b""),
     ("http", None, BEGUN),
@@ -75,7 +67,10 @@ STAGES = [
 
 
 @pytest.mark.parametrize(("scheme", "proxy", "sent"), STAGES)
-def test_who_waits_for_a_handshake_or_an_answer_is_told_at_once(monkeypatch, listener, authority, scheme, proxy, sent):
+def test_who_waits_for_a_handshake_or_an_answer_is_told_at_once(monkeypatch, listener, tmp_path, scheme, proxy, sent):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     address = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,13 @@ from tests.sdk.conftest import Mirror
 # A connection of a loop that has ended is closed by the garbage collector, which says so.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
-Use = Callable[[AsyncMirrorClient, Path], Awaitable[Any]]
+Use = Callable[[AsyncMirrorClient, Path], Coroutine[Any, Any, Any]]
 
 
-async def watch(client: AsyncMirrorClient, folder: Path) -> None:
-    await client.watch(print)
+USES: list[Use] = [lambda client, _: client.watch(print), lambda client, folder: client.record(folder)]
 
 
-async def record(client: AsyncMirrorClient, folder: Path) -> None:
-    await client.record(folder)
-
-
-@pytest.mark.parametrize("use", [watch, record])
+@pytest.mark.parametrize("use", USES, ids=["watch", "record"])
 def test_a_client_is_closed_on_another_loop_without_an_error(
     mirror: Mirror, address: str, use: Use, tmp_path: Path
 ) -> None:

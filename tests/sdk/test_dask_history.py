@@ -12,11 +12,7 @@ from mirror_server.store import history, revisions
 from mirror_server.store.history import HistoryRow
 
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def kept_seconds():
-    return 7 * 86_400.0
+pytestmark = pytest.mark.keeps_history
 
 
 @pytest.fixture
@@ -39,10 +35,8 @@ def stretch(mirror, bench, plain):
     at = mirror.services.clock.now()
 
     def put_gap(session):
-        row = HistoryRow(
-            revisions.note_change(session, ()), None, None, None, at - 300_000, at, "gap", until=at - 60_000
-        )
-        history.add(session, [row])
+        revision = revisions.note_change(session, ())
+        history.add(session, [HistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
 
     mirror.services.database.write(put_gap)
     return begin, end

@@ -12,7 +12,7 @@ from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.notifications import AsyncResponse
 
-READING = {"id": "a1", "status": 200, "payload": "MjEuNQ==", "ct": "text/plain"}
+READING = AsyncResponse(id="a1", status=200, payload="MjEuNQ==", ct="text/plain")
 
 
 def placed(method: Method = "GET", expiry_seconds: int | None = None) -> PlacedRequest:
@@ -32,15 +32,14 @@ def answer(**members: object) -> AsyncResponse:
 
 
 def test_an_answer_that_was_done_is_no_failure_and_has_the_value_of_its_path():
-    done = AsyncResponse.model_validate(READING)
-    assert placed().read_failure(done) is None
-    assert placed().read_value(done).python == 21.5
+    assert placed().read_failure(READING) is None
+    assert placed().read_value(READING).python == 21.5
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_write_or_an_execution_brings_a_value_only_where_the_device_sends_one(method):
     assert placed(method).read_value(answer(status=200)) is NO_VALUE
-    assert placed(method).read_value(AsyncResponse.model_validate(READING)).raw == b"21.5"
+    assert placed(method).read_value(READING).raw == b"21.5"
 
 
 def test_a_failure_names_device_path_and_request():

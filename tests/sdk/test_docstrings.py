@@ -32,6 +32,7 @@ from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 from mirror_sdk.widgets.base import MirrorWidget
 
+pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
@@ -64,36 +65,19 @@ GENERATED = {Bench, DeviceRequest, MirrorClient, Plan}
 
 def examples_of(kinds):
     """The tests of their docstrings by their names."""
-    find = doctest.DocTestFinder().find
-    found = [find(kind, kind.__name__, importlib.import_module(kind.__module__)) for kind in kinds]
+    found = [doctest.DocTestFinder().find(kind, kind.__name__) for kind in kinds]
     return {test.name.removeprefix("mirror_sdk."): test for tests in found for test in tests if test.examples}
 
 
-EXAMPLES = examples_of(kind for kind in CLASSES if kind not in GENERATED) | {
-    test.name: test
-    for name in MODULES
-    for test in doctest.DocTestFinder().find(importlib.import_module(name), name)
-    if test.examples
-}
-
-
-@pytest.fixture
-def kept_seconds():
-    """A week, as that of a demo."""
-    return 7 * 86400.0
+EXAMPLES = examples_of([*(kind for kind in CLASSES if kind not in GENERATED), *map(importlib.import_module, MODULES)])
 
 
 def given(bench, folder):
     """What the examples of synchronous and asynchronous classes take for granted."""
-    return {
-        "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
-        "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
-        "folder": folder,
-        "pd": pd,
-        "timedelta": timedelta,
-        "PreconditionFailed": PreconditionFailed,
-        "WebhookReceiver": WebhookReceiver,
-    }
+    light = bench.add_device("light-01", LIGHT, endpoint_type="Light")
+    station = bench.add_device("station-01", STATION, endpoint_type="Station")
+    kinds = {kind.__name__: kind for kind in (timedelta, PreconditionFailed, WebhookReceiver)}
+    return {"light": light, "station": station, "folder": folder, "pd": pd, **kinds}
 
 
 @pytest.fixture
