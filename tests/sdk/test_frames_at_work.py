@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import matplotlib as mpl
 import mirrored
@@ -13,22 +13,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirrored import resource
+from mirrored import NOW, at, observation, resource
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
 from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
-from mirror_sdk.values import decode
 from mirror_sdk.wire.directory import Device
 
 mpl.use("agg")
 
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEMPERATURE, LEVEL, SWITCH = "/3303/0/5700", "/3311/0/5851", "/3311/0/5850"
-
-
-def at(minutes):
-    return NOW + timedelta(minutes=minutes)
 
 
 def device(device_id, name, reported):
@@ -156,12 +150,6 @@ def test_the_directory_tells_the_last_contact_of_stale_devices(as_table):
 # How it is drawn
 
 
-def observation(device_id, path, value, name=None, unit=None):
-    decoded = decode(value.encode(), "text/plain", path)
-    told = {"endpoint_name": name, "unit": unit, "seq": 1, "changed_at": NOW, "received_at": NOW}
-    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **told)
-
-
 def test_a_legend_names_devices_and_resources(tmp_path):
     told = [
         ("0198aaaa01", TEMPERATURE, None, "Roof Temperature · Sensor Value /3303/0/5700"),
@@ -176,7 +164,9 @@ def test_a_legend_names_devices_and_resources(tmp_path):
         ("d3", LEVEL, "a\x1b[2J", r"a\x1b[2J Light Control · Dimmer"),
         ("d4", LEVEL, "n" * 300, "n" * 40 + "… Light Control · Dimmer"),
     ]
-    events = events_frame([observation(device_id, path, "20", name) for device_id, path, name, _ in told])
+    events = events_frame(
+        [observation("20", 0, path, device_id, endpoint_name=name) for device_id, path, name, _ in told]
+    )
     events["value_num"] = events["value_num"].fillna(22.0)
     axes = events.mirror.plot_timeline()
     axes.figure.savefig(tmp_path / "timeline.png")
@@ -185,7 +175,7 @@ def test_a_legend_names_devices_and_resources(tmp_path):
 
 
 def test_each_row_of_any_table_has_a_label():
-    events = events_frame([observation("d1", TEMPERATURE, "20"), Event(kind=EventKind.GAP, received_at=NOW)])
+    events = events_frame([observation("20"), Event(kind=EventKind.GAP, received_at=NOW)])
     assert events.mirror.labels.fillna("none").tolist() == ["Temperature · Sensor Value", "none"]
 
 
@@ -241,7 +231,7 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
 
 
 def test_what_is_missing_matches_nothing():
-    events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("d1", LEVEL, "50")])
+    events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("50", path=LEVEL)])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
     assert events.mirror.join(other)["room"].fillna("none").tolist() == ["none", "Hall"]
     # A table that does not know its moment makes a join no older.
@@ -320,7 +310,7 @@ def sheet_of(frame, tmp_path):
 def test_every_table_becomes_a_sheet(tmp_path):
     for frame in (
         state(raw=True, tz="Europe/Berlin"),
-        events_frame([observation("d1", LEVEL, "50"), Event(kind=EventKind.GAP, received_at=NOW)]),
+        events_frame([observation("50", path=LEVEL), Event(kind=EventKind.GAP, received_at=NOW)]),
         events_frame([], raw=True),
         state().mirror.drift(),
         state().mirror.stale("1h", by="device"),
@@ -343,7 +333,7 @@ def test_a_sheet_has_times_without_a_zone_whose_names_tell_it(tmp_path):
 
 
 def test_a_wide_table_of_events_has_one_row_of_names(tmp_path):
-    frame = events_frame([observation("d1", LEVEL, "50"), observation("d1", SWITCH, "1")]).mirror.wide()
+    frame = events_frame([observation("50", path=LEVEL), observation("1", path=SWITCH)]).mirror.wide()
     assert sheet_of(frame, tmp_path) == [
         ["changed_at (UTC)", f"d1 {LEVEL}", f"d1 {SWITCH}"],
         [datetime(2026, 1, 5, 12), 50, True],
@@ -437,7 +427,7 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
 
 @pytest.mark.parametrize(("units", "label"), [(["%", "%", "%"], "value (%)"), (["%", "%", None], "value")])
 def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, label):
-    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
+    events = events_frame([observation("20", path=f"/3311/{n}/5851", unit=unit) for n, unit in enumerate(units)])
     for frame in (events, as_arrow(events)):
         axes = frame.mirror.in_zone("Europe/Berlin").mirror.plot_timeline()
         mpl.pyplot.close(axes.figure)

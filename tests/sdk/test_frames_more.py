@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import mirrored
 import pandas as pd
 import pytest
+from mirrored import NOW, at, observation
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import Event, EventKind, ValueRefused
@@ -45,23 +46,12 @@ from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventData
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
 
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEMPERATURE, SET_POINT, NAME = "/3303/0/5700", "/3308/0/5900", "/3341/0/5527"
 LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
 TAKEN_NOW = {"taken_at": "2026-01-05T12:00:00.000Z"}
 
 
-def at(minutes):
-    return NOW + timedelta(minutes=minutes)
-
-
 # Events
-
-
-def observation(value, minutes=0.0, path=TEMPERATURE, device_id="d1", **more):
-    decoded = decode(value.encode(), "text/plain", path)
-    given = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes), **more}
-    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **given)
 
 
 def test_events_are_rows_with_typed_values():
