@@ -133,15 +133,19 @@ def test_stale_devices_are_rows_the_longest_silent_first():
     assert (there["endpoint_name"].tolist(), str(there["oldest_at"].dt.tz)) == (["Roof", "Hall"], "Europe/Berlin")
 
 
-@pytest.mark.parametrize("as_table", [False, True])
-def test_the_directory_tells_the_last_contact_of_stale_devices(as_table):
-    body = {"state": "registered", "created_at": NOW, "updated_at": NOW}
+def test_the_directory_tells_the_last_contact_of_devices_also_of_stale_ones():
+    contacts = [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
+    body = {"state": "registered", "created_at": NOW, "updated_at": NOW, "queue_mode": True}
     devices = DeviceList(
         Device.model_validate(body | {"id": one, "endpoint_name": one, "last_contact_at": told})
-        for one, told in [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
+        for one, told in contacts
     )
-    found = state().mirror.stale("1h", by="device", devices=devices.to_frame() if as_table else devices)
-    assert found["last_contact"].tolist() == [pd.NaT, at(-10)]
+    listed = devices.to_frame()
+    expected = [[one, True, NOW, told or pd.NaT] for one, told in contacts]
+    assert listed[["device_id", "queue_mode", "created_at", "last_contact"]].values.tolist() == expected
+    assert ["2026-01-05 11:5" in one._repr_html_() for one in devices] == [True, True, False]
+    for told in (devices, listed):
+        assert state().mirror.stale("1h", by="device", devices=told)["last_contact"].tolist() == [pd.NaT, at(-10)]
     for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
         with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
             state().mirror.stale("1h", by="device", devices=other)

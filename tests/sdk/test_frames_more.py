@@ -340,15 +340,6 @@ def test_times_may_be_in_another_zone():
 # The accessor
 
 
-def test_the_state_table_has_its_wide_form_and_its_drift_by_the_accessor():
-    state = state_of(REVERTED)
-    assert state.mirror.wide().loc["d1", LEVEL] == 10.0
-    assert state.mirror.drift()["kind"].tolist() == ["reverted"]
-    assert state.mirror.value.tolist() == [10.0]
-    assert state.mirror.desired.tolist() == [40.0]
-    assert str(state.mirror.in_zone("Asia/Tokyo")["reported_at"].dt.tz) == "Asia/Tokyo"
-
-
 @pytest.mark.parametrize("ask", ["value", "desired", "labels"])
 def test_a_table_of_something_else_is_told_which_column_it_lacks(ask):
     with pytest.raises(ValueRefused, match="lacks the column"):
