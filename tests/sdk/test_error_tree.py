@@ -42,23 +42,23 @@ def test_the_drawing_and_the_classes_are_equal():
     assert _drawn() == {name: kind.__bases__[0].__name__ for name, kind in own.items() if kind is not MirrorError}
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "kind"),
-    [
-        (400, None, errors.BadRequest),
-        (400, "NOT_OBSERVABLE", errors.BadRequest),
-        (400, "RESOURCE_NOT_FOUND", errors.NoSuchResource),
-        (401, None, errors.AuthenticationError),
-        (403, None, errors.AccessDenied),
-        (404, "RESOURCE_NOT_FOUND", errors.NotFound),
-        (409, None, errors.Conflict),
-        (410, None, errors.ChannelGone),
-        (412, None, errors.PreconditionFailed),
-        (418, None, APIError),
-        (429, None, LimitExceeded),
-        (503, None, ServerError),
-    ],
-)
+STATUSES = [
+    (400, None, errors.BadRequest),
+    (400, "NOT_OBSERVABLE", errors.BadRequest),
+    (400, "RESOURCE_NOT_FOUND", errors.NoSuchResource),
+    (401, None, errors.AuthenticationError),
+    (403, None, errors.AccessDenied),
+    (404, "RESOURCE_NOT_FOUND", errors.NotFound),
+    (409, None, errors.Conflict),
+    (410, None, errors.ChannelGone),
+    (412, None, errors.PreconditionFailed),
+    (418, None, APIError),
+    (429, None, LimitExceeded),
+    (503, None, ServerError),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "kind"), STATUSES)
 def test_each_status_has_its_class(status, reason, kind):
     assert type(api_error(status, ErrorBody(code=status, type="t", reason=reason, message="m"))) is kind
 
@@ -71,19 +71,19 @@ def check_pickled(error):
 REFUSED = "METHOD_NOT_ALLOWED"
 
 
-@pytest.mark.parametrize(
-    ("category", "method", "kind", "words"),
-    [
-        ("REQUEST_EXPIRED", None, RequestExpired, ""),
-        ("RESOURCE_NOT_FOUND", None, errors.ResourceNotFound, ""),
-        ("NOT_CONNECTED", None, DeviceUnavailable, ""),
-        ("SHORT_AND_STOUT", None, DeviceRequestFailed, ""),
-        (REFUSED, "GET", errors.ReadRejected, "the resource cannot be read"),
-        (REFUSED, "PUT", WriteRejected, "it may be read-only"),
-        (REFUSED, "POST", errors.ExecuteRejected, "the resource cannot be executed"),
-        (REFUSED, None, WriteRejected, "it may be read-only"),
-    ],
-)
+CATEGORIES = [
+    ("REQUEST_EXPIRED", None, RequestExpired, ""),
+    ("RESOURCE_NOT_FOUND", None, errors.ResourceNotFound, ""),
+    ("NOT_CONNECTED", None, DeviceUnavailable, ""),
+    ("SHORT_AND_STOUT", None, DeviceRequestFailed, ""),
+    (REFUSED, "GET", errors.ReadRejected, "the resource cannot be read"),
+    (REFUSED, "PUT", WriteRejected, "it may be read-only"),
+    (REFUSED, "POST", errors.ExecuteRejected, "the resource cannot be executed"),
+    (REFUSED, None, WriteRejected, "it may be read-only"),
+]
+
+
+@pytest.mark.parametrize(("category", "method", "kind", "words"), CATEGORIES)
 def test_each_category_has_its_class_and_words_and_unknown_ones_are_kept(category, method, kind, words):
     asked = {"device_id": "d", "path": "/3/0/0", "async_id": "a", "method": method}
     error = device_request_failed(category=category, status=400, **asked)

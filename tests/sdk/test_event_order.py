@@ -310,14 +310,14 @@ def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, benc
 UNKNOWN_MEMBER = {"name": "serialization.cfg.include_seq", "message": "unknown"}
 
 
-@pytest.mark.parametrize(
-    ("refusal", "expectation", "has_number"),
-    [
-        ({"message": "unknown member include_seq"}, nullcontext(), [True, False]),
-        ({"message": "m", "fields": [UNKNOWN_MEMBER]}, nullcontext(), [True, False]),
-        ({"message": "the URL does not answer"}, pytest.raises(BadRequest), [True]),
-    ],
-)
+REFUSALS = [
+    ({"message": "unknown member include_seq"}, nullcontext(), [True, False]),
+    ({"message": "m", "fields": [UNKNOWN_MEMBER]}, nullcontext(), [True, False]),
+    ({"message": "the URL does not answer"}, pytest.raises(BadRequest), [True]),
+]
+
+
+@pytest.mark.parametrize(("refusal", "expectation", "has_number"), REFUSALS)
 def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, expectation, has_number):
     asked = []
 

@@ -128,34 +128,34 @@ def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, status_o
 LISTEN = ("APP_HOST", "APP_LISTEN_PORT", "APP_LISTEN_HOST")
 
 
-@pytest.mark.parametrize(
-    ("given", "place"),
-    [
-        ([" http://10.0.0.7:8090/ "], Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
-        (["https://a.org:444/x", "9000", "0.0.0.0"], Place("https://a.org:444/x/callback", "0.0.0.0", 9000)),
-        (["http://app:80", "", ""], Place("http://app:80/callback", "127.0.0.1", 80)),
-    ],
-)
+PLACES = [
+    ([" http://10.0.0.7:8090/ "], Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
+    (["https://a.org:444/x", "9000", "0.0.0.0"], Place("https://a.org:444/x/callback", "0.0.0.0", 9000)),
+    (["http://app:80", "", ""], Place("http://app:80/callback", "127.0.0.1", 80)),
+]
+
+
+@pytest.mark.parametrize(("given", "place"), PLACES)
 def test_where_it_is_called_and_where_it_listens(given, place):
     assert read_place(dict(zip(LISTEN, given, strict=False))) == place
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({}, ["APP_HOST is missing"]),
-        ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
-        ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
-        ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
-        ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
-        ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
-        ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
-        ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
-        ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
-        ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "x"}, ["APP_LISTEN_PORT", "65535"]),
-        ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "65536"}, ["APP_LISTEN_PORT"]),
-    ],
-)
+WRONG_ADDRESSES = [
+    ({}, ["APP_HOST is missing"]),
+    ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
+    ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
+    ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
+    ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
+    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
+    ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
+    ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
+    ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
+    ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "x"}, ["APP_LISTEN_PORT", "65535"]),
+    ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "65536"}, ["APP_LISTEN_PORT"]),
+]
+
+
+@pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
 def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, words):
     with pytest.raises(ConfigError) as refusal:
         read_place(variables)

@@ -67,17 +67,17 @@ def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient,
     assert plain.read_value("valve-01", "/3308/0/5900") == 20.5
 
 
-@pytest.mark.parametrize(
-    ("hour", "options", "expected"),
-    [
-        (12, {}, datetime(2026, 1, 5, 12, tzinfo=UTC)),
-        (8, {}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
-        (7, {}, datetime(2026, 1, 6, 7, tzinfo=UTC)),
-        (9, {"tz": "Europe/Berlin"}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
-        (7, {"tz": "Europe/Berlin"}, datetime(2026, 1, 6, 6, tzinfo=UTC)),
-        (8, {"weekdays": [5, 6]}, datetime(2026, 1, 10, 8, tzinfo=UTC)),
-    ],
-)
+HOURS = [
+    (12, {}, datetime(2026, 1, 5, 12, tzinfo=UTC)),
+    (8, {}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+    (7, {}, datetime(2026, 1, 6, 7, tzinfo=UTC)),
+    (9, {"tz": "Europe/Berlin"}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+    (7, {"tz": "Europe/Berlin"}, datetime(2026, 1, 6, 6, tzinfo=UTC)),
+    (8, {"weekdays": [5, 6]}, datetime(2026, 1, 10, 8, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("hour", "options", "expected"), HOURS)
 def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(
     bench: Bench, hour: int, options: dict[str, object], expected: datetime
 ) -> None:

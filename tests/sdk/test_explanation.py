@@ -100,14 +100,14 @@ def test_a_value_the_device_sent_by_itself(bench, device_id, explained):
     assert "the mirror has what the device sends meanwhile" in refresh[1]
 
 
-@pytest.mark.parametrize(
-    ("expires_at", "words", "without"),
-    [
-        ("2999-01-01T00:00:00.000Z", ["holds until 2999-01-01T00:00:00.000Z."], []),
-        ("2020-01-01T00:00:00.000Z", ["holds until 2020-01-01T00:00:00.000Z, which is over."], []),
-        (None, [], ["holds until"]),
-    ],
-)
+HELD_UNTIL = [
+    ("2999-01-01T00:00:00.000Z", ["holds until 2999-01-01T00:00:00.000Z."], []),
+    ("2020-01-01T00:00:00.000Z", ["holds until 2020-01-01T00:00:00.000Z, which is over."], []),
+    (None, [], ["holds until"]),
+]
+
+
+@pytest.mark.parametrize(("expires_at", "words", "without"), HELD_UNTIL)
 def test_how_long_the_device_said_that_its_value_holds(
     client_over, plain, device_id, explained, expires_at, words, without
 ):

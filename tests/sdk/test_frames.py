@@ -161,20 +161,20 @@ def _array(values, kind):
     return pa.DictionaryArray.from_arrays(told.indices.cast(kind.index_type), told.dictionary, ordered=kind.ordered)
 
 
+COLUMNS = [
+    (pa.int16(), [1, -(2**15)], pd.Int16Dtype()),
+    (pa.int64(), [2**63 - 1, -(2**63)], pd.Int64Dtype()),
+    (pa.float64(), [1.5, float("inf")], pd.Float64Dtype()),
+    (pa.float64(), [1.5, float("nan")], pd.Float64Dtype()),
+    (pa.bool_(), [True, False], pd.BooleanDtype()),
+    (INSTANT, [TAKEN_AT, TAKEN_AT + timedelta(days=1)], pd.DatetimeTZDtype("ms", "UTC")),
+    (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], None),
+    (pa.dictionary(pa.int8(), pa.string(), ordered=True), ["a", "b"], None),
+]
+
+
 @pytest.mark.parametrize("chunks", [[], [["some"]], [["none"]], [["all"], ["none"]], [["some", "all"], [], ["none"]]])
-@pytest.mark.parametrize(
-    ("kind", "values", "dtype"),
-    [
-        (pa.int16(), [1, -(2**15)], pd.Int16Dtype()),
-        (pa.int64(), [2**63 - 1, -(2**63)], pd.Int64Dtype()),
-        (pa.float64(), [1.5, float("inf")], pd.Float64Dtype()),
-        (pa.float64(), [1.5, float("nan")], pd.Float64Dtype()),
-        (pa.bool_(), [True, False], pd.BooleanDtype()),
-        (INSTANT, [TAKEN_AT, TAKEN_AT + timedelta(days=1)], pd.DatetimeTZDtype("ms", "UTC")),
-        (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], None),
-        (pa.dictionary(pa.int8(), pa.string(), ordered=True), ["a", "b"], None),
-    ],
-)
+@pytest.mark.parametrize(("kind", "values", "dtype"), COLUMNS)
 def test_a_column_in_parts_is_what_pandas_makes_of_it(chunks, kind, values, dtype):
     cells = {"some": [values[0], None, values[1]], "none": [None, None], "all": values}
     parts = [[cell for each in chunk for cell in cells[each]] for chunk in chunks]

@@ -154,49 +154,49 @@ def state_of(*resources, raw=False, taken_at=NOW):
 REVERTED = (LEVEL, b"40", 1, at(-30), b"10", at(-5))
 
 
-@pytest.mark.parametrize(
-    ("resource", "kind", "since"),
-    [
-        ((LEVEL, b"40", 0, at(-60), None, None), "pending", at(-60)),
-        ((LEVEL, b"40", 0, at(-60), b"40", at(-5)), "pending", at(-60)),
-        ((LEVEL, b"40", 2, at(-30), b"10", at(-90)), "failed", at(-30)),
-        (REVERTED, "reverted", at(-5)),
-        ((LEVEL, b"40", 1, at(-30), None, None), "never_reported", at(-30)),
-        ((LEVEL, b"40", 1, at(-30), b"10", at(-90)), "unconfirmed", at(-30)),
-        ((SWITCH, b"1", 1, at(-30), b"on", at(-90)), "unconfirmed", at(-30)),
-        ((LEVEL, b"40", 1, at(-30), b"10", at(-30)), "unconfirmed", at(-30)),
-        *(((SWITCH, b"1", 1, at(-30), value, None), "unconfirmed", at(-30)) for value in (b"0", b"on")),
-        (("/9/0/1", b"x", 1, at(-30), b"y", at(-5)), "reverted", at(-5)),
-        ((SWITCH, b"1", 1, at(-30), b"0", at(-5)), "reverted", at(-5)),
-        # What agrees, or was never written, does not drift.
-        ((LEVEL, None, None, None, b"10", at(-5)), None, None),
-        ((LEVEL, b"40", 1, at(-30), b"40", at(-5)), None, None),
-        ((LEVEL, b"40", 1, at(-30), b"40", at(-90)), None, None),
-        ((SWITCH, b"1", 1, at(-30), b"1", at(-5)), None, None),
-        ((LEVEL, b"40", 2, at(-30), b"40", at(-90)), None, None),
-        (("/9/0/1", b"x", 1, at(-30), b"x", at(-5)), None, None),
-    ],
-)
+DRIFTS = [
+    ((LEVEL, b"40", 0, at(-60), None, None), "pending", at(-60)),
+    ((LEVEL, b"40", 0, at(-60), b"40", at(-5)), "pending", at(-60)),
+    ((LEVEL, b"40", 2, at(-30), b"10", at(-90)), "failed", at(-30)),
+    (REVERTED, "reverted", at(-5)),
+    ((LEVEL, b"40", 1, at(-30), None, None), "never_reported", at(-30)),
+    ((LEVEL, b"40", 1, at(-30), b"10", at(-90)), "unconfirmed", at(-30)),
+    ((SWITCH, b"1", 1, at(-30), b"on", at(-90)), "unconfirmed", at(-30)),
+    ((LEVEL, b"40", 1, at(-30), b"10", at(-30)), "unconfirmed", at(-30)),
+    *(((SWITCH, b"1", 1, at(-30), value, None), "unconfirmed", at(-30)) for value in (b"0", b"on")),
+    (("/9/0/1", b"x", 1, at(-30), b"y", at(-5)), "reverted", at(-5)),
+    ((SWITCH, b"1", 1, at(-30), b"0", at(-5)), "reverted", at(-5)),
+    # What agrees, or was never written, does not drift.
+    ((LEVEL, None, None, None, b"10", at(-5)), None, None),
+    ((LEVEL, b"40", 1, at(-30), b"40", at(-5)), None, None),
+    ((LEVEL, b"40", 1, at(-30), b"40", at(-90)), None, None),
+    ((SWITCH, b"1", 1, at(-30), b"1", at(-5)), None, None),
+    ((LEVEL, b"40", 2, at(-30), b"40", at(-90)), None, None),
+    (("/9/0/1", b"x", 1, at(-30), b"x", at(-5)), None, None),
+]
+
+
+@pytest.mark.parametrize(("resource", "kind", "since"), DRIFTS)
 def test_each_kind_of_drift_is_told_with_its_begin(resource, kind, since):
     drift = drift_frame(state_of(resource), unconfirmed=True)
     expected = [] if kind is None else [(kind, since, NOW - since)]
     assert list(zip(drift["kind"], drift["since"], drift["age"], strict=True)) == expected
 
 
-@pytest.mark.parametrize(
-    ("desired", "reported", "tolerance", "relative", "drifts"),
-    [
-        (b"40", b"40.5", 0.5, 0.0, False),
-        (b"40", b"39.5", 0.5, 0.0, False),
-        (b"40", b"40.75", 0.5, 0.0, True),
-        (b"-40", b"-44", 0.0, 0.1, False),
-        (b"-40", b"-44.5", 0.0, 0.1, True),
-        (b"40", b"43", 3, 0.01, False),
-        (b"40", b"43", 0.5, 0.1, False),
-        (b"40", b"43", {SET_POINT: 2}, 0.0625, True),
-        (b"0", b"0.1", {}, 1.0, True),
-    ],
-)
+DISTANCES = [
+    (b"40", b"40.5", 0.5, 0.0, False),
+    (b"40", b"39.5", 0.5, 0.0, False),
+    (b"40", b"40.75", 0.5, 0.0, True),
+    (b"-40", b"-44", 0.0, 0.1, False),
+    (b"-40", b"-44.5", 0.0, 0.1, True),
+    (b"40", b"43", 3, 0.01, False),
+    (b"40", b"43", 0.5, 0.1, False),
+    (b"40", b"43", {SET_POINT: 2}, 0.0625, True),
+    (b"0", b"0.1", {}, 1.0, True),
+]
+
+
+@pytest.mark.parametrize(("desired", "reported", "tolerance", "relative", "drifts"), DISTANCES)
 def test_what_allows_more_of_the_distance_and_the_part_of_the_desired_number_counts(
     desired, reported, tolerance, relative, drifts
 ):

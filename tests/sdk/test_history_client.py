@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pyarrow as pa
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, Between, answer_with, without_arrow
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
@@ -184,27 +184,24 @@ def test_it_is_there_in_other_forms(client, devices, begin):
 
 @pytest.mark.parametrize(("is_arrow", "cuts"), [(True, 2), (False, 1)])
 def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
-    mirror, client_of, bench, plain, devices, is_arrow, cuts, monkeypatch
+    client_told, bench, plain, devices, is_arrow, cuts, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.arrow.history._MOST_ROWS", 2)
     whole = plain.history()
     asked: list[str | None] = []
 
-    def change_later(request):
-        if is_history(request) and "after" in request.url.params:
-            bench.advance(10)
-            bench.set_value(devices[0], TEMPERATURE, 99)
-
     def cut(request, answer):
         told = answer if is_arrow else without_arrow(request, answer)
-        if not is_history(request) or not told.is_success:
+        if not told.is_success:
             return told
         asked.append(request.url.params.get("after"))
+        # What changes between two answers is not told.
+        bench.advance(10)
+        bench.set_value(devices[0], TEMPERATURE, 99)
         return told if len(asked) > cuts else answer_with(told, told.content[: len(told.content) * 7 // 10])
 
-    client = client_of(URL, mirror.new_key(), transport=Between(mirror, cut, before=change_later))
     # No row is there twice, and none is missing.
-    assert cells(client.history(), "revision") == cells(whole, "revision")
+    assert cells(client_told(cut).history(), "revision") == cells(whole, "revision")
     assert asked[0] is None
     assert len(set(asked)) == len(asked) == cuts + 1
     assert 99 in plain.history()["value_num"].dropna().tolist()
