@@ -1,12 +1,25 @@
-"""Device objects as a service tells them, for tests without one."""
+"""Device objects and events as a service tells them, for tests without one."""
 
 import base64
 from datetime import UTC, datetime, timedelta
 
+from mirror_sdk import Event, EventKind
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
 
 TAKEN_AT = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+def at(minutes):
+    return NOW + timedelta(minutes=minutes)
+
+
+def observation(value, minutes=0.0, path="/3303/0/5700", device_id="d1", **more):
+    decoded = decode(value.encode(), "text/plain", path)
+    given = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes), **more}
+    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **given)
 
 
 def resource(

@@ -42,77 +42,65 @@ def test_the_drawing_and_the_classes_are_equal():
     assert _drawn() == {name: kind.__bases__[0].__name__ for name, kind in own.items() if kind is not MirrorError}
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "kind"),
-    [
-        (400, None, errors.BadRequest),
-        (400, "NOT_OBSERVABLE", errors.BadRequest),
-        (400, "RESOURCE_NOT_FOUND", errors.NoSuchResource),
-        (401, None, errors.AuthenticationError),
-        (403, None, errors.AccessDenied),
-        (404, "RESOURCE_NOT_FOUND", errors.NotFound),
-        (409, None, errors.Conflict),
-        (410, None, errors.ChannelGone),
-        (412, None, errors.PreconditionFailed),
-        (418, None, APIError),
-        (429, None, LimitExceeded),
-        (503, None, ServerError),
-    ],
-)
+STATUSES = [
+    (400, None, errors.BadRequest),
+    (400, "NOT_OBSERVABLE", errors.BadRequest),
+    (400, "RESOURCE_NOT_FOUND", errors.NoSuchResource),
+    (401, None, errors.AuthenticationError),
+    (403, None, errors.AccessDenied),
+    (404, "RESOURCE_NOT_FOUND", errors.NotFound),
+    (409, None, errors.Conflict),
+    (410, None, errors.ChannelGone),
+    (412, None, errors.PreconditionFailed),
+    (418, None, APIError),
+    (429, None, LimitExceeded),
+    (503, None, ServerError),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "kind"), STATUSES)
 def test_each_status_has_its_class(status, reason, kind):
     assert type(api_error(status, ErrorBody(code=status, type="t", reason=reason, message="m"))) is kind
 
 
-@pytest.mark.parametrize(
-    ("category", "kind"),
-    [
-        ("REQUEST_EXPIRED", RequestExpired),
-        ("RESOURCE_NOT_FOUND", errors.ResourceNotFound),
-        ("METHOD_NOT_ALLOWED", WriteRejected),
-        ("NOT_CONNECTED", DeviceUnavailable),
-        ("SHORT_AND_STOUT", DeviceRequestFailed),
-    ],
-)
-def test_each_category_has_its_class_and_unknown_ones_are_kept(category, kind):
-    error = device_request_failed(category=category, status=400, device_id="d", path="/3/0/0", async_id="a")
-    assert type(error) is kind
-    assert error.category == category
-    assert category in str(error)
-    assert error.hint in str(error)
+def check_pickled(error):
     copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), repr(copy), vars(copy)) == (kind, repr(error), vars(error))
+    assert (type(copy), repr(copy), vars(copy)) == (type(error), repr(error), vars(error))
 
 
-@pytest.mark.parametrize(
-    ("method", "kind", "words"),
-    [
-        ("GET", errors.ReadRejected, "the resource cannot be read"),
-        ("PUT", WriteRejected, "it may be read-only"),
-        ("POST", errors.ExecuteRejected, "the resource cannot be executed"),
-        (None, WriteRejected, "it may be read-only"),
-    ],
-)
-def test_a_refusal_is_told_in_words_of_the_request(method, kind, words):
-    error = device_request_failed(
-        category="METHOD_NOT_ALLOWED", status=400, device_id="d", path="/3/0/0", async_id="a", method=method
-    )
-    assert type(error) is kind
-    assert error.method == method
-    assert words in str(error)
+REFUSED = "METHOD_NOT_ALLOWED"
+
+
+CATEGORIES = [
+    ("REQUEST_EXPIRED", None, RequestExpired, ""),
+    ("RESOURCE_NOT_FOUND", None, errors.ResourceNotFound, ""),
+    ("NOT_CONNECTED", None, DeviceUnavailable, ""),
+    ("SHORT_AND_STOUT", None, DeviceRequestFailed, ""),
+    (REFUSED, "GET", errors.ReadRejected, "the resource cannot be read"),
+    (REFUSED, "PUT", WriteRejected, "it may be read-only"),
+    (REFUSED, "POST", errors.ExecuteRejected, "the resource cannot be executed"),
+    (REFUSED, None, WriteRejected, "it may be read-only"),
+]
+
+
+@pytest.mark.parametrize(("category", "method", "kind", "words"), CATEGORIES)
+def test_each_category_has_its_class_and_words_and_unknown_ones_are_kept(category, method, kind, words):
+    asked = {"device_id": "d", "path": "/3/0/0", "async_id": "a", "method": method}
+    error = device_request_failed(category=category, status=400, **asked)
+    assert (type(error), error.category, error.method) == (kind, category, method)
+    assert [told for told in (category, error.hint, words) if told not in str(error)] == []
+    check_pickled(error)
 
 
 def test_an_api_error_carries_all_the_service_said():
     fields = [FieldError(name="hold", message="must be a number")]
-    body = ErrorBody(
-        code=429, type="limit_exceeded", reason="QUEUE_IS_FULL", message="wait", fields=fields, request_id="r"
-    )
-    error = api_error(429, body, 7.0)
-    told = (error.status, error.type, error.reason, error.message, error.request_id, error.retry_after_seconds)
-    assert told == (429, "limit_exceeded", "QUEUE_IS_FULL", "wait", "r", 7.0)
+    said = {"type": "limit_exceeded", "reason": "QUEUE_IS_FULL", "message": "wait", "request_id": "r"}
+    error = api_error(429, ErrorBody(code=429, fields=fields, **said), 7.0)
+    assert {name: getattr(error, name) for name in said} == said
+    assert (type(error), error.status, error.retry_after_seconds) == (LimitExceeded, 429, 7.0)
     assert error.fields == tuple(fields)
     assert str(error) == "429 QUEUE_IS_FULL: wait (request r)"
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), repr(copy), vars(copy)) == (LimitExceeded, repr(error), vars(error))
+    check_pickled(error)
 
 
 def test_errors_of_the_standard_library_catch_their_kin():

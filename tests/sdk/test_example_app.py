@@ -15,7 +15,7 @@ from mirror_server.service.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
-CALLBACK = "/v2/notification/callback"
+CALLBACK, POLL = "/v2/notification/callback", "/v2/notification/pull?noWait=true"
 
 
 @pytest.fixture
@@ -36,36 +36,30 @@ def polling(address, key):
 
 
 @pytest.fixture
-def free_port():
-    return ports.free_port()
-
-
-@pytest.fixture
-def pushed(address, key, free_port):
-    return {"API_HOST": address, "API_KEY": key, "APP_HOST": f"http://127.0.0.1:{free_port}"}
-
-
-@pytest.fixture(params=["long polling", "webhook"])
-def environ(request, polling, pushed):
-    return polling if request.param == "long polling" else pushed
+def pushed(address, key):
+    return {"API_HOST": address, "API_KEY": key, "APP_HOST": f"http://127.0.0.1:{ports.free_port()}"}
 
 
 def next_observation(events):
     return next((event.device_id, event.path, event.value.python) for event in events if event.value is not None)
 
 
-def callback(address, key):
-    return httpx.get(f"{address}{CALLBACK}", headers={"Authorization": f"Bearer {key}"}, trust_env=False).status_code
+@pytest.fixture
+def status_of(address):
+    """With what the server answers a request for a path."""
+
+    def status_of(path, key):
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.get(address + path, headers=headers, trust_env=False).status_code
+
+    return status_of
 
 
-def open_poll_channel(address, key):
-    headers = {"Authorization": f"Bearer {key}"}
-    answer = httpx.get(f"{address}/v2/notification/pull?noWait=true", headers=headers, trust_env=False)
-    assert answer.status_code == 204
-
-
-def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(environ, own, bench, device_id, address, key):
-    with listening(environ) as events:
+@pytest.mark.parametrize("channel", ["polling", "pushed"])
+def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(
+    channel, request, own, bench, device_id, status_of, key
+):
+    with listening(request.getfixturevalue(channel)) as events:
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
         bench.set_value(device_id, TEMPERATURE, 25)
         assert next_observation(events) == (device_id, TEMPERATURE, 25.0)
@@ -73,7 +67,7 @@ def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(environ, o
         assert len(own.get_presubscriptions()) == 1
     assert own.get_presubscriptions() == []
     assert own.list_subscriptions(device_id) == []
-    assert callback(address, key) == 404
+    assert status_of(CALLBACK, key) == 404
 
 
 def test_what_the_key_had_before_stays(polling, own, device_id):
@@ -109,62 +103,59 @@ def test_what_a_killed_run_left_behind_is_removed_with_the_next_one(polling, own
     assert (own.get_presubscriptions(), own.list_subscriptions(device_id)) == ([], [])
 
 
-def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id, address, key, capsys):
-    open_poll_channel(address, key)
+def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id, status_of, key, capsys):
+    assert status_of(POLL, key) == 204
     with listening(pushed) as events:
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
     assert capsys.readouterr().out == "ended the poll channel that this key had\nlistening by webhook\n"
 
 
-def test_a_url_that_does_not_answer_ends_no_channel(pushed, own, device_id, address, key):
-    open_poll_channel(address, key)
+def test_a_url_that_does_not_answer_ends_no_channel(pushed, own, device_id, status_of, key):
+    assert status_of(POLL, key) == 204
     unreachable = pushed | {"APP_HOST": "http://127.0.0.1:1", "APP_LISTEN_PORT": pushed["APP_HOST"].rpartition(":")[2]}
     with pytest.raises(BadRequest), listening(unreachable):
         pass
     assert own.get_presubscriptions() == []
 
 
-def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, address):
+def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, status_of):
     reader = mirror.new_key(Scope.READ)
     with pytest.raises(AccessDenied), listening(pushed | {"API_KEY": reader}):
         pass
-    assert callback(address, reader) == 404
+    assert status_of(CALLBACK, reader) == 404
 
 
-@pytest.mark.parametrize(
-    ("variables", "place"),
-    [
-        ({"APP_HOST": " http://10.0.0.7:8090/ "}, Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
-        (
-            {"APP_HOST": "https://app.example.com:444/x", "APP_LISTEN_PORT": "9000", "APP_LISTEN_HOST": "0.0.0.0"},
-            Place("https://app.example.com:444/x/callback", "0.0.0.0", 9000),
-        ),
-        (
-            {"APP_HOST": "http://app:80", "APP_LISTEN_PORT": "", "APP_LISTEN_HOST": ""},
-            Place("http://app:80/callback", "127.0.0.1", 80),
-        ),
-    ],
-)
-def test_where_it_is_called_and_where_it_listens(variables, place):
-    assert read_place(variables) == place
+LISTEN = ("APP_HOST", "APP_LISTEN_PORT", "APP_LISTEN_HOST")
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({}, ["APP_HOST is missing"]),
-        ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
-        ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
-        ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
-        ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
-        ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
-        ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
-        ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
-        ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
-        ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "x"}, ["APP_LISTEN_PORT", "65535"]),
-        ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "65536"}, ["APP_LISTEN_PORT"]),
-    ],
-)
+PLACES = [
+    ([" http://10.0.0.7:8090/ "], Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
+    (["https://a.org:444/x", "9000", "0.0.0.0"], Place("https://a.org:444/x/callback", "0.0.0.0", 9000)),
+    (["http://app:80", "", ""], Place("http://app:80/callback", "127.0.0.1", 80)),
+]
+
+
+@pytest.mark.parametrize(("given", "place"), PLACES)
+def test_where_it_is_called_and_where_it_listens(given, place):
+    assert read_place(dict(zip(LISTEN, given, strict=False))) == place
+
+
+WRONG_ADDRESSES = [
+    ({}, ["APP_HOST is missing"]),
+    ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
+    ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
+    ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
+    ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
+    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
+    ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
+    ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
+    ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
+    ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "x"}, ["APP_LISTEN_PORT", "65535"]),
+    ({"APP_HOST": "https://app.example.com", "APP_LISTEN_PORT": "65536"}, ["APP_LISTEN_PORT"]),
+]
+
+
+@pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
 def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, words):
     with pytest.raises(ConfigError) as refusal:
         read_place(variables)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import matplotlib as mpl
@@ -14,11 +13,8 @@ from matplotlib.colors import to_rgb
 from mirror_sdk import Bench, MirrorClient, NotFound, examples
 from mirror_sdk.lab.demo import DemoError
 
-VALVE = {
-    "endpoint_name": "valve-01",
-    "endpoint_type": "Valve",
-    "resources": [{"path": "/3308/0/5900", "value": "20.5", "observable": True, "writable": True}],
-}
+SET_POINT = {"path": "/3308/0/5900", "value": "20.5", "observable": True, "writable": True}
+VALVE = {"endpoint_name": "valve-01", "endpoint_type": "Valve", "resources": [SET_POINT]}
 PAGES = ["#ffffff", "#111111"]
 """White, and what JupyterLab's dark theme lies on."""
 
@@ -71,17 +67,17 @@ def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient,
     assert plain.read_value("valve-01", "/3308/0/5900") == 20.5
 
 
-@pytest.mark.parametrize(
-    ("hour", "options", "expected"),
-    [
-        (12, {}, datetime(2026, 1, 5, 12, tzinfo=UTC)),
-        (8, {}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
-        (7, {}, datetime(2026, 1, 6, 7, tzinfo=UTC)),
-        (9, {"tz": "Europe/Berlin"}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
-        (7, {"tz": "Europe/Berlin"}, datetime(2026, 1, 6, 6, tzinfo=UTC)),
-        (8, {"weekdays": [5, 6]}, datetime(2026, 1, 10, 8, tzinfo=UTC)),
-    ],
-)
+HOURS = [
+    (12, {}, datetime(2026, 1, 5, 12, tzinfo=UTC)),
+    (8, {}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+    (7, {}, datetime(2026, 1, 6, 7, tzinfo=UTC)),
+    (9, {"tz": "Europe/Berlin"}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+    (7, {"tz": "Europe/Berlin"}, datetime(2026, 1, 6, 6, tzinfo=UTC)),
+    (8, {"weekdays": [5, 6]}, datetime(2026, 1, 10, 8, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("hour", "options", "expected"), HOURS)
 def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(
     bench: Bench, hour: int, options: dict[str, object], expected: datetime
 ) -> None:
@@ -91,32 +87,22 @@ def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(
     assert bench.get_clock() == expected
 
 
-@pytest.fixture
-def styled() -> Iterator[None]:
+def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background() -> None:
+    picture = io.BytesIO()
     with mpl.rc_context():
         examples.style_plots()
-        yield
-        plt.close("all")
-
-
-@pytest.mark.usefixtures("styled")
-@pytest.mark.parametrize("page", PAGES)
-def test_plots_can_be_read_on_light_and_dark_pages(page: str) -> None:
-    texts = ["text.color", "axes.labelcolor", "xtick.color", "ytick.color"]
-    assert {contrast(mpl.rcParams[name], page) > 4.3 for name in texts} == {True}
-    lines = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
-    assert len(set(lines)) == 10
-    assert {contrast(line, page) > 3 for line in lines} == {True}
-
-
-@pytest.mark.usefixtures("styled")
-def test_plots_have_no_background() -> None:
-    figure, axes = plt.subplots()
-    axes.plot([1, 2])
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
+        texts = [mpl.rcParams[f"{name}color"] for name in ("text.", "axes.label", "xtick.", "ytick.")]
+        lines = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+        figure, axes = plt.subplots()
+        axes.plot([1, 2])
+        figure.savefig(picture, format="png")
+        plt.close(figure)
     picture.seek(0)
     assert plt.imread(picture)[0, 0, 3] == 0
+    assert len(set(lines)) == 10
+    for page in PAGES:
+        assert min(contrast(text, page) for text in texts) > 4.3
+        assert min(contrast(line, page) for line in lines) > 3
 
 
 def contrast(one: str, other: str) -> float:

@@ -19,16 +19,13 @@ from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.polars_frames import polars_frame
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA
 
+STATE, EVENTS = (STATE_SCHEMA, STATE_RAW_SCHEMA), (EVENTS_SCHEMA, EVENTS_RAW_SCHEMA)
 WAYS = {
-    "snapshot": lambda client, **options: client.snapshot(**options),
-    "state_frame": lambda client, **options: client.state_frame(**options),
-    "events_frame": lambda client, **options: client.events_frame(after=0, timeout=0, **options),
+    "snapshot": (lambda client, **options: client.snapshot(**options), STATE),
+    "state_frame": (lambda client, **options: client.state_frame(**options), STATE),
+    "events_frame": (lambda client, **options: client.events_frame(after=0, timeout=0, **options), EVENTS),
 }
-SCHEMAS = {
-    "snapshot": (STATE_SCHEMA, STATE_RAW_SCHEMA),
-    "state_frame": (STATE_SCHEMA, STATE_RAW_SCHEMA),
-    "events_frame": (EVENTS_SCHEMA, EVENTS_RAW_SCHEMA),
-}
+FORMS = ("pandas", "arrow", "polars")
 OF_NOW = ["received_at"]
 """By the clock here, which goes on between two calls."""
 
@@ -52,13 +49,11 @@ def rows_of(table):
 
 @pytest.mark.parametrize(("raw", "tz"), [(False, "Europe/Berlin"), (True, None)])
 def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
-    for way, ask in WAYS.items():
-        frame, table, polars = (ask(client, raw=raw, tz=tz, as_=form) for form in ("pandas", "arrow", "polars"))
+    for ask, schemas in WAYS.values():
+        frame, table, polars = (ask(client, raw=raw, tz=tz, as_=form) for form in FORMS)
         assert len(frame) > 3
-        schema = SCHEMAS[way][raw]
-        assert table.schema.names == schema.names == polars.columns
-        if tz is None:
-            assert table.schema.equals(schema)
+        assert table.schema.names == schemas[raw].names == polars.columns
+        assert tz is not None or table.schema.equals(schemas[raw])
         kept = from_arrow(table)
         pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (kept, frame)))
         assert kept.attrs == frame.attrs
@@ -74,10 +69,10 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
 
 
 def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refused(client):
-    for way, ask in WAYS.items():
-        frame, table, polars = (ask(client, as_=form) for form in ("pandas", "arrow", "polars"))
+    for ask, (schema, _) in WAYS.values():
+        frame, table, polars = (ask(client, as_=form) for form in FORMS)
         assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
-        assert table.schema.equals(SCHEMAS[way][False])
+        assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
         with pytest.raises(ValueRefused, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
@@ -110,10 +105,8 @@ def test_what_polars_wrote_is_a_table_too(client, fleet, tmp_path):
     client.snapshot(as_="polars").write_parquet(tmp_path / "polars.parquet")
     frame = read_parquet(tmp_path / "polars.parquet")
     expected = client.snapshot()
-    for name in expected:
-        assert frame[name].astype(object).where(frame[name].notna(), None).tolist() == (
-            expected[name].astype(object).where(expected[name].notna(), None).tolist()
-        )
+    cells, expected_cells = (one.astype(object).where(one.notna(), None).values.tolist() for one in (frame, expected))
+    assert (frame.columns.tolist(), cells) == (expected.columns.tolist(), expected_cells)
     assert frame["reported_revision"].dtype == "Int64"
     assert frame["reported_num"].dtype == "Float64"
     assert isinstance(frame["path"].dtype, pd.CategoricalDtype)
@@ -124,32 +117,19 @@ STATUSES = ["pending", None, "failure", "success", "pending"]
 STATUS = STATE_SCHEMA.field("desired_status")
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [pa.array(STATUSES).dictionary_encode()],
-        [pa.array(STATUSES[:2]).dictionary_encode(), pa.array(STATUSES[2:]).dictionary_encode()],
-        [pa.array(STATUSES)],
-    ],
-    ids=["in another order", "in parts", "texts"],
-)
-def test_fixed_categories_may_be_told_in_other_ways(parts):
-    """As files tell them, which others may have written."""
-    column = pa.chunked_array(parts)
-    table = pa.table([column], schema=pa.schema([STATUS.with_type(column.type)]))
-    found = polars_frame(table)["desired_status"]
-    assert found.to_list() == STATUSES
-    assert found.dtype == pl.Enum(["pending", "success", "failure"])
+def test_fixed_categories_may_be_told_in_other_ways():
+    """As files tell them, which others may have written: in another order, in parts, or as texts."""
+    texts = pa.array(STATUSES)
+    for parts in ([texts.dictionary_encode()], [part.dictionary_encode() for part in (texts[:2], texts[2:])], [texts]):
+        column = pa.chunked_array(parts)
+        table = pa.table([column], schema=pa.schema([STATUS.with_type(column.type)]))
+        found = polars_frame(table)["desired_status"]
+        assert found.to_list() == STATUSES
+        assert found.dtype == pl.Enum(["pending", "success", "failure"])
 
 
-DUCKDB_TYPES = {
-    "device_id": "VARCHAR",
-    "object_id": "INTEGER",
-    "reported_num": "DOUBLE",
-    "reported_bool": "BOOLEAN",
-    "reported_at": "TIMESTAMP WITH TIME ZONE",
-    "reported_revision": "BIGINT",
-}
+DUCKDB_TYPES = {"device_id": "VARCHAR", "object_id": "INTEGER", "reported_num": "DOUBLE", "reported_bool": "BOOLEAN"}
+DUCKDB_TYPES |= {"reported_at": "TIMESTAMP WITH TIME ZONE", "reported_revision": "BIGINT"}
 
 
 def test_duckdb_takes_each_form_as_it_is(client, fleet):
@@ -157,7 +137,7 @@ def test_duckdb_takes_each_form_as_it_is(client, fleet):
     names = ["device_id", "path", "value_kind", "reported_num", "reported_bool", "subscribed", "reported_revision"]
     milliseconds = arrow["reported_at"].cast(pa.int64())
     expected = list(zip(*(column.to_pylist() for column in [*arrow.select(names).columns, milliseconds]), strict=True))
-    for form in ("pandas", "arrow", "polars"):
+    for form in FORMS:
         state = client.snapshot(as_=form)  # noqa: F841 - DuckDB finds it by its name
         found = duckdb.sql("select * from state")
         types = dict(zip(found.columns, map(str, found.types), strict=True))
@@ -180,7 +160,7 @@ class OnlyAStream:
 
 def test_its_stream_alone_is_enough(client, fleet):
     arrow = client.snapshot(as_="arrow", tz="Europe/Berlin", raw=True)
-    for form in ("pandas", "arrow", "polars"):
+    for form in FORMS:
         state = client.snapshot(as_=form, tz="Europe/Berlin", raw=True)
         polars = pl.DataFrame(OnlyAStream(state))
         assert polars.to_dicts() == arrow.to_pylist()
@@ -202,7 +182,7 @@ def test_a_recording_has_all_forms(client, bench, fleet, tmp_path):
         lambda **options: recording.as_of(now, **options),
         lambda **options: recording.changes(begin, now, **options),
     ):
-        frame, table, polars = (ask(as_=form, tz="Europe/Berlin") for form in ("pandas", "arrow", "polars"))
+        frame, table, polars = (ask(as_=form, tz="Europe/Berlin") for form in FORMS)
         pd.testing.assert_frame_equal(from_arrow(table), frame)
         assert from_arrow(table).attrs == frame.attrs
         assert polars.to_dicts() == table.to_pylist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import matplotlib as mpl
 import mirrored
@@ -13,22 +13,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirrored import resource
+from mirrored import NOW, at, observation, resource
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
 from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
-from mirror_sdk.values import decode
 from mirror_sdk.wire.directory import Device
 
 mpl.use("agg")
 
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEMPERATURE, LEVEL, SWITCH = "/3303/0/5700", "/3311/0/5851", "/3311/0/5850"
-
-
-def at(minutes):
-    return NOW + timedelta(minutes=minutes)
 
 
 def device(device_id, name, reported):
@@ -118,11 +112,7 @@ def test_drift_is_the_same_with_an_index_and_with_arrow_types():
     original["desired_at"] = original["requested_at"] = NOW - timedelta(minutes=100)
     expected = original.mirror.drift(unconfirmed=True)
     assert len(expected) > 2
-    for frame in (
-        original.set_index("device_id"),
-        original.set_index(["device_id", "path"]),
-        as_arrow(original),
-    ):
+    for frame in (original.set_index("device_id"), original.set_index(["device_id", "path"]), as_arrow(original)):
         assert_frame_equal(frame.mirror.drift(unconfirmed=True), expected)
     with pytest.raises(ValueRefused, match="it lacks path"):
         original.drop(columns="path").mirror.drift()
@@ -130,28 +120,32 @@ def test_drift_is_the_same_with_an_index_and_with_arrow_types():
 
 def test_stale_devices_are_rows_the_longest_silent_first():
     found = state().mirror.stale("1h", by="device", never_read=True)
-    assert found[["device_id", "endpoint_name", "stale", "resources"]].values.tolist() == [
-        ["d2", "Roof", 2, 2],
-        ["d1", "Hall", 2, 3],
-        ["d3", "Cellar", 1, 1],
+    expected = [
+        ["d2", "Roof", 2, 2, at(-300), at(-120)],
+        ["d1", "Hall", 2, 3, at(-90), at(-30)],
+        ["d3", "Cellar", 1, 1, pd.NaT, pd.NaT],
     ]
-    assert found["oldest_at"].tolist() == [at(-300), at(-90), pd.NaT]
-    assert found["newest_at"].tolist() == [at(-120), at(-30), pd.NaT]
+    names = ["device_id", "endpoint_name", "stale", "resources", "oldest_at", "newest_at"]
+    assert found[names].values.tolist() == expected
     assert found["last_contact"].isna().all()
     assert found.attrs == state().attrs
     there = state(tz="Europe/Berlin").mirror.stale("1h", by="device")
     assert (there["endpoint_name"].tolist(), str(there["oldest_at"].dt.tz)) == (["Roof", "Hall"], "Europe/Berlin")
 
 
-@pytest.mark.parametrize("as_table", [False, True])
-def test_the_directory_tells_the_last_contact_of_stale_devices(as_table):
-    body = {"state": "registered", "created_at": NOW, "updated_at": NOW}
+def test_the_directory_tells_the_last_contact_of_devices_also_of_stale_ones():
+    contacts = [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
+    body = {"state": "registered", "created_at": NOW, "updated_at": NOW, "queue_mode": True}
     devices = DeviceList(
         Device.model_validate(body | {"id": one, "endpoint_name": one, "last_contact_at": told})
-        for one, told in [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
+        for one, told in contacts
     )
-    found = state().mirror.stale("1h", by="device", devices=devices.to_frame() if as_table else devices)
-    assert found["last_contact"].tolist() == [pd.NaT, at(-10)]
+    listed = devices.to_frame()
+    expected = [[one, True, NOW, told or pd.NaT] for one, told in contacts]
+    assert listed[["device_id", "queue_mode", "created_at", "last_contact"]].values.tolist() == expected
+    assert ["2026-01-05 11:5" in one._repr_html_() for one in devices] == [True, True, False]
+    for told in (devices, listed):
+        assert state().mirror.stale("1h", by="device", devices=told)["last_contact"].tolist() == [pd.NaT, at(-10)]
     for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
         with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
             state().mirror.stale("1h", by="device", devices=other)
@@ -160,54 +154,32 @@ def test_the_directory_tells_the_last_contact_of_stale_devices(as_table):
 # How it is drawn
 
 
-def observation(device_id, path, value, name=None, unit=None):
-    decoded = decode(value.encode(), "text/plain", path)
-    told = {"endpoint_name": name, "unit": unit, "seq": 1, "changed_at": NOW, "received_at": NOW}
-    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **told)
-
-
-def legend_of(frame, tmp_path):
-    axes = frame.mirror.plot_timeline()
-    try:
-        axes.figure.savefig(tmp_path / "timeline.png")
-        return [text.get_text() for text in axes.get_legend().get_texts()]
-    finally:
-        mpl.pyplot.close(axes.figure)
-
-
 def test_a_legend_names_devices_and_resources(tmp_path):
+    told = [
+        ("0198aaaa01", TEMPERATURE, None, "Roof Temperature · Sensor Value /3303/0/5700"),
+        ("0198aaaa01", "/3303/1/5700", "Roof", "Roof Temperature · Sensor Value /3303/1/5700"),
+        ("0198aaaa01", "/9999/0/1", "Roof", "Roof /9999/0/1"),
+        ("0198aaaa02", LEVEL, "Hall", "Hall (0198aaaa02) Light Control · Dimmer"),
+        ("0198aaaa03", LEVEL, "hall", "hall (0198aaaa03) Light Control · Dimmer"),
+        ("nameless", LEVEL, None, "nameless Light Control · Dimmer"),
+        # Matplotlib hides a label that begins with an underscore, and reads what stands between dollar signs.
+        ("d1", LEVEL, "_hidden", " _hidden Light Control · Dimmer"),
+        ("d2", LEVEL, r"$\frac$", r"$\frac$ Light Control · Dimmer"),
+        ("d3", LEVEL, "a\x1b[2J", r"a\x1b[2J Light Control · Dimmer"),
+        ("d4", LEVEL, "n" * 300, "n" * 40 + "… Light Control · Dimmer"),
+    ]
     events = events_frame(
-        [
-            observation("0198aaaa01", TEMPERATURE, "20"),
-            observation("0198aaaa01", "/3303/1/5700", "21", "Roof"),
-            observation("0198aaaa01", "/9999/0/1", "22", "Roof"),
-            observation("0198aaaa02", LEVEL, "50", "Hall"),
-            observation("0198aaaa03", LEVEL, "60", "hall"),
-            observation("nameless", LEVEL, "70"),
-            observation("d1", LEVEL, "70", "_hidden"),
-            observation("d2", LEVEL, "70", r"$\frac$"),
-            observation("d3", LEVEL, "70", "a\x1b[2J"),
-            observation("d4", LEVEL, "70", "n" * 300),
-        ]
+        [observation("20", 0, path, device_id, endpoint_name=name) for device_id, path, name, _ in told]
     )
     events["value_num"] = events["value_num"].fillna(22.0)
-    assert legend_of(events, tmp_path) == [
-        "Roof Temperature · Sensor Value /3303/0/5700",
-        "Roof Temperature · Sensor Value /3303/1/5700",
-        "Roof /9999/0/1",
-        "Hall (0198aaaa02) Light Control · Dimmer",
-        "hall (0198aaaa03) Light Control · Dimmer",
-        "nameless Light Control · Dimmer",
-        # Matplotlib hides a label that begins with an underscore, and reads what stands between dollar signs.
-        " _hidden Light Control · Dimmer",
-        r"$\frac$ Light Control · Dimmer",
-        r"a\x1b[2J Light Control · Dimmer",
-        "n" * 40 + "… Light Control · Dimmer",
-    ]
+    axes = events.mirror.plot_timeline()
+    axes.figure.savefig(tmp_path / "timeline.png")
+    mpl.pyplot.close(axes.figure)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [label for *_, label in told]
 
 
 def test_each_row_of_any_table_has_a_label():
-    events = events_frame([observation("d1", TEMPERATURE, "20"), Event(kind=EventKind.GAP, received_at=NOW)])
+    events = events_frame([observation("20"), Event(kind=EventKind.GAP, received_at=NOW)])
     assert events.mirror.labels.fillna("none").tolist() == ["Temperature · Sensor Value", "none"]
 
 
@@ -263,7 +235,7 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
 
 
 def test_what_is_missing_matches_nothing():
-    events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("d1", LEVEL, "50")])
+    events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("50", path=LEVEL)])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
     assert events.mirror.join(other)["room"].fillna("none").tolist() == ["none", "Hall"]
     # A table that does not know its moment makes a join no older.
@@ -281,28 +253,26 @@ def test_columns_that_both_have_are_those_of_the_left_and_a_wide_table_joins_by_
     assert again["reported_num_before"].notna().sum() == 4
 
 
-def test_a_join_that_cannot_be_names_what_is_missing():
-    with pytest.raises(ValueRefused, match="table lacks the column floor; it has"):
-        state().mirror.join(ROOMS, on=["device_id", "floor"])
-    with pytest.raises(ValueRefused, match="other table lacks the column path; it has device_id, room"):
-        state().mirror.join(ROOMS, on="path")
-    for other, on in ((pd.DataFrame({"room": ["Hall"]}), None), (ROOMS, [])):
-        with pytest.raises(ValueRefused, match="neither device_id nor path"):
-            state().mirror.join(other, on=on)
-    with pytest.raises(ValueRefused, match="how='cross'"):
-        state().mirror.join(ROOMS, how="cross")
+def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
+    table, doubled = state(), pd.DataFrame([["d1", "d1"]], columns=["device_id", "device_id"])
+    for one, other, options, words in (
+        (table, ROOMS, {"on": ["device_id", "floor"]}, "table lacks the column floor; it has"),
+        (table, ROOMS, {"on": "path"}, "other table lacks the column path; it has device_id, room"),
+        (table, ROOMS[["room"]], {}, "neither device_id nor path"),
+        (table, ROOMS, {"on": []}, "neither device_id nor path"),
+        (table, ROOMS, {"how": "cross"}, "how='cross'"),
+        (table, doubled, {"on": "device_id"}, "table has the column device_id more than once"),
+        (doubled, table, {"on": "device_id"}, "table has the column device_id more than once"),
+    ):
+        with pytest.raises(ValueRefused, match=words):
+            one.mirror.join(other, **options)
 
 
 def test_tables_put_one_behind_the_other_are_based_on_both():
-    both = pd.concat([state(server="http://a"), older(complete=False)]).mirror.based_on(
-        state(server="http://a"), older(complete=False)
-    )
-    assert both.attrs["mirror"] == {
-        "taken_at": "2026-01-05T11:00:00.000Z",
-        "devices": 4,
-        "complete": False,
-        "server": "http://a, http://b",
-    }
+    originals = [state(server="http://a"), older(complete=False)]
+    about = pd.concat(originals).mirror.based_on(*originals).attrs["mirror"]
+    assert (about["taken_at"], about["devices"]) == ("2026-01-05T11:00:00.000Z", 4)
+    assert (about["complete"], about["server"]) == (False, "http://a, http://b")
 
 
 def test_a_table_cannot_be_based_on_what_says_nothing_itself():
@@ -344,7 +314,7 @@ def sheet_of(frame, tmp_path):
 def test_every_table_becomes_a_sheet(tmp_path):
     for frame in (
         state(raw=True, tz="Europe/Berlin"),
-        events_frame([observation("d1", LEVEL, "50"), Event(kind=EventKind.GAP, received_at=NOW)]),
+        events_frame([observation("50", path=LEVEL), Event(kind=EventKind.GAP, received_at=NOW)]),
         events_frame([], raw=True),
         state().mirror.drift(),
         state().mirror.stale("1h", by="device"),
@@ -367,7 +337,7 @@ def test_a_sheet_has_times_without_a_zone_whose_names_tell_it(tmp_path):
 
 
 def test_a_wide_table_of_events_has_one_row_of_names(tmp_path):
-    frame = events_frame([observation("d1", LEVEL, "50"), observation("d1", SWITCH, "1")]).mirror.wide()
+    frame = events_frame([observation("50", path=LEVEL), observation("1", path=SWITCH)]).mirror.wide()
     assert sheet_of(frame, tmp_path) == [
         ["changed_at (UTC)", f"d1 {LEVEL}", f"d1 {SWITCH}"],
         [datetime(2026, 1, 5, 12), 50, True],
@@ -375,30 +345,21 @@ def test_a_wide_table_of_events_has_one_row_of_names(tmp_path):
 
 
 def test_what_excel_cannot_hold_is_told_in_another_way(tmp_path):
-    frame = pd.DataFrame(
-        {
-            "latency": pd.to_timedelta([1500, None], unit="ms"),
-            "raw": [b"\x00\xff", b""],
-            "list": [["a", 1], {"b": None}],
-            "number": pd.array([10**15, 2**62 + 1], dtype="Int64"),
-            "small": pd.array([10**15 - 1, None], dtype="Int64"),
-            "early": pd.to_datetime(["1890-01-31", "2026-01-05"], utc=True).as_unit("ms"),
-            "any": [pd.Timestamp(NOW), 2**70],
-            "yes": pd.array([True, None], dtype="boolean"),
-            "plain": pd.to_datetime(["2026-01-05", None]),
-        }
-    )
-    assert sheet_of(frame, tmp_path) == [
-        ["latency (s)", "raw", "list", "number", "small", "early (UTC)", "any", "yes", "plain"],
-        [
-            *(1.5, "00 ff", "['a', 1]", "1000000000000000", 999_999_999_999_999, "1890-01-31 00:00:00"),
-            *("2026-01-05 12:00:00+00:00", True, datetime(2026, 1, 5)),
-        ],
-        [
-            *(None, "base64:", "{'b': None}", str(2**62 + 1), None, "2026-01-05 00:00:00"),
-            *(str(2**70), None, None),
-        ],
+    early = pd.to_datetime(["1890-01-31", "2026-01-05"], utc=True).as_unit("ms")
+    columns = [
+        ("latency", pd.to_timedelta([1500, None], unit="ms"), "latency (s)", [1.5, None]),
+        ("raw", [b"\x00\xff", b""], "raw", ["00 ff", "base64:"]),
+        ("list", [["a", 1], {"b": None}], "list", ["['a', 1]", "{'b': None}"]),
+        ("number", pd.array([10**15, 2**62 + 1], dtype="Int64"), "number", [str(10**15), str(2**62 + 1)]),
+        ("small", pd.array([10**15 - 1, None], dtype="Int64"), "small", [10**15 - 1, None]),
+        ("early", early, "early (UTC)", ["1890-01-31 00:00:00", "2026-01-05 00:00:00"]),
+        ("any", [pd.Timestamp(NOW), 2**70], "any", ["2026-01-05 12:00:00+00:00", str(2**70)]),
+        ("yes", pd.array([True, None], dtype="boolean"), "yes", [True, None]),
+        ("plain", pd.to_datetime(["2026-01-05", None]), "plain", [datetime(2026, 1, 5), None]),
     ]
+    sheet = sheet_of(pd.DataFrame({name: cells for name, cells, *_ in columns}), tmp_path)
+    for found, (*_, name, shown) in zip(zip(*sheet, strict=True), columns, strict=True):
+        assert list(found) == [name, *shown]
 
 
 def test_a_table_of_arrow_types_becomes_the_same_sheet(tmp_path):
@@ -419,13 +380,6 @@ def test_an_index_that_is_a_column_too_stands_there_once(tmp_path):
     assert sheet_of(frame, tmp_path) == sheet_of(state(), tmp_path)
     rooms = pd.DataFrame({"device_id": ["d1"], "room": ["Hall"]}).set_index("device_id", drop=False)
     assert_frame_equal(frame.mirror.join(rooms), state().mirror.join(rooms.reset_index(drop=True)))
-
-
-def test_a_column_that_is_there_twice_joins_nothing():
-    rooms = pd.DataFrame([["d1", "d1"]], columns=["device_id", "device_id"])
-    for one, other in ((state(), rooms), (rooms, state())):
-        with pytest.raises(ValueRefused, match="table has the column device_id more than once"):
-            one.mirror.join(other, on="device_id")
 
 
 def test_no_text_of_a_device_is_executed_by_a_spreadsheet(tmp_path):
@@ -458,13 +412,14 @@ def test_any_text_becomes_a_cell_that_is_a_text(texts):
 
 
 def test_a_table_that_is_too_large_for_a_sheet_says_so():
-    with pytest.raises(ValueRefused, match=r"1,048,576 rows.*to_parquet"):
-        pd.DataFrame({"a": range(1_048_576)}).mirror.for_excel()
+    for frame, words in (
+        (pd.DataFrame({"a": range(1_048_576)}), r"1,048,576 rows.*to_parquet"),
+        (pd.DataFrame([range(16_385)]), "16,385 columns"),
+        (pd.DataFrame({"name": pd.Categorical(["a", "x" * 32_768])}), "row 1, name: a text of 32,768 characters"),
+    ):
+        with pytest.raises(ValueRefused, match=words):
+            frame.mirror.for_excel()
     assert len(pd.DataFrame({"a": range(1_048_575)}).mirror.for_excel()) == 1_048_575
-    with pytest.raises(ValueRefused, match="16,385 columns"):
-        pd.DataFrame([range(16_385)]).mirror.for_excel()
-    with pytest.raises(ValueRefused, match=r"row 1, name: a text of 32,768 characters"):
-        pd.DataFrame({"name": pd.Categorical(["a", "x" * 32_768])}).mirror.for_excel()
 
 
 def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
@@ -476,7 +431,7 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
 
 @pytest.mark.parametrize(("units", "label"), [(["%", "%", "%"], "value (%)"), (["%", "%", None], "value")])
 def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, label):
-    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
+    events = events_frame([observation("20", path=f"/3311/{n}/5851", unit=unit) for n, unit in enumerate(units)])
     for frame in (events, as_arrow(events)):
         axes = frame.mirror.in_zone("Europe/Berlin").mirror.plot_timeline()
         mpl.pyplot.close(axes.figure)

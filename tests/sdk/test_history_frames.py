@@ -11,6 +11,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.forms import given as in_form
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
+from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.tables.history import HistoryParts, history_of_batch
 from mirror_sdk.tables.units import NamedUnits
 from mirror_sdk.values import decode
@@ -18,14 +19,6 @@ from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TEMPERATURE = "/3303/0/5700"
-_TYPES = {
-    **dict.fromkeys(("changed_at", "received_at", "requested_at", "until"), pa.timestamp("ms", tz="UTC")),
-    **dict.fromkeys(("device_id", "endpoint_name", "path", "what", "origin"), pa.dictionary(pa.int32(), pa.string())),
-    **dict.fromkeys(("content_type", "category"), pa.dictionary(pa.int32(), pa.string())),
-    "value": pa.binary(),
-    "status": pa.int8(),
-    "revision": pa.int64(),
-}
 
 
 def row(**members):
@@ -34,9 +27,7 @@ def row(**members):
 
 def batch(*rows):
     """Rows as they come: what is not given is missing."""
-    return pa.record_batch(
-        {name: pa.array([one.get(name) for one in rows], type=kind) for name, kind in _TYPES.items()}
-    )
+    return pa.RecordBatch.from_pylist(list(rows), schema=COLUMNS)
 
 
 def frame_of(*batches, raw=False, state=None, tz=None):
@@ -85,8 +76,8 @@ def test_every_member_has_its_column():
 
 def test_plain_texts_are_read_like_dictionaries():
     told = batch(row(value=b"1", origin="read"))
-    words = [name for name, kind in _TYPES.items() if pa.types.is_dictionary(kind)]
-    plain = pa.record_batch({name: told[name].cast(pa.string()) if name in words else told[name] for name in _TYPES})
+    kinds = {field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type for field in COLUMNS}
+    plain = pa.record_batch({name: told[name].cast(kind) for name, kind in kinds.items()})
     assert_frame_equal(frame_of(plain), frame_of(told))
 
 
