@@ -69,10 +69,6 @@ class Held(Request):
         return self
 
 
-def run(scene):
-    asyncio.run(asyncio.wait_for(scene(), 60))
-
-
 @pytest.fixture
 def ask(server, bridge, key, device):
     """Sends a request and waits for its response."""
@@ -100,7 +96,7 @@ def accepted(asked, async_id="mine"):
 
 def told(server, key):
     """The async responses of the log, by their ids."""
-    return {entry["id"]: entry for kind, entry in server.log(key) if kind == "async-responses"}
+    return {entry["id"]: entry for entry in server.entries(key, "async-responses")}
 
 
 @contextmanager
@@ -184,26 +180,34 @@ def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, k
     assert told(server, key) == before
 
 
-def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(server, bridge, key, silent):
-    async def scene():
-        asked = await Held(bridge, key, silent, READ).parked()
-        await asyncio.to_thread(server.services.database.settle, 60)
-        bridge.stop_waiting()
-        assert accepted(await asked.end()) is None
-
-    async def scene_on_a_slow_disk():
+async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(server, bridge, key, silent):
+    asked = await Held(bridge, key, silent, READ).parked()
+    await asyncio.to_thread(server.services.database.settle, 60)
+    bridge.stop_waiting()
+    assert accepted(await asked.end()) is None
+    again = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+    with writer_held(server) as is_let_on:
         asked = await Held(again, key, silent, READ, async_id="slow").parked()
         again.stop_waiting()
         await asked.parked()
         is_let_on.set()
         assert accepted(await asked.end(), "slow") is None
-
-    run(scene)
-    again = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
-    with writer_held(server) as is_let_on:
-        run(scene_on_a_slow_disk)
     assert server.responses(key) == {}
     assert not server.services.log.awaited._waiting
+
+
+async def test_repeat_ends_the_wait_of_both_and_a_client_that_disconnects_leaves_nothing_behind(
+    server, bridge, key, silent
+):
+    first = await Held(bridge, key, silent, READ).parked()
+    again = Held(bridge, key, silent, READ)
+    assert accepted(await first.end()) is accepted(await again.end()) is None
+    gone = await Held(bridge, key, silent, READ, async_id="gone").parked()
+    await gone.leave()
+    assert gone.status is None
+    assert not server.services.log.awaited._waiting
+    server.advance(key, 240)
+    assert server.responses(key) == dict.fromkeys(("mine", "gone"), (504, "TIMEOUT"))
 
 
 async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
@@ -221,23 +225,6 @@ async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhil
     await asked.end()
     assert (accepted(asked)["status"], accepted(asked)["error"]) == (504, "TIMEOUT")
     assert accepted(await without_key.end()) is None
-
-
-async def test_repeated_request_ends_the_wait_of_both(server, bridge, key, silent):
-    first = await Held(bridge, key, silent, READ).parked()
-    again = Held(bridge, key, silent, READ)
-    assert accepted(await first.end()) is accepted(await again.end()) is None
-    server.advance(key, 120)
-    assert server.responses(key) == {"mine": (504, "TIMEOUT")}
-
-
-async def test_client_that_disconnects_leaves_nothing_behind(server, bridge, key, silent):
-    asked = await Held(bridge, key, silent, READ).parked()
-    await asked.leave()
-    assert asked.status is None
-    assert not server.services.log.awaited._waiting
-    server.advance(key, 120)
-    assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
 async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, other, silent):
@@ -275,12 +262,12 @@ def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options
 
 def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_the_first_ends(server, key, device):
     parked = []
-    environ = {PARK: parked.append}
+    asked = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {PARK: parked.append}}
     path = f"/v2/device-requests/{device}?async-id=mine"
     server.patch(key, device, online=False)
-    server.call(key, "POST", path, {"Prefer": "wait=5"}, json=READ, environ_overrides=environ)
+    server.call(key, "POST", path, **asked)
     with writer_held(server) as is_let_on:
-        server.call(key, "POST", path, {"Prefer": "wait=5"}, json=READ, environ_overrides=environ, settled=False)
+        server.call(key, "POST", path, **asked, settled=False)
         server.services.log.awaited.tell(key.split("_")[1], "mine", None)
         (_, repeat) = parked
         assert repeat.future.done()
@@ -294,7 +281,6 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_the_first_ends(se
 
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
-
     asked = await Held(bridge, key, silent, READ).parked()
     bridge._unread.add(application, 1 << 40)
     await asyncio.to_thread(server.advance, key, 120)
