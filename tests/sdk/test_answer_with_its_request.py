@@ -149,7 +149,7 @@ def test_who_else_waits_has_the_log_read(over, bench, device_id):
     client, transport = over()
     bench.set_online(device_id, False)
     request = client.begin_read(device_id, SWITCH)
-    bench.set_online(other := bench.add_device("other", [{"path": TEMPERATURE, "value": "7"}]), True)
+    other = bench.add_device("other", [{"path": TEMPERATURE, "value": "7"}])
     transport.told()
     assert client.read_value(other, TEMPERATURE) == 7.0
     assert [prefer for _, path, prefer in transport.told() if path != CHANNEL] == [None]

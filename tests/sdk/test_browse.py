@@ -14,8 +14,7 @@ pytestmark = pytest.mark.usefixtures("no_environment")
 
 def test_the_page_is_opened_at_a_device_by_its_id(bench: Bench, client: Any, opened: list[str]) -> None:
     device = bench.add_device(LIGHT, [])
-    assert client.browse(LIGHT) == f"{URL}/#device={device}"
-    assert client.browse(device) == f"{URL}/#device={device}"
+    assert client.browse(LIGHT) == client.browse(device) == f"{URL}/#device={device}"
     assert client.browse() == f"{URL}/"
     assert opened == [f"{URL}/#device={device}"] * 2 + [f"{URL}/"]
 

@@ -190,9 +190,8 @@ def test_a_failure_that_is_not_waited_out_is_told(log, failure, options, error, 
 def test_a_pause_is_no_longer_than_the_time_there_is(log):
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "90"})
     reader = reader_of(log, after=0)
-    reader.read(25)
-    reader.read(7)
-    reader.read(0)
+    for seconds in (25, 7, 0):
+        reader.read(seconds)
     assert log.time.slept == [7, 0]
     assert len(log.polls) == 1
 

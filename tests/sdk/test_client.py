@@ -82,7 +82,7 @@ def test_events_are_those_from_the_call_on(client, bench, device_id):
     events = client.events(limit=2)
     bench.set_value(device_id, TEMPERATURE, 22.5)
     bench.deregister(device_id)
-    first, second = list(events)
+    first, second = events
     told = (first.kind, first.device_id, first.path, first.value.python, first.changed_at)
     assert told == ("observation", device_id, TEMPERATURE, 22.5, bench.get_clock())
     assert (second.kind, second.device_id) == (EventKind.DEREGISTRATION, device_id)

@@ -23,7 +23,6 @@ from mirror_sdk.wire.directory import Device
 
 AT = "2026-11-20T12:37:55.576Z"
 SHOWN_AT = "2026-11-20 12:37:55.576"
-LATER = "2026-11-20T12:38:55.576Z"
 
 
 def directory_device(number, name, **members):
@@ -69,7 +68,8 @@ def test_threads_that_look_at_a_device_object_at_once_see_the_same():
 
 
 def test_reported_and_desired_values_are_typed():
-    device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), updated_at=LATER, last_reported_at=AT)
+    moments = {"updated_at": "2026-11-20T12:38:55.576Z", "last_reported_at": AT}
+    device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), **moments)
     resource = device["/3311/0/5851"]
     at = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
     assert (resource.label, resource.unit, resource.subscribed) == ("Light Control · Dimmer", "%", True)
