@@ -1,20 +1,20 @@
 """What takes long to find is looked for beside the event loop, which answers others meanwhile; so much at once."""
 
 import asyncio
-import functools
 import gc
+import itertools
 import threading
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import Request, until
+from bridge_requests import Request, append, until
 from simulated_resources import setting
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.service import long_reads
-from mirror_server.store import descriptions, keys
+from mirror_server.store import descriptions
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
@@ -33,6 +33,22 @@ def device(server, key):
     said = {"description": "by the door", "custom_attributes": {"room": "B12"}}
     assert server.call(key, "PUT", f"{LIST}/{made}", json=said).status_code == 200
     return made
+
+
+@pytest.fixture
+async def bridge(server, bridge):
+    """The bridge, at whose end the server has no long read any more."""
+    yield bridge
+    services = server.services
+    await until(lambda: not (services.long_reads._slots.in_use or services.snapshots.slots.in_use))
+
+
+@pytest.fixture
+def long_log(server, key):
+    """More notifications than are read on the loop; gives how many."""
+    count = notifications._QUICK_ENTRIES + 1
+    append(server, key, *({"ep": f"d{number}"} for number in range(count)), kind="reg-updates")
+    return count
 
 
 def take(reads, read):
@@ -55,20 +71,7 @@ def busy(server):
         assert all(take(reads, read) for read in begun)
 
 
-def until_idle(test):
-    """Wait at the end of a test until the server has no long read any more."""
-
-    @functools.wraps(test)
-    async def run(server, **fixtures):
-        await test(server, **fixtures)
-        services = server.services
-        await until(lambda: not (services.long_reads._slots.in_use or services.snapshots.slots.in_use))
-
-    return run
-
-
 @pytest.mark.parametrize(("path", "query"), [*zip((LIST, SNAPSHOT, SNAPSHOT_RANGES), LOOKED_UP, strict=True)])
-@until_idle
 async def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, key, device, path, query):
     with busy(server):
         asked = await Request(bridge, key, path, query).begin()
@@ -81,19 +84,6 @@ async def test_the_loop_answers_others_while_something_is_looked_for(server, bri
         assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
         assert {name.lower() for name, _ in whole.headers} <= {*asked.headers, "content-length"}
         assert asked.headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
-
-
-@pytest.fixture
-def long_log(server, key):
-    """More notifications than are read on the loop; gives how many."""
-    app_id, count = key.split("_")[1], notifications._QUICK_ENTRIES + 1
-
-    def append(session):
-        for number in range(count):
-            server.services.log.append(session, app_id, "reg-updates", "d", {"ep": f"d{number}"})
-
-    server.services.database.write(append)
-    return count
 
 
 @pytest.mark.parametrize(
@@ -109,7 +99,6 @@ def long_log(server, key):
         (PULL, b"hold=55"),
     ],
 )
-@until_idle
 async def test_the_loop_answers_others_while_a_long_response_is_made(
     server, bridge, key, device, long_log, path, query
 ):
@@ -127,7 +116,6 @@ async def test_the_loop_answers_others_while_a_long_response_is_made(
 
 @pytest.mark.parametrize("path", [LIST, SNAPSHOT])
 @pytest.mark.parametrize("has_begun", [False, True])
-@until_idle
 async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, path, has_begun):
     with busy(server):
         asked = await Request(bridge, key, path, LOOKED_UP[0]).begin()
@@ -139,7 +127,6 @@ async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, 
         await asked.task
 
 
-@until_idle
 async def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, device):
     with busy(server):
         most = long_reads._MOST_WAITING // 2
@@ -157,26 +144,17 @@ async def test_one_application_has_a_share_and_leaves_the_others(server, bridge,
         assert each.status == 200
 
 
-@until_idle
-async def test_what_is_not_found_in_time_is_told_with_the_cure(server, bridge, key, device, monkeypatch):
-    monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
+async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_key_ends_meanwhile(
+    server, bridge, key, device, monkeypatch
+):
     with busy(server):
-        asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
-        await asked.end()
-        assert asked.status == 503
-        assert "fewer filters" in asked.json["message"]
-
-
-@until_idle
-async def test_a_key_that_ends_while_its_read_is_queued_gets_401(server, bridge, key, device):
-    with busy(server):
-        asked = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
-        key_id = key.split("_")[1]
-        await asyncio.to_thread(
-            server.services.database.write, lambda session: keys.revoke(session, key_id, server.now)
-        )
-    await asked.end()
-    assert asked.status == 401
+        queued = await Request(bridge, key, LIST, LOOKED_UP[0]).begin()
+        monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
+        late = await Request(bridge, key, LIST, LOOKED_UP[0]).end()
+        assert late.status == 503
+        assert "fewer filters" in late.json["message"]
+        await asyncio.to_thread(server.revoke, key)
+    assert (await queued.end()).status == 401
 
 
 def test_applications_take_turns_however_many_reads_one_of_them_has(server, monkeypatch):
@@ -229,7 +207,6 @@ def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     assert take(reads, reads.begin("one", lambda: "read")) == "read"
 
 
-@until_idle
 async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):
     with busy(server):
         asked = await Request(bridge, key, PULL, b"hold=0").begin()
@@ -261,23 +238,21 @@ def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
     assert long_reads.takes_long(conditions, rows=rows, **options) is is_long
 
 
-def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
-    async def check():
-        while all(server.services.snapshots.slots.acquire(f"nobody-{number}") is None for number in range(2)):
-            pass
-        asked = [Request(bridge, key, *path) for path in ((LIST,), (LIST, LOOKED_UP[0]), (SNAPSHOT, LOOKED_UP[0]))]
-        for each in asked:
-            await each.end()
-        return [each.status for each in asked]
-
+async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
+    slots, taken = server.services.snapshots.slots, itertools.cycle(("nobody-0", "nobody-1"))
+    in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, taken))
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        assert asyncio.run(check()) == [200, 200, 429]
+        asked = [Request(bridge, key, *path) for path in ((LIST,), (LIST, LOOKED_UP[0]), (SNAPSHOT, LOOKED_UP[0]))]
+        assert [(await each.end()).status for each in asked] == [200, 200, 429]
+        del asked
         gc.collect()
         assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
     finally:
         gc.set_debug(0)
         gc.enable()
         gc.garbage.clear()
+        for app_id in in_use:
+            slots.release(app_id)
