@@ -27,7 +27,7 @@ KINDS = {
     "registrations-expired": "expired",
 }
 DAY = 24 * 3600
-ACTS = ["set", "set", "register", "update", "deregister", "expire", "read", "write", "fail"]
+ACTS = ["set", "set", "register", "update_registration", "deregister", "expire", "read", "write", "fail"]
 INTERLEAVINGS = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1)), min_size=1, max_size=7)
 FEW = settings(
     max_examples=6,
@@ -63,10 +63,9 @@ class World:
                 bench.advance(130)
                 bench.set_answer(device, "normal")
         else:
-            changes = {"register": bench.register, "update": bench.update_registration, "deregister": bench.deregister}
             # A device that has left cannot update its registration, nor leave again.
             with suppress(BadRequest):
-                changes[what](device)
+                getattr(bench, what)(device)
         self.settle()
         bench.advance(10)
 

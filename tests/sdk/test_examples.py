@@ -19,9 +19,12 @@ PAGES = ["#ffffff", "#111111"]
 """White, and what JupyterLab's dark theme lies on."""
 
 
-def test_all_devices_are_in_contact_and_answer_again_but_those_that_deregistered(
+def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_and_subscriptions_any_more(
     plain: MirrorClient, bench: Bench, ids: list[str]
 ) -> None:
+    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    (valve,) = examples.have_devices(bench, [VALVE]).values()
+    assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
     bench.deregister(ids[2])
     bench.set_online(ids[0], False)
     bench.set_answer(ids[1], "reject")
@@ -30,15 +33,7 @@ def test_all_devices_are_in_contact_and_answer_again_but_those_that_deregistered
     behaviours = {(device.online, device.answer, device.latency_seconds) for device in bench.list_devices()}
     assert behaviours == {(True, "normal", 0)}
     assert ids[2] in [device.id for device in plain.list_devices(state="deregistered")]
-
-
-def test_a_key_has_no_rules_and_subscriptions_any_more(plain: MirrorClient, bench: Bench) -> None:
-    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
-    (valve,) = examples.have_devices(bench, [VALVE]).values()
-    assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
-    examples.start_over(plain)
-    assert plain.get_presubscriptions() == []
-    assert plain.list_subscriptions(valve) == []
+    assert (plain.get_presubscriptions(), plain.list_subscriptions(valve)) == ([], [])
 
 
 @pytest.mark.parametrize("manual_clock", [False])

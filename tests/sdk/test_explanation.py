@@ -36,13 +36,6 @@ def explained(client, device_id):
     return explain
 
 
-def subscribe(client, device_id):
-    """Subscribe, and wait until the device has accepted it and told its value."""
-    events = client.events(timeout=60, limit=1)
-    client.subscribe(device_id, TEMPERATURE)
-    assert [event.path for event in events] == [TEMPERATURE]
-
-
 def test_a_value_that_was_never_read(client, device_id):
     told = client.explain(device_id, TEMPERATURE)
     assert str(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
@@ -60,8 +53,9 @@ def test_a_value_that_was_read_a_while_ago(client, bench, device_id, explained):
     explained(TEMPERATURE, received, "3 hours ago", "a read brought it")
 
 
-def test_a_subscription_of_another_application_is_none_of_this_one(client, new_client, device_id, explained):
-    subscribe(new_client(), device_id)
+def test_a_subscription_of_another_application_is_none_of_this_one(client, new_client, mirror, device_id, explained):
+    new_client().subscribe(device_id, TEMPERATURE)
+    mirror.services.database.settle(10)
     others = ("by another application: the mirror has each change", "this application is told of none")
     refresh = explained(TEMPERATURE, *others, without=["nothing needs to be done"])
     assert refresh[1].startswith(f"client.subscribe('{device_id}', '{TEMPERATURE}'), to have each later change")
@@ -153,8 +147,9 @@ def test_a_write_under_way_and_a_device_that_is_away(client, bench, device_id, e
     assert "once the device has registered again" in refresh[0]
 
 
-def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, device_id, explained):
-    subscribe(client, device_id)
+def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirror, device_id, explained):
+    client.subscribe(device_id, TEMPERATURE)
+    mirror.services.database.settle(10)
     unknown = "by some application; this key may not ask by which"
     refresh = explained(TEMPERATURE, unknown, without=["client.subscribe("], by=new_client(Scope.READ))
     assert refresh[1].startswith("a key with the scope subscribe can subscribe it")

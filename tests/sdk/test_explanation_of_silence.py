@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk.explanation import Rhythm, rhythm_of
+from mirror_sdk.explanation import rhythm_of
 
 TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "20", "observable": True}]
@@ -15,7 +15,6 @@ BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 CUT_OFF = "it seems cut off"
 EVERY_MINUTE = "It usually reports to this application every 60 s"
 NOTHING_TO_DO = "nothing needs to be done"
-pauses = st.lists(st.integers(1, 10**6), min_size=5, max_size=20)
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_a_service_that_tells_less(client_over, bench, device_id):
     assert "its rhythm is not known" in told_of(client, device_id)[0]
 
 
-@given(pauses)
+@given(st.lists(st.integers(1, 10**6), min_size=5, max_size=20))
 def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
     contacts = [BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)]
     rhythm = rhythm_of(contacts)
@@ -156,4 +155,3 @@ def test_values_of_one_contact_are_no_pauses():
     rhythm = rhythm_of(minutes)
     assert timedelta(seconds=59) < rhythm.usual < timedelta(seconds=60)
     assert rhythm_of(minutes[:3]) is None
-    assert Rhythm(timedelta(1), timedelta(2)).is_late(timedelta(7))

@@ -207,11 +207,8 @@ def test_what_allows_more_of_the_distance_and_the_part_of_the_desired_number_cou
 @pytest.mark.parametrize("distance", [-1, -0.1, float("nan"), "1", None], ids=repr)
 def test_a_tolerance_that_is_no_distance_is_refused(distance):
     state = state_of((SET_POINT, b"40", 1, at(-30), b"41", at(-5)))
-    for given in (
-        {"tolerance": distance},
-        {"tolerance": {TEMPERATURE: 1, SET_POINT: distance}},
-        {"relative": distance},
-    ):
+    by_path = {TEMPERATURE: 1, SET_POINT: distance}
+    for given in ({"tolerance": distance}, {"tolerance": by_path}, {"relative": distance}):
         with pytest.raises(ValueRefused, match="a tolerance is a distance"):
             drift_frame(state, **given)
 

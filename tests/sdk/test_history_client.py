@@ -17,12 +17,11 @@ from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
 URL = "http://mirror.localhost"
-WEEK_SECONDS = 7 * 86400.0
 
 
 @pytest.fixture
 def kept_seconds():
-    return WEEK_SECONDS
+    return 7 * 86400.0
 
 
 @pytest.fixture
