@@ -11,8 +11,7 @@ from typing import Any
 import databases
 import httpx
 from process_server import PATIENCE_SECONDS, ServerProcess
-
-SWITCH = "/3311/0/5850"
+from resource_paths import SWITCH
 
 
 def pending_without_command(server: ServerProcess) -> list[Any]:

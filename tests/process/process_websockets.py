@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from process_server import PATIENCE_SECONDS, Application, ServerProcess, encoded
+from resource_paths import SWITCH
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
-SWITCH = "/3311/0/5850"
 CHANNEL = "/v2/notification/websocket"
 CONNECT = "/v2/notification/websocket-connect"
 

@@ -10,10 +10,9 @@ from collections.abc import Callable
 import pytest
 from ports import free_port
 from process_server import PATIENCE_SECONDS, Application, ServerProcess, child_environment, wait_until
+from resource_paths import TEMPERATURE
 
 pytestmark = pytest.mark.process
-
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from forked import Forked
 from process_server import Application, ServerProcess, child_environment, wait_until
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk._service import network
@@ -23,7 +24,6 @@ from mirror_sdk.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.process
 
-TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
 CALLS = 40
 AT_ONCE = 4

@@ -14,10 +14,10 @@ from functools import partial
 import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until, wait_until_quick
+from resource_paths import SWITCH
 
 pytestmark = pytest.mark.process
 
-SWITCH = "/3311/0/5850"
 POLLS = 100
 BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""

@@ -25,10 +25,10 @@ from process_server import (
     run_command,
     wait_until,
 )
+from resource_paths import TEMPERATURE
 
 pytestmark = pytest.mark.process
 
-TEMPERATURE = "/3303/0/5700"
 KILLS = 3
 
 

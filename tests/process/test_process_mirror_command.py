@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from process_server import Application, ServerProcess, child_environment, wait_until
+from resource_paths import LEVEL, SET_POINT, SWITCH, TEMPERATURE
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.cli import main
@@ -27,7 +28,6 @@ from mirror_sdk.frames import mirror, read_parquet
 
 pytestmark = pytest.mark.process
 
-LEVEL, TEMPERATURE, SWITCH, SET_POINT = "/3311/0/5851", "/3303/0/5700", "/3311/0/5850", "/3308/0/5900"
 Run = Callable[..., Result]
 
 

@@ -13,10 +13,9 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from bare_coap import CON, NON, POST, RST, BareDevice, Devices, Message, pack, send_until
 from ports import free_port
 from process_server import Application, ServerProcess, decoded, wait_until
+from resource_paths import REBOOT, SWITCH, TEMPERATURE
 
 pytestmark = pytest.mark.process
-
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 
 
 class Field:

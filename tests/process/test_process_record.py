@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from process_server import PATIENCE_SECONDS, child_environment, wait_until
 from recording_readers import READERS
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.cli import main
@@ -15,7 +16,6 @@ from mirror_sdk.recording import read_recording
 
 pytestmark = pytest.mark.process
 
-TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "0", "observable": True}]
 COMMAND = [sys.executable, "-c", "from mirror_sdk.cli import main; main()", "record"]
 

@@ -8,13 +8,12 @@ from itertools import groupby
 import httpx
 import pytest
 from process_server import ServerProcess, wait_until
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import Bench, Event, EventKind, MirrorClient
 
 pytestmark = pytest.mark.process
 
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "0", "observable": True},
     {"path": SWITCH, "value": "0", "writable": True},

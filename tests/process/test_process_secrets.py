@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 from process_server import ServerProcess, encoded, run_command
+from resource_paths import SWITCH
 
 pytestmark = pytest.mark.process
 
 VALUE = "planted-value-2f9c"
-SWITCH = "/3311/0/5850"
 
 
 def test_no_secret_and_no_value_is_in_the_log(start_server) -> None:

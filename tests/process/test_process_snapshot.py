@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 import pandas as pd
 import pytest
 from process_server import ServerProcess
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.errors import ConnectionFailed
@@ -16,7 +17,6 @@ from mirror_sdk.wire.snapshot import ARROW
 pytestmark = pytest.mark.process
 LARGE = "x" * 60_000
 LARGE_PATHS = [f"/9999/{number}/1" for number in range(10)]
-TEMPERATURE = "/3303/0/5700"
 DEVICES = 24
 
 

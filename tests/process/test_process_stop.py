@@ -15,10 +15,10 @@ import pytest
 from process_receiver import CallbackServer, Message
 from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, encoded, wait_until
 from process_websockets import CONNECT, Sockets, closed
+from resource_paths import LEVEL
 
 pytestmark = pytest.mark.process
 
-LEVEL = "/3311/0/5851"
 SOON_SECONDS = 30
 """Less than anything takes that is under way."""
 

@@ -19,6 +19,7 @@ import databases
 import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
+from resource_paths import LEVEL
 
 from mirror_server.config import Settings
 from mirror_server.service import keys
@@ -30,7 +31,6 @@ from mirror_server.web.app import create_app
 
 pytestmark = pytest.mark.process
 
-LEVEL = "/3311/0/5851"
 MOST = 3
 BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""

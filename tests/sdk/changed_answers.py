@@ -5,6 +5,7 @@ import tracemalloc
 import zlib
 
 import httpx
+from resource_paths import LEVEL
 
 from mirror_sdk.wire.snapshot import ARROW
 
@@ -17,7 +18,6 @@ RESOURCES = [
     {"path": "/3/0/0", "value": "Example", "observable": True},
     {"path": "/9999/0/1", "value": "hello", "observable": True},
 ]
-LEVEL = "/3311/0/5851"
 DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
 DIMMED = [RESOURCES[0], DIMMER]
 """A temperature and a level."""

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from blocking import pause_in_no_time
 from changed_answers import TEMPERATURE, Between
+from resource_paths import REBOOT, SWITCH
 
 from mirror_sdk import MirrorClient, WebhookReceiver
 from mirror_sdk._service.async_channels import AsyncAnswerPump
@@ -19,7 +20,6 @@ from tests.sdk.conftest import URL
 
 pytestmark = pytest.mark.both_clients
 
-SWITCH, REBOOT = "/3311/0/5850", "/3/0/4"
 CHANNEL = "/v2/notification/pull"
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from changed_answers import Between
+from resource_paths import SWITCH
 
 from mirror_sdk import ClientClosed, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk._arguments import instant
 
-SWITCH = "/3311/0/5850"
 NO_SPANS = ["5", -1, math.nan, True]
 
 CALLS = {

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import httpx
 import pytest
 from patience import until
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -23,7 +24,6 @@ from mirror_sdk import (
 from mirror_sdk.events import EventKind
 
 URL = "http://mirror.localhost"
-TEMPERATURE = "/3303/0/5700"
 DEVICE = "d" * 32
 TOLD = {"uid": "u", "timestamp": 1, "ep": DEVICE, "original-ep": "sensor-1"}
 

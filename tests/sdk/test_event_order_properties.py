@@ -10,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from resource_paths import TEMPERATURE
 
 import mirror_server.notifications.log
 from mirror_sdk import BadRequest, MirrorClient, WebhookReceiver
@@ -17,7 +18,6 @@ from mirror_sdk.wire.routes import CALLBACK
 from mirror_server.store import logs
 
 URL = "http://mirror.localhost"
-TEMPERATURE = "/3303/0/5700"
 KINDS = {
     "async-responses": "async_response",
     "notifications": "observation",

@@ -7,14 +7,13 @@ import httpx
 import ports
 import pytest
 from click.testing import CliRunner
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
 from mirror_sdk.example_app import Place, listening, read_place
 from mirror_server.service.keys import Scope
 
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 CALLBACK, POLL = "/v2/notification/callback", "/v2/notification/pull?noWait=true"
 
 

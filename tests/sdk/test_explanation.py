@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import NotFound, SubscriptionState
 from mirror_server.service.keys import Scope
 
-TEMPERATURE = "/3303/0/5700"
-LEVEL = "/3311/0/5851"
 ALARM = "/3338/0/5850"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},

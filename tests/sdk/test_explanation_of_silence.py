@@ -6,10 +6,10 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.explanation import rhythm_of
 
-TEMPERATURE = "/3303/0/5700"
 RESOURCES = [{"path": TEMPERATURE, "value": "20", "observable": True}]
 BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 CUT_OFF = "it seems cut off"

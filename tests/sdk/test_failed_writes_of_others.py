@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
+from resource_paths import LEVEL
 
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.device_object import DesiredStatus
-
-LEVEL = "/3311/0/5851"
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mirrored import NOW, at, observation, resource
 from pandas.testing import assert_frame_equal
+from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
 from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
 from mirror_sdk.wire.directory import Device
 
 mpl.use("agg")
-
-TEMPERATURE, LEVEL, SWITCH = "/3303/0/5700", "/3311/0/5851", "/3311/0/5850"
 
 
 def device(device_id, name, reported):

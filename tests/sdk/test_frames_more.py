@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from mirrored import NOW, at, observation
 from pandas.testing import assert_frame_equal
+from resource_paths import LEVEL, SWITCH
 
 from mirror_sdk import Event, EventKind, ValueRefused
 from mirror_sdk._service.inbox import Expectation
@@ -47,7 +48,6 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
 
 TEMPERATURE, SET_POINT, NAME = "/3303/0/5700", "/3308/0/5900", "/3341/0/5527"
-LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
 TAKEN_NOW = {"taken_at": "2026-01-05T12:00:00.000Z"}
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -18,7 +19,6 @@ from mirror_sdk.values import decode
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-TEMPERATURE = "/3303/0/5700"
 
 
 def row(**members):

@@ -13,7 +13,6 @@ DEVICE = "015f0000592df24b952bc53fa97265c8"
 TEMPERATURE, SWITCH, LEVEL, OWN = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/10250/0/1"
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", SWITCH
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
-UNDECLARED = "/27000/0/1"
 NASTY = "<img src=x onerror=alert(1)>"
 SENSOR = {"path": TEMPERATURE, "value": "21.5", "observable": True}
 DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}

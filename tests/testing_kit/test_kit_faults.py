@@ -9,11 +9,10 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import ConnectionFailed, DeviceUnavailable, EventKind, UnknownDevice, WaitTimeout, WriteRejected
 
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 REAL_WAIT_SECONDS = 60
 PLACING = "/v2/device-requests/*"
 SENSOR = [

@@ -5,6 +5,7 @@ import queue
 
 import httpx
 import pytest
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import (
     AccessDenied,
@@ -17,8 +18,6 @@ from mirror_sdk import (
 )
 from mirror_sdk.testing import Mirror
 
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 SENSOR = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": SWITCH, "value": "0", "observable": True, "writable": True},

@@ -3,13 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from resource_paths import DOOR, TEMPERATURE
 
 from mirror_server.devices.link import IntroducedResource, Observe, Registration
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, SimulatedState
 from mirror_server.devices.simulator.kinds import KINDS
-
-TEMPERATURE = "/3303/0/5700"
-DOOR = "/3200/0/5500"
 
 
 def test_ids_depend_on_seed_and_index_alone(new_world):

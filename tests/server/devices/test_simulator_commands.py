@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from resource_paths import REBOOT, SET_POINT, SWITCH, TEMPERATURE
 
 from mirror_server.devices.link import (
     CancelObservation,
@@ -13,11 +14,7 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 
-TEMPERATURE = "/3303/0/5700"
-SET_POINT = "/3308/0/5900"
-SWITCH = "/3311/0/5850"
 DIMMER = "/3311/0/5851"
-REBOOT = "/3/0/4"
 
 
 def text(value: str, content_type: str = "text/plain") -> Content:

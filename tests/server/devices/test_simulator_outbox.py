@@ -3,10 +3,11 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from resource_paths import TEMPERATURE
+
 from mirror_server.devices.link import Outcome, Read
 from mirror_server.devices.simulator.outbox import Outbox
 
-TEMPERATURE = "/3303/0/5700"
 WAIT_SECONDS = 60
 
 

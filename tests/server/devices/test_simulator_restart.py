@@ -3,12 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from resource_paths import DOOR, SWITCH, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observe, Write, WriteAttributes
-
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
-DOOR = "/3200/0/5500"
 
 
 def test_stored_devices_go_on_without_a_word(world):

@@ -4,6 +4,7 @@ from itertools import pairwise
 from unittest.mock import Mock
 
 import pytest
+from resource_paths import DOOR, HUMIDITY, TEMPERATURE
 
 from mirror_server.devices.link import (
     CancelObservation,
@@ -16,9 +17,6 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 
-TEMPERATURE = "/3303/0/5700"
-HUMIDITY = "/3304/0/5700"
-DOOR = "/3200/0/5500"
 HALF_A_DAY = 12 * 3600
 
 

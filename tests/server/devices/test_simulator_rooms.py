@@ -7,13 +7,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resource_paths import SET_POINT, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observe, Outcome, Write
 from mirror_server.devices.simulator import models
 from mirror_server.devices.simulator.device import SimulatedDevice, seeded_device
 
-TEMPERATURE = "/3303/0/5700"
-SET_POINT = "/3308/0/5900"
 THERMOSTAT = 5
 MINUTE, HOUR = 60_000, 3_600_000
 BEGIN_AT = 1_795_176_000_000

@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from resource_paths import LEVEL
 from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.device_object import DeviceObject
@@ -12,7 +13,6 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 
 READ_ONLY = "/3303/0/5700"
-LEVEL = "/3311/0/5851"
 OTHER = "/3303/0/5701"
 SNAPSHOT = "/v3/device-echo"
 

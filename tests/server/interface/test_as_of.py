@@ -2,6 +2,7 @@
 
 import pytest
 from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, instant, lines_of
+from resource_paths import TEMPERATURE
 from simulated_resources import control, sensor
 
 from mirror_sdk.errors import BadRequest, NoHistory
@@ -11,7 +12,6 @@ from mirror_sdk.wire.snapshot import COMPRESSIONS
 from mirror_server.arrow import past
 from mirror_server.devices.link import Content, Observation
 
-TEMPERATURE = "/3303/0/5700"
 LEVEL = control("/3311/0/5851", "10")
 NOT_KEPT = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}
 

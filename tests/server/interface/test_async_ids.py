@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from resource_paths import HUMIDITY, TEMPERATURE
 from simulated_resources import sensor, setting
 
-TEMPERATURE = "/3303/0/5700"
-HUMIDITY = "/3304/0/5700"
 DAY_SECONDS = 24 * 3600
 
 

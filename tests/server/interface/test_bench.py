@@ -4,13 +4,13 @@ import re
 import threading
 
 import pytest
+from resource_paths import SWITCH, TEMPERATURE
 from simulated_resources import action, control, sensor, setting
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
 
 BENCH = "/sim/v1/devices"
 CLOCK = "/sim/v1/clock"
-SWITCH, TEMPERATURE = "/3311/0/5850", "/3303/0/5700"
 FLAGS = {"observable": False, "auto_observable": False, "writable": False, "executable": False}
 
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
+from resource_paths import LEVEL
 from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
@@ -12,7 +13,6 @@ from mirror_server.service.keys import Scope
 from mirror_server.views.event_stream import EventStream
 
 READ_ONLY = "/3303/0/5700"
-LEVEL = "/3311/0/5851"
 CATEGORY = "METHOD_NOT_ALLOWED"
 
 

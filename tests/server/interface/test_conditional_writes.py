@@ -5,15 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from resource_paths import LEVEL, REBOOT, SWITCH
 from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.device_requests import DesiredChanged
 from mirror_server.service.keys import Scope
 
-SWITCH = "/3311/0/5850"
-LEVEL = "/3311/0/5851"
 SENSOR = "/3303/0/5700"
-REBOOT = "/3/0/4"
 NOBODY = "0" * 32
 
 

@@ -6,12 +6,12 @@ Both are extensions.
 from datetime import datetime
 
 import pytest
+from resource_paths import LEVEL, TEMPERATURE
 from simulated_resources import sensor, setting
 
 from mirror_server.service import devices
 from mirror_server.service.keys import Scope
 
-TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
 RESOURCES = (sensor(TEMPERATURE, auto_observable=True), setting(LEVEL, "1"))
 MINUTE, HOUR = 60, 3600
 BEGIN = datetime.fromisoformat("2026-01-05T08:00:00Z")

@@ -5,14 +5,13 @@ from contextlib import closing
 from unittest.mock import ANY
 
 import pytest
+from resource_paths import SWITCH, TEMPERATURE
 from simulated_resources import action, control, sensor
 
 from mirror_server.devices.link import IntroducedResource
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import erase_device
 
-TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 LIGHT = (control(SWITCH), sensor(TEMPERATURE), action("/3/0/4"))
 
 

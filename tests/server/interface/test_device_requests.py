@@ -1,11 +1,11 @@
 """E2: what is accepted, in which order it is delivered, how it ends. Source: wire.md 2."""
 
 import pytest
+from resource_paths import SWITCH
 from simulated_resources import action, control, setting
 
 from mirror_server.store import commands
 
-SWITCH = "/3311/0/5850"
 READ = {"method": "GET", "uri": SWITCH}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
 DAY_SECONDS = 24 * 3600

@@ -2,10 +2,11 @@
 
 import re
 
+from resource_paths import TEMPERATURE
+
 from mirror_server.views import event_stream
 
 EVENTS = "/v2/notification/events"
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_a_gap_is_an_event_of_its_own(server, key):

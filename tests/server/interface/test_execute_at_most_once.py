@@ -1,12 +1,12 @@
 """An execute that may have reached its device is never sent again on the service's own account. Source: wire.md 2."""
 
 import pytest
+from resource_paths import REBOOT, SWITCH
 from simulated_resources import action, setting
 
 from mirror_server.devices.link import Answer, Outcome
 from mirror_server.store import commands
 
-REBOOT, SWITCH = "/3/0/4", "/3311/0/5850"
 RESOURCES = (action(REBOOT), setting(SWITCH))
 ATTEMPT_SECONDS = 120
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from fleet_reads import HISTORY, SNAPSHOT, ask, instant, lines_of
+from resource_paths import TEMPERATURE
 from simulated_resources import sensor
 
 from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistory
@@ -16,7 +17,6 @@ from mirror_server.service.keys import Scope
 from mirror_server.store import history
 
 RANGES = f"{SNAPSHOT}/ranges"
-TEMPERATURE = "/3303/0/5700"
 THEN = "2026-01-05T08:00:00Z"
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from resource_paths import LEVEL, REBOOT, TEMPERATURE
 from simulated_resources import action, sensor, setting
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
@@ -18,7 +19,6 @@ from mirror_server.web.asgi_bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
-TEMPERATURE, LEVEL, REBOOT = "/3303/0/5700", "/3311/0/5851", "/3/0/4"
 READ = {"method": "GET", "uri": TEMPERATURE}
 WRITE = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
 EXECUTE = {"method": "POST", "uri": REBOOT}

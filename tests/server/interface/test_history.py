@@ -8,6 +8,7 @@ from functools import partial
 import fleet_reads
 import pytest
 from fleet_reads import HISTORY, ask, batches_of, instant
+from resource_paths import TEMPERATURE
 from simulated_resources import control, sensor
 from waits import wait_until
 
@@ -18,7 +19,6 @@ from mirror_server.service.keys import Scope
 from mirror_server.store import history as stored
 from mirror_server.store import segments
 
-TEMPERATURE = "/3303/0/5700"
 LEVEL = control("/3311/0/5851", "10")
 DAY_SECONDS = 86_400
 lines_of, arrow_of = partial(fleet_reads.lines_of, path=HISTORY), partial(fleet_reads.arrow_of, path=HISTORY)

@@ -1,9 +1,9 @@
 """What a device says too late still tells what it has; its own time of a value. Source: specification 2.2 and 3.2."""
 
 import pytest
+from resource_paths import DOOR, LEVEL, TEMPERATURE
 from simulated_resources import control, sensor
 
-TEMPERATURE, LEVEL, DOOR = "/3303/0/5700", "/3311/0/5851", "/3200/0/5500"
 RESOURCES = (sensor(TEMPERATURE), control(LEVEL, "10"), sensor(DOOR, "0", auto_observable=True))
 LATE_SECONDS = 200
 

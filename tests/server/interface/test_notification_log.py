@@ -9,6 +9,7 @@ import threading
 import uuid
 
 import orjson
+from resource_paths import TEMPERATURE
 
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -16,7 +17,6 @@ from mirror_server.store import logs
 from mirror_server.views import serialize
 
 PULL = "/v2/notification/pull"
-TEMPERATURE = "/3303/0/5700"
 DAY = 24 * 3600
 
 

@@ -1,9 +1,10 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
+from resource_paths import TEMPERATURE
+
 from mirror_sdk.wire.older_calls import Endpoint, Limits
 
 ENDPOINTS = "/v2/endpoints"
-TEMPERATURE = "/3303/0/5700"
 
 
 def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monkeypatch):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from resource_paths import LEVEL
 from simulated_resources import control
 
 from mirror_server.devices.link import Content, Observation
 
-LEVEL = "/3311/0/5851"
 POWER = "/3311/0/5850"
 
 

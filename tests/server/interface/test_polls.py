@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+from resource_paths import TEMPERATURE
 
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Content, Observation
@@ -11,7 +12,6 @@ from mirror_server.store.failures import StorageFailed
 
 PULL = "/v2/notification/pull"
 CHANNEL = "/v2/notification/channel"
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Source: specification 6; wire.md 2, 3, 4 and 8.
 """
 
 import pytest
+from resource_paths import DOOR, SWITCH, TEMPERATURE
 from simulated_resources import control, sensor
 
 from mirror_server.clock import SystemClock
@@ -11,7 +12,6 @@ from mirror_server.store import keys as stored_keys
 
 PULL = "/v2/notification/pull"
 RULES = "/v2/subscriptions"
-TEMPERATURE, SWITCH, DOOR = "/3303/0/5700", "/3311/0/5850", "/3200/0/5500"
 DAY = 24 * 3600
 
 

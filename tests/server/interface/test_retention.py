@@ -1,12 +1,12 @@
 """How long a device object and a registration last. Source: specification 2.1 and 8; wire.md 5."""
 
 import pytest
+from resource_paths import TEMPERATURE
 from simulated_resources import sensor
 
 from mirror_server.service import devices as service_devices
 from mirror_server.service import housekeeping
 
-TEMPERATURE = "/3303/0/5700"
 HOUR = 3600
 DAY = 24 * HOUR
 # From 2026-01-05 to 2026-07-05.

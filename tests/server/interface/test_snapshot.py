@@ -2,6 +2,7 @@
 
 import pytest
 from fleet_reads import SNAPSHOT, arrow_of, in_columns, lines_of
+from resource_paths import TEMPERATURE
 from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.snapshot import COMPRESSIONS, DeviceRanges
@@ -11,7 +12,6 @@ from mirror_server.service.lru_cache import LruCache
 from mirror_server.store import devices
 
 RANGES = f"{SNAPSHOT}/ranges"
-TEMPERATURE = "/3303/0/5700"
 LIGHT = control("/3311/0/5850")
 
 

@@ -1,12 +1,12 @@
 """A subscription that a device refused or left unanswered is asked for again. Source: specification 3.3; wire.md 3."""
 
 import pytest
+from resource_paths import HUMIDITY, TEMPERATURE
 from simulated_resources import sensor
 
 from mirror_server.store.process_messages import AGAIN
 
 RULES = "/v2/subscriptions"
-TEMPERATURE, HUMIDITY = "/3303/0/5700", "/3304/0/5700"
 RESOURCES = (sensor(TEMPERATURE), sensor(HUMIDITY, "40"))
 RULE = {"resource-path": [TEMPERATURE]}
 TIMEOUT_SECONDS = 120

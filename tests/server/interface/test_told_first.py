@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from resource_paths import REBOOT, SWITCH, TEMPERATURE
 from simulated_resources import action, setting
 
 from mirror_server.store import commands
@@ -13,7 +14,6 @@ from mirror_server.views.deferred import PARK
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.serve import _server_of
 
-TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
 UNNAMED = [
     ("GET", "/v2/endpoints/{}" + TEMPERATURE, b"", b""),

@@ -7,12 +7,11 @@ from typing import Any
 import databases
 import pytest
 from databases import ON_POSTGRESQL
+from resource_paths import TEMPERATURE
 
 from mirror_server.devices.link import Content, Observation
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.session import Session
-
-TEMPERATURE = "/3303/0/5700"
 
 
 def known_and_stored(server, device) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resource_paths import HUMIDITY, TEMPERATURE
 from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_sdk.webhook import WebhookReceiver
@@ -25,7 +26,6 @@ from mirror_server.store import callbacks
 BEGIN = 1_800_000_000_000
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
-TEMPERATURE, HUMIDITY = "/3303/0/5700", "/3304/0/5700"
 
 
 class Machine:

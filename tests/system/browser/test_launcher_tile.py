@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
 from process_server import answers, child_environment, wait_until
+from resource_paths import LEVEL
 
 from mirror_sdk import Bench, MirrorClient
 
 pytestmark = pytest.mark.process
 
-LEVEL = "/3311/0/5851"
 PREFIXED = re.compile(r"(http://127\.0\.0\.1:\d+/user/me/)lab\?token=(\w+)")
 KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 

@@ -16,6 +16,7 @@ from contrast import expect_enough_contrast
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
+from resource_paths import LEVEL, REBOOT, SWITCH
 
 from mirror_sdk import ValueRefused, parse_value
 from mirror_sdk._visible import shown_names, visible
@@ -26,7 +27,6 @@ from mirror_server.service.keys import Scope
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-LEVEL, SWITCH, REBOOT = "/3311/0/5851", "/3311/0/5850", "/3/0/4"
 NASTY = "<img src=x onerror=alert(1)>"
 
 

@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
 from process_notebook import COUNT_WATCHES, Notebook
 from process_server import wait_until
+from resource_paths import LEVEL, TEMPERATURE
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
 NASTY = "<img src=x onerror=alert(1)>"
 SET_UP = f"""
 from mirror_sdk import Bench, MirrorClient

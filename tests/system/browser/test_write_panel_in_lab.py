@@ -11,10 +11,10 @@ from contrast import expect_enough_contrast
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
 from process_notebook import Notebook
+from resource_paths import LEVEL
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-LEVEL = "/3311/0/5851"
 SET_UP = f"""
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.widgets import WritePanel

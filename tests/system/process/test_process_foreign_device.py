@@ -15,12 +15,12 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from ports import free_port
 from process_server import Application, ServerProcess, decoded, wait_until
+from resource_paths import SWITCH
 
 pytestmark = pytest.mark.process
 
 SOURCES = Path(__file__).parent / "foreign_device"
 TEMPERATURE, UNITS, RESET = "/3303/0/5700", "/3303/0/5701", "/3303/0/5605"
-SWITCH = "/3311/0/5850"
 
 
 class ForeignDevice:

@@ -24,6 +24,7 @@ from process_server import (
     wait_for,
     wait_until,
 )
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.history import HistoryEnd
 from mirror_sdk.wire.routes import HISTORY
@@ -31,7 +32,6 @@ from mirror_sdk.wire.snapshot import NDJSON
 
 pytestmark = pytest.mark.process
 
-TEMPERATURE = "/3303/0/5700"
 EVENTS = "/v2/notification/events"
 BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""

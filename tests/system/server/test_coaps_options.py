@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from test_coap_options import run
+from operator_commands import refused_in_one_line
 
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.devices.lwm2m.listening import check_listening
@@ -20,10 +20,7 @@ from mirror_server.devices.lwm2m.listening import check_listening
 )
 def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
     path = tmp_path / "mirror.db"
-    result = run(f"--database=sqlite:///{path}", *arguments)
-    assert result.exit_code == 1
-    assert result.output.startswith(sentence)
-    assert result.output.count("\n") == 1
+    refused_in_one_line(f"sqlite:///{path}", "run", "--port=0", *arguments, told=sentence)
     assert not path.exists()
 
 

@@ -10,6 +10,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from bare_coap import POST, BareDevice, Devices, send_until
 from devices_on_loopback import DeviceSide, until
+from resource_paths import TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
@@ -17,8 +18,6 @@ from mirror_server.service.commands import Placement
 from mirror_server.services import Services
 from mirror_server.store import commands, devices, resources
 from mirror_server.store.devices import Condition
-
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from devices_on_loopback import DeviceSide, listed, until
+from resource_paths import TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
 from mirror_server.service import device_keys
-
-TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture

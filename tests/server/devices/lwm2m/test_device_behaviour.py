@@ -15,6 +15,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 import cbor2
 from aiocoap import Message
 from coap_device import until
+from resource_paths import FIRMWARE, SWITCH, TEMPERATURE
 from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer
 
 from mirror_sdk.errors import ValueRefused
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.anyio
 
 CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE = 1, 2, 3, 4
-TEMPERATURE, SWITCH, FIRMWARE = "/3303/0/5700", "/3311/0/5850", "/5/0/0"
 
 
 class WatchedClock(ManualClock):

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from resource_paths import TEMPERATURE
 from service_diary import ServiceDiary
 
 from mirror_server.clock import ManualClock
@@ -43,7 +44,6 @@ HERE = Peer("192.0.2.1:40000")
 OTHER_PORT = Peer("192.0.2.1:40001")
 ELSEWHERE = Peer("192.0.2.2:40000")
 SECURE = Peer(HERE.address, is_secure=True, identity="identity")
-TEMPERATURE = "/3303/0/5700"
 LINKS = b"</3303/0/5700>,</3311/0/5850>,</3/0/4>"
 LIMIT_SECONDS = 60
 

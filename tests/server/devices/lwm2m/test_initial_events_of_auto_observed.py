@@ -13,10 +13,10 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from bare_coap import BareDevice, Devices, send_until
 from devices_on_loopback import DeviceSide, hears, registered, reported, until
+from resource_paths import TEMPERATURE
 
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
-TEMPERATURE = "/3303/0/5700"
 RULE = {"resource-path": [TEMPERATURE]}
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from bare_coap import PUT, BareDevice, Devices
 from devices_on_loopback import connection, hears, listed, registered, reported, until
+from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import Response
@@ -23,7 +24,6 @@ from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 
-TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
 TLV = 11542
 
 

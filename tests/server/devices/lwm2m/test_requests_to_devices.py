@@ -4,6 +4,7 @@ import cbor2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
 
 from mirror_sdk.values import decode
 from mirror_sdk.values.codecs import CONTENT_FORMATS
@@ -21,7 +22,6 @@ from mirror_server.devices.lwm2m.requests import (
     writes,
 )
 
-TEMPERATURE, SET_POINT, UNDECLARED = "/3303/0/5700", "/3308/0/5900", "/27000/0/1"
 DIMMER, SWITCH = "/3311/0/5851", "/3311/0/5850"
 PACKAGE, OLD, NEW = "/5/0/0", (11542,), (11542, 110, 112)
 

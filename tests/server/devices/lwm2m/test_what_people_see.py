@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from devices_on_loopback import connection, until
+from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.service.keys import Scope
 
-TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
 BEGIN = "2026-01-05T08:00:00.000Z"
 
 

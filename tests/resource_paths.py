@@ -1,0 +1,11 @@
+"""Paths of resources that many tests use: those of common objects of OMA and IPSO, and one of no declared object."""
+
+TEMPERATURE = "/3303/0/5700"
+HUMIDITY = "/3304/0/5700"
+SWITCH = "/3311/0/5850"
+LEVEL = "/3311/0/5851"
+SET_POINT = "/3308/0/5900"
+DOOR = "/3200/0/5500"
+REBOOT = "/3/0/4"
+FIRMWARE = "/5/0/0"
+UNDECLARED = "/27000/0/1"
