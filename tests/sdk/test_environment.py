@@ -42,7 +42,7 @@ LEFT_OUT = [
     ("all://example.com", ["https://example.com"], []),
     ("[::1]:8080", ["http://[::1]:8080"], ["http://[::1]:8081"]),
     ("fd00::/8", ["http://[fd12::1]"], []),
-    ("10.0.0.0/99,example.com:x,[", [], ["http://10.0.0.1"]),
+    ("10.0.0.0/99,example.com:x,[", [], ["http://10.0.0.1", "http://example.com"]),
 ]
 
 

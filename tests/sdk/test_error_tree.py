@@ -63,7 +63,7 @@ def test_each_status_has_its_class(status, reason, kind):
     assert type(api_error(status, ErrorBody(code=status, type="t", reason=reason, message="m"))) is kind
 
 
-def check_pickled(error):
+def check_pickled(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), repr(copy), vars(copy)) == (type(error), repr(error), vars(error))
 

@@ -109,7 +109,7 @@ def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id,
     assert capsys.readouterr().out == "ended the poll channel that this key had\nlistening by webhook\n"
 
 
-def test_a_url_that_does_not_answer_ends_no_channel(pushed, own, device_id, status_of, key):
+def test_a_url_that_does_not_answer_leaves_no_rule(pushed, own, device_id, status_of, key):
     assert status_of(POLL, key) == 204
     unreachable = pushed | {"APP_HOST": "http://127.0.0.1:1", "APP_LISTEN_PORT": pushed["APP_HOST"].rpartition(":")[2]}
     with pytest.raises(BadRequest), listening(unreachable):

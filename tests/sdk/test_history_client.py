@@ -259,7 +259,8 @@ def with_an_odd_line(request, answer):
     return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
 
 
-def test_rows_and_ends_that_cannot_be_are_refused(client_told, devices, begin):
+def test_rows_and_ends_that_cannot_be_are_refused(client_told, bench, devices, begin):
+    end = bench.get_clock()
     for change, words in (
         (with_rows(lambda rows: [rows[0], *rows]), "twice or out of order"),
         (with_rows(lambda rows: [*rows[1:], rows[0]]), "twice or out of order"),
@@ -267,6 +268,7 @@ def test_rows_and_ends_that_cannot_be_are_refused(client_told, devices, begin):
         (with_rows(of_first(path="/9/9/9")), "asked for /3303/"),
         (with_rows(of_first(path="here")), "not a resource path"),
         (with_rows(of_first(changed_at=datetime(2020, 1, 1, tzinfo=UTC))), "changed_at goes from"),
+        (with_rows(of_first(changed_at=end)), "changed_at goes from"),
         (with_rows(of_first(status=9)), "status goes from"),
         (with_rows(of_first(revision=None)), "revision are missing"),
         (with_rows(of_first(path=None, value=b"1")), "path are missing"),
@@ -279,7 +281,7 @@ def test_rows_and_ends_that_cannot_be_are_refused(client_told, devices, begin):
         (with_an_odd_line, "what: missing"),
     ):
         with pytest.raises(UnexpectedAnswer, match=words):
-            client_told(change).history([devices[0]], [TEMPERATURE], begin=begin)
+            client_told(change).history([devices[0]], [TEMPERATURE], begin=begin, end=end)
 
 
 def test_more_than_the_limit_is_refused(mirror, client_of, devices):
