@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from hypothesis import strategies as st
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 BEGIN = datetime(2026, 3, 2, 12, tzinfo=UTC)
 """Noon of a Monday, at which bins of all of ``LENGTHS`` begin."""

@@ -7,7 +7,8 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from usual import DIMMER, LAMP, LEVEL, SWITCH, add_lights
+from resource_paths import LEVEL, SWITCH
+from usual import DIMMER, LAMP, add_lights
 
 from mirror_sdk import PreconditionFailed, ValueRefused
 from mirror_sdk.resource import seen_revision

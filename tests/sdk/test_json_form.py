@@ -15,7 +15,8 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from hypothesis import given
 from hypothesis import strategies as st
-from usual import DIMMER, LEVEL
+from resource_paths import LEVEL
+from usual import DIMMER
 
 from mirror_sdk import Explanation
 from mirror_sdk.errors import ConnectionFailed

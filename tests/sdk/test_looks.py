@@ -7,7 +7,8 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
-from usual import SENSOR, TEMPERATURE, URL
+from resource_paths import TEMPERATURE
+from usual import SENSOR, URL
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame

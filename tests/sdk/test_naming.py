@@ -2,7 +2,8 @@
 
 import httpx
 import pytest
-from usual import RESOURCES, SENSOR, SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import RESOURCES, SENSOR, URL
 
 from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
 from mirror_sdk.naming import KnownNames

@@ -22,7 +22,8 @@ from typing import Any
 import httpx
 import pytest
 from changed_answers import Between, without_snapshots
-from usual import SWITCH, URL
+from resource_paths import SWITCH
+from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
-from usual import LEVEL, SWITCH, add_lights, all_to
+from resource_paths import LEVEL, SWITCH
+from usual import add_lights, all_to
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.frames import events_frame, requests_frame

@@ -7,7 +7,8 @@ from itertools import product
 import pandas as pd
 import pytest
 from changed_answers import answer_with, without_arrow
-from usual import DIMMER, LAMP, LEVEL, SWITCH
+from resource_paths import LEVEL, SWITCH
+from usual import DIMMER, LAMP
 
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.frames import drift_frame, state_frame

@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from patience import once, until
-from usual import DIMMER, LAMP, LEVEL, SENSOR, SWITCH, TEMPERATURE, add_lights, all_to, levels, statuses
+from resource_paths import LEVEL, SWITCH, TEMPERATURE
+from usual import DIMMER, LAMP, SENSOR, add_lights, all_to, levels, statuses
 
 from mirror_sdk import AccessDenied, ValueRefused, show_progress
 from mirror_sdk.frames import REQUESTS_SCHEMA

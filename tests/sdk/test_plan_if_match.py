@@ -7,7 +7,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from usual import DIMMER, LEVEL, add_lights
+from resource_paths import LEVEL
+from usual import DIMMER, add_lights
 
 from mirror_sdk import ValueRefused
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 from patience import until
-from usual import DIMMER, LAMP, LEVEL, all_to, statuses
+from resource_paths import LEVEL
+from usual import DIMMER, LAMP, all_to, statuses
 
 from mirror_sdk import ValueRefused, show_progress
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from mirrored import TAKEN_AT
 from mirrored import device as device_object
 from mirrored import resource as state
-from usual import LEVEL, SWITCH, add_lights, all_to, levels
+from resource_paths import LEVEL, SWITCH
+from usual import add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from usual import LEVEL, TEMPERATURE
+from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
 from mirror_sdk.errors import ValueRefused

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from naive_history import BEGIN, Row, frame_of
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.frames import mirror
 from mirror_sdk.privacy import pseudonymise

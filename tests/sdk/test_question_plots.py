@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from naive_history import BEGIN, Row, at, frame_of, told
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import ValueRefused
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet

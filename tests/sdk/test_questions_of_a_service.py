@@ -5,7 +5,8 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 from patience import until
-from usual import LAMP, SENSOR, SWITCH, TEMPERATURE
+from resource_paths import SWITCH, TEMPERATURE
+from usual import LAMP, SENSOR
 
 from mirror_server.devices.link import Content, Observation
 

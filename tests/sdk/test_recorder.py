@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from changed_answers import Between
 from patience import until
-from usual import SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import URL
 
 from mirror_sdk import ClientClosed, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA

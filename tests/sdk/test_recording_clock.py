@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from patience import until
 from recording_readers import make_older
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge

@@ -11,7 +11,8 @@ import pytest
 from filelock import FileLock
 from patience import until
 from recording_readers import READERS, Killed, killed_at, make_older, seen
-from usual import TEMPERATURE, Clock
+from resource_paths import TEMPERATURE
+from usual import Clock
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.events import Event, EventKind

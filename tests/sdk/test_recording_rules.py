@@ -9,7 +9,8 @@ import httpx
 import pytest
 from changed_answers import Between
 from patience import until
-from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import LAMP, SENSOR, URL
 
 from mirror_sdk import (
     AccessDenied,

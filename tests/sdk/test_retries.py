@@ -3,7 +3,8 @@
 import httpx
 import pytest
 from blocking import pause_in_no_time
-from usual import DEVICE, SWITCH, TEMPERATURE
+from resource_paths import SWITCH, TEMPERATURE
+from usual import DEVICE
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.errors import APIError, ConfigError, LimitExceeded, MirrorError, ServerError

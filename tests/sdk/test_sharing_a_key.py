@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from usual import SWITCH, TEMPERATURE
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import Conflict
 

@@ -8,7 +8,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
-from usual import DEVICE, TEMPERATURE, page_of
+from resource_paths import TEMPERATURE
+from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from mirrored import device as device_object
 from mirrored import resource
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk.frames import state_frame
 from mirror_sdk.frames.stale import silent_rows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from usual import TEMPERATURE, URL
+from resource_paths import TEMPERATURE
+from usual import URL
 
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
 

@@ -1,7 +1,8 @@
 """What either client, an explanation and the explorer tell of a subscription that is not met, and of late writes."""
 
 import pytest
-from usual import DIMMER, LEVEL, SENSOR, TEMPERATURE
+from resource_paths import LEVEL, TEMPERATURE
+from usual import DIMMER, SENSOR
 
 from mirror_sdk import EventKind, SubscriptionState
 from mirror_sdk.frames import DriftKind

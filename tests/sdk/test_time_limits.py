@@ -14,7 +14,8 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
-from usual import DEVICE, SWITCH, TEMPERATURE, page_of
+from resource_paths import SWITCH, TEMPERATURE
+from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace

@@ -7,22 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resource_paths import LEVEL, SWITCH, UNDECLARED
 from typed_strategies import VALUES, pairs_of
-from usual import (
-    DIMMER,
-    EXECUTABLE,
-    FLOAT,
-    INTEGER,
-    LAMP,
-    LEVEL,
-    OBJLINK,
-    OPAQUE,
-    STRING,
-    SWITCH,
-    TIME,
-    UNDECLARED,
-    statuses,
-)
+from usual import DIMMER, EXECUTABLE, FLOAT, INTEGER, LAMP, OBJLINK, OPAQUE, STRING, TIME, statuses
 
 from mirror_sdk import ValueRefused, parse_value
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 from patience import until
-from usual import LEVEL, SENSOR, TEMPERATURE, URL
+from resource_paths import LEVEL, TEMPERATURE
+from usual import SENSOR, URL
 
 from mirror_sdk import MirrorClient, UnitWarning
 from mirror_sdk.recording import Recording

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from usual import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, LEVEL, OBJLINK, OPAQUE, STRING, TIME, UNDECLARED, UNSIGNED
+from resource_paths import LEVEL, UNDECLARED
+from usual import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNSIGNED
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import Value, ValueKind, decode, encode

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resource_paths import UNDECLARED
 from typed_strategies import LINKS, VALUES, WHOLE_SECONDS, pairs_of
-from usual import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNDECLARED, UNSIGNED
+from usual import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNSIGNED
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import (

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from changed_answers import Between
-from usual import SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import URL
 
 from mirror_sdk import GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn

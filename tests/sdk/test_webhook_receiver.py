@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from patience import until as wait_until
-from usual import SWITCH, TEMPERATURE
+from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback

@@ -5,7 +5,8 @@ from datetime import UTC
 from typing import Any
 
 from hypothesis import strategies as st
-from usual import BOOLEAN, FLOAT, INTEGER, LEVEL, OBJLINK, OPAQUE, STRING, TIME, UNDECLARED, UNSIGNED
+from resource_paths import LEVEL, UNDECLARED
+from usual import BOOLEAN, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNSIGNED
 
 LINKS = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
 WHOLE_SECONDS = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))

@@ -5,12 +5,13 @@ from typing import Any
 
 import httpx
 import pandas as pd
+from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_sdk import Bench
 
 URL = "http://mirror.localhost"
 DEVICE = "015f0000592df24b952bc53fa97265c8"
-TEMPERATURE, SWITCH, LEVEL, OWN = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/10250/0/1"
+OWN = "/10250/0/1"
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", SWITCH
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
 NASTY = "<img src=x onerror=alert(1)>"

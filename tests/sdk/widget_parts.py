@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import ipywidgets
-from usual import TEMPERATURE
+from resource_paths import TEMPERATURE
 
 from mirror_sdk import Event, EventKind
 from mirror_sdk.values import decode

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from usual import SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import URL
 from widget_parts import observation
 
 from mirror_sdk import MirrorClient

@@ -7,7 +7,8 @@ import weakref
 import httpx
 import pytest
 from patience import PATIENCE_SECONDS, PAUSE, until
-from usual import TEMPERATURE, URL
+from resource_paths import TEMPERATURE
+from usual import URL
 from widget_parts import threads_since
 
 from mirror_sdk import EventKind, MirrorClient

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
-from usual import LAMP, SENSOR, SWITCH, TEMPERATURE, URL
+from resource_paths import SWITCH, TEMPERATURE
+from usual import LAMP, SENSOR, URL
 
 from mirror_sdk import Event, EventKind
 from mirror_sdk.widgets.models import fleet_model

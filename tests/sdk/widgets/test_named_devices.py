@@ -1,7 +1,8 @@
 """Widgets take a device as the client does."""
 
 import pytest
-from usual import DIMMER, LEVEL
+from resource_paths import LEVEL
+from usual import DIMMER
 
 from mirror_sdk import EventKind, UnknownDevice
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from usual import TEMPERATURE, URL
+from resource_paths import TEMPERATURE
+from usual import URL
 
 from mirror_sdk import Bench, MirrorClient, show_progress
 from mirror_sdk.events import EventKind

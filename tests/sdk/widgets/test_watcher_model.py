@@ -6,7 +6,8 @@ from datetime import timedelta
 import httpx
 import pandas as pd
 import pytest
-from usual import LEVEL, SENSOR, TEMPERATURE
+from resource_paths import LEVEL, TEMPERATURE
+from usual import SENSOR
 from widget_parts import START, observation
 
 from mirror_sdk import Event, EventKind, MirrorClient

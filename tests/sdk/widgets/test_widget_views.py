@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from patience import until
-from usual import EXECUTABLE, NASTY, SWITCH, TEMPERATURE
+from resource_paths import SWITCH, TEMPERATURE
+from usual import EXECUTABLE, NASTY
 from widget_parts import START, all_html, all_parts, observation, threads_since
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient

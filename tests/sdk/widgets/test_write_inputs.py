@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resource_paths import LEVEL, SWITCH
 from typed_strategies import VALUES, pairs_of
-from usual import FLOAT, LEVEL, OPAQUE, OWN, SWITCH, TIME
+from usual import FLOAT, OPAQUE, OWN, TIME
 
 from mirror_sdk.values import decode, encode
 from mirror_sdk.widgets.models.write_inputs import InputKind, entry_of, form_of, read_entry

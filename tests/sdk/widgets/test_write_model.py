@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 from patience import until
-from usual import DIMMER, LEVEL, OWN, SWITCH, TEMPERATURE, URL
+from resource_paths import LEVEL, SWITCH, TEMPERATURE
+from usual import DIMMER, OWN, URL
 
 from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
 from mirror_sdk.frames import REQUESTS_SCHEMA

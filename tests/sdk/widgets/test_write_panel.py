@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 from patience import until
-from usual import LEVEL, NASTY, OWN
+from resource_paths import LEVEL
+from usual import NASTY, OWN
 from widget_parts import all_html, all_parts, threads_since
 
 from mirror_sdk.plan import Plan
