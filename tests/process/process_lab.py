@@ -1,5 +1,6 @@
 """JupyterLab as a process: as ``mirror lab`` starts it, and by itself."""
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from process_server import child_environment, wait_until
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
+CONFIG = {"LanguageServerManager": {"autodetect": False}}
+"""Else the type checker, which is there for other tests, reads all packages beside each notebook that is opened."""
 START_SECONDS = 120
 """JupyterLab, its extensions and a kernel are a lot to start on a slow machine."""
 
@@ -23,6 +26,8 @@ class JupyterProcess:
         self.folder = folder
         self.output_path = folder / "output.txt"
         jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
+        (folder / "config").mkdir(exist_ok=True)
+        (folder / "config" / "jupyter_server_config.json").write_text(json.dumps(CONFIG))
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=environment | jupyter, stdout=output, stderr=subprocess.STDOUT
