@@ -17,6 +17,7 @@ from typing import Any, Self
 import httpx
 from click.testing import CliRunner
 from databases import new_database_url
+from ports import free_port
 from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_server.cli import main
@@ -168,7 +169,7 @@ class ServerProcess:
         self.child: Child
         self._options = options
         self._variables = variables
-        self._port = "0"
+        self._port = str(free_port())
         self._applications: list[Application] = []
 
     def start(self) -> Self:

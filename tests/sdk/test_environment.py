@@ -133,9 +133,10 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
 @pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
 def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, address):
     """Also for the address the client has by default, where a server may well run."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        place = f"127.0.0.1:{gone.getsockname()[1]}"
-    check_named(environment, client_of, address, place)
+    with socket.socket() as nobody:
+        # Bound and not listening: nobody answers, and nobody else takes it.
+        nobody.bind(("127.0.0.1", 0))
+        check_named(environment, client_of, address, f"127.0.0.1:{nobody.getsockname()[1]}")
 
 
 def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, client_of):
