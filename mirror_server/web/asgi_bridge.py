@@ -154,7 +154,8 @@ class Bridge:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        await shares.turn(environ)
+            # Many may have come meanwhile.
+            await shares.turn(environ)
         unfinished = Unfinished(environ, self._slots)
         environ |= {
             PARK: unfinished.park,
@@ -164,7 +165,7 @@ class Bridge:
         }
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
-        answer = self._ask(environ, unfinished, is_large=len(body) > _LARGE_BODY_BYTES)
+        answer = self._ask(shares, environ, unfinished, is_large=len(body) > _LARGE_BODY_BYTES)
         if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
             unfinished.release()
@@ -183,19 +184,22 @@ class Bridge:
             if unfinished.deferred is not None and unfinished.deferred.sent is not None:
                 asyncio.get_running_loop().call_later(self._reading_seconds, unfinished.deferred.sent)
 
-    def _ask(self, environ: WSGIEnvironment, unfinished: Unfinished | None = None, *, is_large: bool = False) -> Answer:
+    def _ask(
+        self, shares: Shares, environ: WSGIEnvironment, unfinished: Unfinished | None = None, *, is_large: bool = False
+    ) -> Answer:
         """What the app answers; the time that it takes counts as its key's."""
-        # What it waits for the database meanwhile, those that arrived with it need not wait for again.
-        began_at = time.thread_time()
+        began_at, worked_before = time.perf_counter(), time.thread_time()
         answer = Answer.of(self._app, environ, unfinished)
-        self._shares_here().count(environ, time.thread_time() - began_at, is_large=is_large)
+        seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
+        # A large one lets others have as much; what it waited for the database, they had already.
+        shares.count(environ, seconds, rest_seconds=worked if is_large else 0)
         return answer
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()
         shares = self._shares.get(loop)
         if shares is None:
-            shares = self._shares[loop] = Shares()
+            shares = self._shares[loop] = Shares(loop)
         return shares
 
     async def _open_websocket(self, scope: Message, send: Send) -> None:
@@ -263,7 +267,7 @@ class Bridge:
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
         """Whether the head lets a client send a body; one that may not is told why."""
-        answer = self._ask(environ | {HEAD_ONLY: True})
+        answer = self._ask(self._shares_here(), environ | {HEAD_ONLY: True})
         if answer.status != 100:
             # The body may still come; nothing is read behind it.
             await answer.send(send, is_last=True)

@@ -15,6 +15,7 @@ from mirror_server.views import notifications
 from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.shares import Shares
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +27,24 @@ STREAM = ("/v2/notification/events", b"")
 @pytest.fixture
 def bridge(server):
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST, body_timeout_seconds=0.05)
+
+
+@pytest.fixture
+def requests_take(monkeypatch):
+    """Has requests take so many seconds each, of which this thread works all."""
+
+    def take(seconds):
+        clock = itertools.accumulate(itertools.chain.from_iterable((0, taken) for taken in seconds))
+        now = 0
+
+        def read():
+            nonlocal now
+            now = next(clock)
+            return now
+
+        monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(perf_counter=read, thread_time=lambda: now))
+
+    return take
 
 
 @pytest.mark.parametrize("kind", [POLL, STREAM])
@@ -251,12 +270,12 @@ async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(se
 
 
 @pytest.mark.parametrize(
-    ("body", "seconds", "before"), [(b" " * 100_000, 0, 1), (b"", 0.01, 1), (b"", 0.0015, 2), (b"", 0.0005, 3)]
+    ("body", "seconds", "before"), [(b" " * 100_000, 0.001, 1), (b"", 0.01, 1), (b"", 0.0015, 2), (b"", 0.0005, 3)]
 )
 async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have_their_turn(
-    server, key, monkeypatch, body, seconds, before
+    server, key, requests_take, body, seconds, before
 ):
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=itertools.count(0, seconds).__next__))
+    requests_take(itertools.repeat(seconds))
     bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for name, by in sent.items():
@@ -267,9 +286,33 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
     assert answered.index("other") == before
 
 
-async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, monkeypatch):
-    seconds = iter((0, 1000))
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=lambda: next(seconds, 1000)))
+async def test_requests_that_were_called_too_early_wait_again_and_are_served_before_later_ones():
+    """The first sends the others to wait. Of those that are called together one is large, and one is gone."""
+    loop, large, gone, rest_seconds = asyncio.get_running_loop(), 3, 6, 0.05
+    shares, served_at = Shares(loop), {}
+
+    async def serve(number):
+        await shares.turn({})
+        served_at[number] = loop.time()
+        shares.count({}, 0.01 if number == 0 else 0, rest_seconds=rest_seconds if number == large else 0)
+        if number == large:
+            # As after a large response, which does not end the rest.
+            shares.rest({})
+
+    asked = [asyncio.create_task(serve(number)) for number in range(40)]
+    await until(lambda: served_at)
+    asked[gone].cancel()
+    await until(lambda: large in served_at)
+    asked.append(asyncio.create_task(serve(40)))
+    await asyncio.wait(asked)
+    assert list(served_at) == [number for number in range(41) if number != gone]
+    assert served_at[large + 1] - served_at[large] >= rest_seconds
+    await serve(41)
+    assert 41 in served_at
+
+
+async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, requests_take):
+    requests_take(itertools.repeat(1000))
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
     large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
@@ -279,9 +322,8 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
     await asyncio.wait([large[1].task])
 
 
-async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, monkeypatch):
-    seconds = iter((0, 1000))
-    monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(thread_time=lambda: next(seconds, 1000)))
+async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, requests_take):
+    requests_take(itertools.repeat(1000))
     bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
 
     async def ask():
