@@ -13,8 +13,12 @@ from process_server import child_environment, wait_until
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
-CONFIG = {"LanguageServerManager": {"autodetect": False}}
-"""Else the type checker, which is there for other tests, reads all packages beside each notebook that is opened."""
+CONFIG = {
+    # Else the type checker, which is there for other tests, reads all packages beside each notebook that is opened.
+    "LanguageServerManager": {"autodetect": False},
+    # As ``jupyterapp``, so that a page opens one notebook after the other.
+    "LabApp": {"expose_app_in_browser": True},
+}
 START_SECONDS = 120
 """JupyterLab, its extensions and a kernel are a lot to start on a slow machine."""
 

@@ -15,6 +15,7 @@ from process_server import PATIENCE_SECONDS, wait_until
 
 RAN = re.compile(r"\[\d+\]:")
 
+OPEN = "async (path) => { await jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }"
 COUNT_WATCHES = """
 import threading, time
 for _ in range(600):
@@ -34,11 +35,14 @@ class Notebook:
         browser: Shows it.
         cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
         in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
+        own_page: Whether JupyterLab is loaded anew for it, which takes as long as all else of most tests.
     """
 
     numbers = itertools.count()
 
-    def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, in_lab: bool = True) -> None:
+    def __init__(
+        self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, in_lab: bool = True, own_page: bool = False
+    ) -> None:
         address, _, token = lab.find(ADDRESS).groups()
         name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
@@ -47,14 +51,21 @@ class Notebook:
         self._others: list[Page] = []
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
         wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
-        self.page: Page = _context(lab, browser).new_page()
-        self.page.set_viewport_size({"width": 1400, "height": 1100})
-        self.wrong: list[str] = []
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
         place = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
         self.url = f"{address}/{place}/{name}.ipynb?token={token}&reset"
-        self.page.goto(self.url)
+        self._is_shared = in_lab and not own_page
+        self.page: Page = shared_page(lab, browser) if self._is_shared else _new_page(lab, browser)
+        self.wrong: list[str] = []
+        self._listeners = {
+            "pageerror": lambda error: self.wrong.append(str(error)),
+            "dialog": lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"),
+        }
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
+        if self._is_shared:
+            self.page.evaluate(OPEN, f"{name}.ipynb")
+        else:
+            self.page.goto(self.url)
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
         # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
         if in_lab:
@@ -78,9 +89,15 @@ class Notebook:
         return page
 
     def close(self) -> None:
-        """Close the page and end the kernel: its widgets would go on to poll beside the next test."""
-        for page in (self.page, *self._others):
+        """Close the notebook and end the kernel: its widgets would go on to poll beside the next test."""
+        for page in self._others:
             page.close()
+        if self._is_shared and not self.page.is_closed():
+            self.page.evaluate("jupyterapp.shell.currentWidget.dispose()")
+            for event, listener in self._listeners.items():
+                self.page.remove_listener(event, listener)
+        else:
+            self.page.close()
         self.end_kernel()
         self._http.close()
 
@@ -143,6 +160,26 @@ class Notebook:
         """Press keys, one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
+
+
+_shared_pages: dict[Lab, Page] = {}
+
+
+def shared_page(lab: Lab, browser: Browser) -> Page:
+    """A page of JupyterLab that one notebook after the other is opened on."""
+    page = _shared_pages.get(lab)
+    if page is None or page.is_closed():
+        page = _shared_pages[lab] = _new_page(lab, browser)
+        address, _, token = lab.find(ADDRESS).groups()
+        page.goto(f"{address}/lab/workspaces/shared?token={token}&reset")
+        expect(page.locator(".jp-Launcher")).to_be_visible(timeout=START_SECONDS * 1000)
+    return page
+
+
+def _new_page(lab: Lab, browser: Browser) -> Page:
+    page = _context(lab, browser).new_page()
+    page.set_viewport_size({"width": 1400, "height": 1100})
+    return page
 
 
 @cache

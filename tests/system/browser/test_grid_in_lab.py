@@ -174,7 +174,7 @@ def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
     # With subshells a kernel works on the messages of several widgets at once, in no order.
     setting = "/lab/api/settings/@jupyterlab/apputils-extension:kernels-settings"
     lab.ask("PUT", setting, json={"raw": '{"commsOverSubshells": "disabled"}'})
-    opened = Notebook(lab, browser, SELECTING)
+    opened = Notebook(lab, browser, SELECTING, own_page=True)
     yield opened
     opened.close()
     lab.ask("PUT", setting, json={"raw": "{}"})
