@@ -32,8 +32,10 @@ export async function get(path, query) {
 }
 
 export async function reasonOf(answer) {
+  // Where the key is forgotten meanwhile this ends with that, and there is nothing to tell.
+  const text = await answer.text();
   try {
-    return (await answer.json()).message;
+    return JSON.parse(text).message;
   } catch {
     return `The server, or what stands before it, answers ${answer.status}.`;
   }

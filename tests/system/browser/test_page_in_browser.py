@@ -221,6 +221,25 @@ def test_a_key_that_is_revoked_is_told_and_forgotten(visit: Visit) -> None:
     assert visit.page.evaluate("sessionStorage.length") == 0
 
 
+def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(visit: Visit) -> None:
+    """As where two requests are refused, and the page forgets the key with the first."""
+    visit.page.goto(visit.server.url)
+    ended = visit.page.evaluate("""async () => {
+        const { ask, useKey } = await import("/page/interface.js");
+        window.fetch = async (_, { signal }) => {
+            const body = () => new Promise((_, reject) => {
+                signal.addEventListener("abort", () => reject(signal.reason));
+            });
+            return { ok: false, status: 401, json: body, text: body };
+        };
+        const asked = ask("GET", "/v3/devices").catch((error) => error.name);
+        await new Promise((resolve) => setTimeout(resolve));
+        useKey("");
+        return await asked;
+    }""")
+    assert ended == "AbortError"
+
+
 def test_a_key_is_kept_over_a_reload_until_it_is_forgotten_and_one_that_is_refused_is_not(visit: Visit) -> None:
     page, told = visit.page, visit.page.get_by_role("status").first
     visit.sign_in(visit.server.key())
