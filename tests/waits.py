@@ -15,8 +15,9 @@ _PAUSE = threading.Event()
 
 def wait_until(condition: Callable[[], Any], what: str = "the condition", seconds: float = PATIENCE_SECONDS) -> Any:
     """Return the first true value of ``condition``, which is called again and again until then."""
-    end_at = time.monotonic() + seconds
+    begun_at = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < end_at, f"not within {seconds} s: {what}"
-        _PAUSE.wait(0.005)
+        waited = time.monotonic() - begun_at
+        assert waited < seconds, f"not within {seconds} s: {what}"
+        _PAUSE.wait(min(0.005 + waited / 20, 0.1))
     return value

@@ -73,6 +73,9 @@ class Notebook:
         else:
             wait_until(lambda: _has_idle_kernel(self._http, name), "a kernel", START_SECONDS)
             expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
+        if self._is_shared:
+            # What is in its file is not taken for what it gives now.
+            self.page.evaluate("jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
         self.choose("Run", "Run All Cells")
 
     def other_page(self) -> Page:
