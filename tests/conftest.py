@@ -168,17 +168,24 @@ def rank(item: pytest.Item) -> int:
     return 2 - bool(item.get_closest_marker("process"))
 
 
-def is_run(item: pytest.Item) -> bool:
-    """Whether it may tell something else of this database than of the other one."""
-    place = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-    return not (databases.ON_POSTGRESQL and place.startswith(databases.SAME_ON_EVERY_DATABASE))
+class SameOnEveryDatabase(pytest.Module):
+    """A file that tells nothing else of this database than of the other one; it is not even imported."""
+
+    def collect(self) -> list[pytest.Item]:
+        return []
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = [item for item in items if is_run(item)]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
-    items[:] = sorted(chosen, key=rank)
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if databases.ON_POSTGRESQL and module_path.is_relative_to(TESTS):
+        place = module_path.relative_to(TESTS).as_posix()
+        if place.startswith(databases.SAME_ON_EVERY_DATABASE):
+            return SameOnEveryDatabase.from_parent(parent, path=module_path)
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=rank)
 
 
 def pytest_collection_finish() -> None:
