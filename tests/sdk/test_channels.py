@@ -276,6 +276,7 @@ def test_after_a_long_idle_time_reading_begins_at_the_end_again_unless_an_answer
     log.add_answer("b")
     assert pump.wait(second, 60) is not None
     assert second.lost is None
+    assert [poll["after"] for poll in log.polls].count("latest") == 2
 
 
 class HeldLog(Log):

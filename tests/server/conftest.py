@@ -177,6 +177,12 @@ class Server:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """Asynchronous tests run on an event loop of asyncio, one for each test."""
+    return "asyncio"
+
+
+@pytest.fixture
 def url(tmp_path: Path) -> str:
     """That of a database without anything in it."""
     return new_database_url(tmp_path)

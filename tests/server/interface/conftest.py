@@ -15,12 +15,6 @@ from mirror_server.web.asgi_bridge import Bridge
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Asynchronous tests run on an event loop of asyncio, one for each test."""
-    return "asyncio"
-
-
-@pytest.fixture
 def bridge(server: Any) -> Bridge:
     return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
 

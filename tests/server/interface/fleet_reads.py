@@ -14,7 +14,7 @@ from mirror_server.arrow import history, stream
 
 SNAPSHOT = "/v3/device-echo"
 HISTORY = f"{SNAPSHOT}/history"
-LINES = {
+LINES: dict[str, Any] = {
     "device-echo": DeviceObject,
     "device-echo-unchanged": UnchangedDevice,
     "history-row": HistoryRow,

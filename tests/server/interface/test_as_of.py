@@ -137,10 +137,12 @@ def test_instant_in_the_future_is_400_yet_to_come(server, key, device, refused):
     assert isinstance(of_older_service(BadRequest(400, renamed)), NoHistory)
 
 
-def test_batches_are_bounded_and_hold_whole_devices(server, key, past_of_a_fleet, monkeypatch):
-    *_, at = past_of_a_fleet
-    whole = as_of(server, key, at)
+def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeypatch):
+    # Of two devices each would come in a batch of its own anyway.
+    others = [server.add_device(key, name) for name in "bcd"]
+    whole = as_of(server, key, server.now)
+    assert sorted(each["device_id"] for each in whole) == sorted([device, *others])
     for size in (1, 10**9):
         monkeypatch.setattr(past, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.views.snapshots._CHUNK_BYTES", size)
-        assert as_of(server, key, at) == whole
+        assert as_of(server, key, server.now) == whole

@@ -1,11 +1,11 @@
 """The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
 
 import pytest
-from fleet_reads import SNAPSHOT, arrow_of, in_columns, lines_of
+from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, lines_of
 from resource_paths import TEMPERATURE
 from simulated_resources import action, control, sensor
 
-from mirror_sdk.wire.snapshot import COMPRESSIONS, DeviceRanges
+from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.arrow import stream
 from mirror_server.service import snapshots
 from mirror_server.service.lru_cache import LruCache
@@ -41,6 +41,14 @@ def test_a_line_or_an_arrow_row_is_a_device_object_and_the_last_one_counts_them(
     rows, end_of_rows = arrow_of(server, key, f"compression={compression}")
     assert rows == [in_columns(one) for one in expected]
     assert end_of_rows == end
+
+
+def test_values_are_compressed_only_where_that_is_asked_for(server, key):
+    device = server.add_device(key, "a", sensor(TEMPERATURE, "x" * 1000))
+    server.subscribe(key, device)
+    for query in ("", *(f"?compression={compression}" for compression in COMPRESSIONS)):
+        content = ask(server, key, SNAPSHOT + query, ARROW).get_data()
+        assert (b"x" * 1000 in content) == (query in {"", "?compression=none"}), query
 
 
 def test_an_empty_mirror_is_a_snapshot_too(server, key):

@@ -15,12 +15,6 @@ from mirror_server.config import ListenAddress
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Tests that are coroutines run on an event loop of asyncio, one for each test."""
-    return "asyncio"
-
-
-@pytest.fixture
 def device_side() -> Iterator[DeviceSide]:
     side = DeviceSide(free_port(socket.SOCK_DGRAM))
     yield side
