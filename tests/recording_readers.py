@@ -1,11 +1,9 @@
 """What other programs see of a recording, and what a recorder leaves that is killed at some step of its writing."""
 
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,25 +12,8 @@ import dask.dataframe as dd
 import duckdb
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-
-from mirror_sdk.recording.coverage import Span, write_spans
-from mirror_sdk.recording.files import Piece, read_journal, read_part
-from mirror_sdk.recording.layout import (
-    about_path,
-    beside,
-    journal_numbers,
-    older_about_path,
-    older_journal_path,
-    older_lock_path,
-    older_state_path,
-    part_numbers,
-    part_path,
-    state_numbers,
-    state_path,
-)
 
 
 def _duck(pattern: str) -> pd.DataFrame:
@@ -110,27 +91,3 @@ def killed_at(step: int) -> Iterator[None]:
         patch("pathlib.Path.write_text", amid(Path.write_text)),
     ):
         yield
-
-
-def make_older(folder: Path, here: datetime) -> None:
-    """Give a recording the layout of before: all in the folder, fewer columns, and times of the client's clock."""
-    for number in part_numbers(folder):
-        table, spans = _of_before(read_part(folder, number), here)
-        table = table.replace_schema_metadata({b"mirror_spans": write_spans(spans)})
-        pq.write_table(table, part_path(folder, number), write_page_checksum=True)
-    for number in journal_numbers(folder):
-        table, spans = _of_before(read_journal(folder, number), here)
-        with pa.ipc.new_stream(older_journal_path(folder, number), table.schema) as journal:
-            for batch in table.to_batches():
-                journal.write_batch(batch, custom_metadata={b"span": write_spans(spans)})
-    for number in state_numbers(folder):
-        state_path(folder, number).rename(older_state_path(folder, number))
-    about_path(folder).rename(older_about_path(folder))
-    older_lock_path(folder).touch()
-    shutil.rmtree(beside(folder))
-
-
-def _of_before(piece: Piece, here: datetime) -> tuple[pa.Table, list[Span]]:
-    return piece.events.drop_columns(["endpoint_name", "unit"]), [
-        span._replace(from_at=here, until_at=here) for span in piece.spans
-    ]

@@ -28,8 +28,7 @@ class Hole(JsonForm):
 class Audit(JsonForm):
     """What a recording covers. Times are those of the service's clock.
 
-    They are ``None`` where the service did not tell them, and in recordings of earlier versions, which had the
-    client's: the clock here says nothing of what the log held.
+    They are ``None`` where the service did not tell them: the clock here says nothing of what the log held.
 
     Attributes:
         complete: Whether every entry of the log from its beginning to its end was looked at.

@@ -56,8 +56,3 @@ def write_spans(spans: Iterable[Span]) -> bytes:
 def read_spans(content: bytes) -> list[Span]:
     """Spans out of the metadata of a file."""
     return _SPANS.validate_json(content)
-
-
-def read_older_spans(content: bytes) -> list[Span]:
-    """Spans out of the metadata of an older file, which has times of the client that recorded: they are left out."""
-    return merge(span._replace(from_at=None, until_at=None) for span in read_spans(content))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,16 +19,12 @@ from pydantic import BaseModel, ValidationError
 from mirror_sdk.errors import RecordingDamaged, ValueRefused
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.recording.coverage import Span, merge, read_older_spans, read_spans, write_spans
+from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 from mirror_sdk.recording.layout import (
     about_path,
     journal_numbers,
     journal_path,
     next_number,
-    older_about_path,
-    older_journal_path,
-    older_lock_path,
-    older_state_path,
     part_numbers,
     part_path,
     rules_path,
@@ -55,19 +51,14 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds since 1970 that lie in the years 1 to 9999."""
 
-_ADDED = frozenset({"endpoint_name", "unit"})
-"""Columns that recordings of before do not have."""
-
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
-_OLDER_COVERAGE = (b"mirror_spans", b"span")
-"""The names under which earlier versions kept the coverage of a whole file, and of a batch of a journal."""
 
 
 class About(BaseModel):
     """What a recording is of; two with other answers cannot be one.
 
-    ``key`` and ``id`` are not told by old recordings. The ``id`` is for what stands beside a folder to be known as its.
+    A whole file does not tell the ``key``. The ``id`` is for what stands beside a folder to be known as its.
     """
 
     version: int = 2
@@ -104,12 +95,9 @@ def read_about(folder: Path) -> About | None:
         ValueRefused: The folder holds something else, or beside it is what belongs to another one.
     """
     numbers = part_numbers(folder)
-    older = _read_about(older_about_path(folder))
     if not numbers:
-        return older
+        return None
     told = _about_of_part(part_path(folder, numbers[0]))
-    if older is not None:
-        return told or older
     rest = _read_about(about_path(folder))
     if told is not None and rest is not None and told.id != rest.id:
         raise ValueRefused(
@@ -175,9 +163,9 @@ def read_part(folder: Path, number: int) -> Piece:
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         metadata = table.schema.metadata or {}
-        if _COVERAGE not in metadata and _OLDER_COVERAGE[0] not in metadata:
+        if _COVERAGE not in metadata:
             raise ValueError("it does not tell what it covers")
-        return Piece(_checked(table.replace_schema_metadata(None)), _spans_of(metadata), is_sealed=True)
+        return Piece(_checked(table.replace_schema_metadata(None)), read_spans(metadata[_COVERAGE]), is_sealed=True)
 
 
 def last_span(folder: Path) -> Span | None:
@@ -199,7 +187,7 @@ def read_journal(folder: Path, number: int) -> Piece:
         FileNotFoundError: There is none.
     """
     tables, spans = [STORED_SCHEMA.empty_table()], []
-    with _first_of(journal_path(folder, number), older_journal_path(folder, number)).open("rb") as journal:
+    with journal_path(folder, number).open("rb") as journal:
         for table, span in _whole_batches(journal):
             tables.append(table)
             spans += span
@@ -207,16 +195,21 @@ def read_journal(folder: Path, number: int) -> Piece:
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
-    """A state table, also while it is being moved.
+    """A state table.
 
     Raises:
         FileNotFoundError: There is none.
         RecordingDamaged: It is not as it was written.
     """
-    for path in (state_path(folder, number), older_state_path(folder, number)):
-        with suppress(FileNotFoundError):
-            return _read_state(path)
-    return _read_state(state_path(folder, number))
+    with _undamaged(state_path(folder, number)) as path:
+        state = read_parquet(path)
+        about = state.attrs["mirror"]
+        pd.Timestamp(about["taken_at"]), int(about["devices"])
+        for name in set(ADDED_COLUMNS) - set(state.columns):
+            state[name] = to_frame(STATE_SCHEMA.empty_table(), {})[name].reindex(state.index)
+        columns: pd.DataFrame = state[STATE_SCHEMA.names]
+        columns.attrs = state.attrs
+        return columns
 
 
 def read_numbered(folder: Path, number: int) -> Piece:
@@ -259,7 +252,6 @@ def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
 def remove_journal(folder: Path, number: int) -> None:
     """Remove a journal that was sealed."""
     journal_path(folder, number).unlink(missing_ok=True)
-    older_journal_path(folder, number).unlink(missing_ok=True)
 
 
 def write_state(folder: Path, state: pd.DataFrame) -> None:
@@ -269,25 +261,9 @@ def write_state(folder: Path, state: pd.DataFrame) -> None:
     _finish(folder, state_path(folder, number))
 
 
-def bring_into_layout(folder: Path, about: About) -> None:
-    """Make all whole files of one schema, and move the state tables beside them; cut off, it can be done again.
-
-    Raises:
-        RecordingDamaged: A file is not as it was written.
-    """
-    for number in part_numbers(folder):
-        piece, schema = read_part(folder, number), pq.read_schema(part_path(folder, number))
-        if not schema.equals(STORED_SCHEMA) or _COVERAGE not in schema.metadata:
-            write_part(folder, number, piece, about)
-    for number in state_numbers(folder):
-        with suppress(FileNotFoundError):
-            older_state_path(folder, number).replace(state_path(folder, number))
-
-
 def remove_leftovers(folder: Path) -> None:
-    """Remove what is of no use any more: what a kill cut off, and the lock of the older layout."""
-    for leftover in (unfinished_path(folder), older_lock_path(folder), *folder.glob("*.unfinished")):
-        leftover.unlink(missing_ok=True)
+    """Remove what a kill cut off."""
+    unfinished_path(folder).unlink(missing_ok=True)
 
 
 def clear_beside(folder: Path) -> None:
@@ -297,18 +273,6 @@ def clear_beside(folder: Path) -> None:
         remove_journal(folder, number)
     for number in state_numbers(folder):
         state_path(folder, number).unlink(missing_ok=True)
-
-
-def _read_state(path: Path) -> pd.DataFrame:
-    with _undamaged(path):
-        state = read_parquet(path)
-        about = state.attrs["mirror"]
-        pd.Timestamp(about["taken_at"]), int(about["devices"])
-        for name in set(ADDED_COLUMNS) - set(state.columns):
-            state[name] = to_frame(STATE_SCHEMA.empty_table(), {})[name].reindex(state.index)
-        columns: pd.DataFrame = state[STATE_SCHEMA.names]
-        columns.attrs = state.attrs
-        return columns
 
 
 def _read_about(path: Path) -> About | None:
@@ -321,7 +285,7 @@ def _read_about(path: Path) -> About | None:
 
 
 def _about_of_part(path: Path) -> About | None:
-    """What a whole file tells of its recording; nothing, where it is damaged or of before."""
+    """What a whole file tells of its recording; nothing, where it is damaged."""
     try:
         return About.model_validate_json((pq.read_schema(path).metadata or {})[_ABOUT])
     except (pa.ArrowException, OSError, LookupError, ValueError):
@@ -350,25 +314,14 @@ def _sync(path: Path, flags: int) -> None:
         os.close(number)
 
 
-def _first_of(*paths: Path) -> Path:
-    """The first that is there, else the first."""
-    return next((path for path in paths if path.exists()), paths[0])
-
-
-def _spans_of(metadata: Mapping[bytes, bytes]) -> list[Span]:
-    """The coverage a file or a batch tells; a batch may tell none."""
-    if _COVERAGE in metadata:
-        return read_spans(metadata[_COVERAGE])
-    return [span for key in _OLDER_COVERAGE if key in metadata for span in read_older_spans(metadata[key])]
-
-
 def _whole_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
     try:
         stream = pa.ipc.open_stream(journal)
         while True:
             batch, metadata = stream.read_next_batch_with_custom_metadata()
             batch.validate(full=True)
-            yield _checked(pa.Table.from_batches([batch])), _spans_of(metadata or {})
+            coverage = (metadata or {}).get(_COVERAGE)
+            yield _checked(pa.Table.from_batches([batch])), [] if coverage is None else read_spans(coverage)
     except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
         # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
         return
@@ -399,14 +352,11 @@ def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
 
 
 def _checked(table: pa.Table) -> pa.Table:
-    """The table, if it is one of events, with all columns there are by now.
+    """The table, if it is one of events.
 
     Raises:
         ValueError: Its columns are others, or hold words or times that are none.
     """
-    for name in (one for one in STORED_SCHEMA.names if one in _ADDED and one not in table.schema.names):
-        position, kind = STORED_SCHEMA.get_field_index(name), STORED_SCHEMA.field(name).type
-        table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():

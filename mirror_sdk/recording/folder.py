@@ -24,14 +24,11 @@ from mirror_sdk.recording.coverage import Span
 from mirror_sdk.tables.events import event_columns
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
-_BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
-"""What an earlier version left that was killed at its beginning."""
-
 
 class RecordingFolder:
     """The folder of a recording, open for writing by one recorder.
 
-    What a killed one left is made whole files of first, and an older layout is brought into the present one.
+    What a killed one left is made whole files of first.
 
     Args:
         folder: Where it is; made when it is not there.
@@ -72,7 +69,10 @@ class RecordingFolder:
         layout.beside(folder).mkdir(exist_ok=True)
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
         # Before anything is read: a recorder at work would change it.
-        self._acquire(self._lock)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as exc:
+            raise ValueRefused(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
         self._is_of_parent = False
         tell_in_child(self)
         try:
@@ -201,12 +201,6 @@ class RecordingFolder:
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
         return self._journal
 
-    def _acquire(self, lock: FileLock) -> None:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as exc:
-            raise ValueRefused(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
-
     def _agreed(self, known: files.About | None, about: files.About) -> files.About:
         """What is recorded, with the mark of the recording that is there.
 
@@ -228,34 +222,19 @@ class RecordingFolder:
         return about.model_copy(update={"id": known.id or uuid.uuid4().hex})
 
     def _recover(self) -> None:
-        if layout.older_lock_path(self.path).exists():
-            # A recorder of an earlier version may be at work.
-            older = FileLock(layout.older_lock_path(self.path), thread_local=False)
-            self._acquire(older)
-            try:
-                self._bring_into_layout()
-            finally:
-                older.release()
-        else:
-            self._bring_into_layout()
-        files.remove_leftovers(self.path)
-        self._last = files.last_span(self.path)
-
-    def _bring_into_layout(self) -> None:
         files.write_about(self.path, self._about)
-        files.bring_into_layout(self.path, self._about)
         for number in layout.journal_numbers(self.path):
             if layout.part_path(self.path, number).exists():
                 files.remove_journal(self.path, number)
             else:
                 files.seal(self.path, number, self._about)
-        # The last of the older layout: until here it is done again after a kill.
-        layout.older_about_path(self.path).unlink(missing_ok=True)
+        files.remove_leftovers(self.path)
+        self._last = files.last_span(self.path)
 
 
 def _refuse_other_things(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueRefused(f"{folder} is a file; a recording is a folder of files, give another name")
-    is_free = not folder.exists() or all(path.name in _BEFORE_A_RECORDING for path in folder.iterdir())
+    is_free = not folder.exists() or not any(folder.iterdir())
     if not is_free and files.read_about(folder) is None:
         raise ValueRefused(f"{folder} holds other files; give another folder")

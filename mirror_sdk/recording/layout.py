@@ -10,8 +10,6 @@ pandas and Dask pass over where they read the folder above, and in which no name
 - ``rules.json`` names the rules that are to be taken away when the recording ends;
 - ``unfinished`` becomes one of the others, when it is whole;
 - ``lock`` is held by the recorder.
-
-Recordings of before have it all in the folder, under names with an underscore.
 """
 
 from __future__ import annotations
@@ -74,26 +72,6 @@ def state_path(folder: Path, number: int) -> Path:
     return beside(folder) / f"state-{number:06}.pq"
 
 
-def older_about_path(folder: Path) -> Path:
-    """Where it stood before what is recorded."""
-    return folder / "_recording.json"
-
-
-def older_lock_path(folder: Path) -> Path:
-    """Where the lock was before."""
-    return folder / "_lock"
-
-
-def older_journal_path(folder: Path, number: int) -> Path:
-    """Where a journal was before."""
-    return folder / f"_journal-{number:06}.arrows"
-
-
-def older_state_path(folder: Path, number: int) -> Path:
-    """Where a state table was before."""
-    return folder / f"_state-{number:06}.parquet"
-
-
 def part_numbers(folder: Path) -> list[int]:
     """The numbers of the whole files, in order."""
     return sorted(_numbers(folder, "part-*.parquet"))
@@ -101,12 +79,12 @@ def part_numbers(folder: Path) -> list[int]:
 
 def journal_numbers(folder: Path) -> list[int]:
     """The numbers of the journals, in order; of one that was just sealed the file may be there too."""
-    return sorted({*_numbers(folder, "_journal-*.arrows"), *_numbers(beside(folder), "journal-*.arrows")})
+    return sorted(_numbers(beside(folder), "journal-*.arrows"))
 
 
 def state_numbers(folder: Path) -> list[int]:
     """The numbers of the state tables, in order."""
-    return sorted({*_numbers(folder, "_state-*.parquet"), *_numbers(beside(folder), "state-*.pq")})
+    return sorted(_numbers(beside(folder), "state-*.pq"))
 
 
 def next_number(numbers: Collection[int]) -> int:

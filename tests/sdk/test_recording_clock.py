@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from patience import until
-from recording_readers import make_older
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
@@ -111,22 +110,6 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_
     assert Recording(folder).audit().until_at == ended_at
     assert not is_complete(folder, begun_at - MILLISECOND)
     assert is_complete(folder, renewed_at)
-
-
-def test_the_times_of_an_older_recording_are_not_those_of_the_service(client, here, observed, folder):
-    with client.record(folder):
-        instant = observed(1.0)
-    make_older(folder, here)
-    audit = Recording(folder).audit()
-    assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
-    assert not is_complete(folder, instant)
-    with client.record(folder):
-        later = observed(2.0)
-    assert layout.beside(folder).exists()
-    assert Recording(folder).audit().complete
-    assert not is_complete(folder, instant - MILLISECOND)
-    assert is_complete(folder, later)
-    assert Recording(folder).events()["value_num"].tolist() == [1.0, 2.0]
 
 
 def at(minute):

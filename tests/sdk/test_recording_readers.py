@@ -4,13 +4,11 @@ import errno
 import itertools
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pandas as pd
 import pytest
-from filelock import FileLock
 from patience import until
-from recording_readers import READERS, Killed, killed_at, make_older, seen
+from recording_readers import READERS, Killed, killed_at, seen
 from resource_paths import TEMPERATURE
 from usual import Clock
 
@@ -150,53 +148,6 @@ def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tm
         record(folder)
         assert numbers_of(folder) == list(range(1, LAST + 1))
     assert step > 20
-
-
-def older_recording(place):
-    """A recording of before: five events in whole files, one in the journal of a recorder that was killed."""
-    folder = Path(place) / "run.parquet"
-    record(folder)
-    written = RecordingFolder(folder, ABOUT)
-    written.append([event(LAST + 1)], Span(LAST, LAST + 1, AT, AT))
-    written._journal[0].close()
-    written._lock.release()
-    make_older(folder, datetime.now(UTC))
-    return folder
-
-
-def test_a_recording_of_before_is_read_and_left_as_it_is(tmp_path):
-    folder = older_recording(tmp_path)
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    recording = Recording(folder)
-    events = recording.events()
-    assert events["seq"].tolist() == [*range(1, LAST + 2)]
-    assert events["unit"].isna().all()
-    assert len(layout.state_numbers(folder)) == 1
-    assert recording.audit().sealed_events == LAST
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
-    # While its recorder is at work it stays one.
-    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
-        recording.seal()
-    assert layout.older_about_path(folder).exists()
-
-
-def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
-    older = older_recording(tmp_path)
-    for step in itertools.count(1):
-        folder = shutil.copytree(older, tmp_path / f"{step}" / "run.parquet")
-        try:
-            with killed_at(step):
-                Recording(folder).seal()
-        except Killed:
-            assert numbers_of(folder) == [*range(1, LAST + 2)]
-            Recording(folder).seal()
-        else:
-            break
-        assert {path.suffix for path in folder.iterdir()} == {".parquet"}
-        assert sorted(READERS["Polars"](folder)["seq"]) == [*range(1, LAST + 2)]
-        assert {path.name for path in layout.beside(folder).iterdir()} == {"lock", "recording.json", "state-000001.pq"}
-    assert step > 15
-    assert_all_see(folder, [*range(1, LAST + 2)])
 
 
 def test_a_folder_that_was_removed_is_begun_anew(folder):
