@@ -107,8 +107,6 @@ class Recording:
     def seal(self) -> None:
         """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
 
-        A recording of an earlier version is brought into the present layout.
-
         Raises:
             OSError: The folder, or what is beside it, cannot be written.
             ValueRefused: A recorder is at work, which does it by itself.
