@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
 from datetime import UTC, datetime
 from html import escape
 from threading import RLock
@@ -96,11 +98,20 @@ class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has n
     module_text = str(go.FigureWidget._esm)
     lock: RLock | None = None
 
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """The state, where a page that is loaded later finds the lines as they are now.
+
+        Plotly itself stores there what a figure is shown with by itself, and not what it shows within another widget.
+        """
+        with self.lock or nullcontext():
+            if key is None and hasattr(self, "_data"):
+                now = {"_widget_data": self._data, "_widget_layout": self._layout_obj._props}
+                self._trait_values |= deepcopy(now)
+            state: dict[str, Any] = super().get_state(key, drop_defaults)
+            return state
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        if self.lock is None:
-            super().set_state(sync_data)
-            return
-        with self.lock:
+        with self.lock or nullcontext():
             super().set_state(sync_data)
 
 

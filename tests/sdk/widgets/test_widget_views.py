@@ -214,6 +214,14 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     assert plot.figure._config["plotlyServerURL"] == ""
 
 
+def test_a_page_that_is_loaded_later_begins_with_what_is_shown_now(plot):
+    plot.show([series("d1", "Cel", 1.0, 2.0)], WHOLE)
+    state = plot.figure.get_state()
+    assert [trace["visible"] for trace in state["_widget_data"]] == [True] + [False] * 5
+    assert list(state["_widget_data"][0]["y"]) == [1.0, 2.0]
+    assert state["_widget_layout"]["yaxis"]["title"]["text"] == "Cel"
+
+
 def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
     plot.show([series("%{x}", '"><b>', 1.0)], WHOLE)
     shown = plot.figure.data[0]

@@ -70,5 +70,7 @@ def test_each_widget_is_shown_works_and_can_be_read_in_both_themes(lab: Lab, bro
             expect(notebook.page.locator("body")).to_have_attribute("data-jp-theme-light", is_light)
             expect_enough_contrast(*shown)
             notebook.page.screenshot(path=tmp_path / f"{theme}.png")
+        for page in (notebook.page, notebook.other_page()):
+            expect(page.locator(".mirror-time-plot .scatterlayer .trace")).to_have_count(1)
     finally:
         notebook.close()
