@@ -4,6 +4,7 @@
 every moment, up to five minutes (``rotate_seconds``) before the present. The newest events and the states stand beside
 it, in ``_run.parquet.mirror``; copy and remove both together. :class:`Recording` reads all of it.
 
+>>> from mirror_sdk.recording import Recording
 >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
 ...     bench.set_value("station-01", "/3303/0/5700", 22.5)
 >>> Recording(folder / "run.parquet").events()["value_num"].tolist()
