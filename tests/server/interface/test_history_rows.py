@@ -47,8 +47,10 @@ def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
     server.registration(key, device, "POST")
     server.advance(key, 1)
     server.patch(key, device, online=False)
-    server.advance(key, 86_400)
     found = rows_of(server)
+    # The rows of a day that is over may be in a file.
+    server.advance(key, 86_400)
+    found += rows_of(server)[-1:]
     assert [row.what for row in found] == ["registration", "reg_update", "deregistration", "registration", "expired"]
     assert {(row.device_id, row.endpoint_name, row.path, row.origin) for row in found} == {
         (device, "sensor-1", None, None)
