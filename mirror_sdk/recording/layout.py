@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mirror_sdk.errors import ValueRefused
 
-_NUMBERED = re.compile(r"-(\d{6,9})\.")
+_NUMBERED = re.compile(r"[a-z]+-(\d{6}|[1-9]\d{6,8})\.[a-z]+")
 _HIGHEST_BEGUN = 899_999_999
 """The highest number behind which a recorder begins, so that it does not run out of numbers before it ends."""
 
@@ -112,5 +112,5 @@ def require_numbers_left(folder: Path, numbers: Collection[int]) -> None:
 
 def _numbers(folder: Path, pattern: str) -> Iterator[int]:
     for path in folder.glob(pattern):
-        if found := _NUMBERED.search(path.name):
+        if found := _NUMBERED.fullmatch(path.name):
             yield int(found[1])

@@ -138,6 +138,8 @@ class Bridge:
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
+        for shares in list(self._shares.values()):
+            shares.end_rests()
         for parked in list(self._parked):
             parked.end()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Shares:
         self._loop: asyncio.AbstractEventLoop = weakref.proxy(loop)
         self._seconds: dict[str, float] = {}
         self._queues: dict[str, _Queue] = {}
+        self._has_rests = True
 
     async def turn(self, environ: WSGIEnvironment) -> None:
         """Wait behind the requests of the same key that wait already, and while it has had its share."""
@@ -60,10 +62,20 @@ class Shares:
             self._loop.call_soon(self._call, key)
         queue.rests_until = max(queue.rests_until, self._loop.time() + seconds)
 
+    def end_rests(self) -> None:
+        """Let no key rest any more: the server stops, and what waits has little time."""
+        self._has_rests = False
+        for key in self._queues:
+            # The loop of another thread may be over.
+            with suppress(RuntimeError, ReferenceError):
+                self._loop.call_soon_threadsafe(self._call, key)
+
     def _call(self, key: str) -> None:
         """Call the next requests of a key, and in the next turn of the loop those behind them."""
-        queue = self._queues[key]
-        if self._loop.time() < queue.rests_until:
+        queue = self._queues.get(key)
+        if queue is None:
+            return
+        if self._rests(queue):
             self._loop.call_at(queue.rests_until, self._call, key)
         elif waiting := queue.called or queue.new:
             for _ in range(min(len(waiting), _CALLED_AT_ONCE)):
@@ -76,7 +88,10 @@ class Shares:
             del self._queues[key]
 
     def _has_had_its_share(self, key: str, queue: _Queue) -> bool:
-        return self._seconds.get(key, 0) > _MOST_SECONDS or self._loop.time() < queue.rests_until
+        return self._seconds.get(key, 0) > _MOST_SECONDS or self._rests(queue)
+
+    def _rests(self, queue: _Queue) -> bool:
+        return self._has_rests and self._loop.time() < queue.rests_until
 
 
 class _Queue:
@@ -89,5 +104,6 @@ class _Queue:
 
 
 def _key(environ: WSGIEnvironment) -> str:
-    key: str = environ.get("HTTP_AUTHORIZATION", "")
-    return key
+    """The access key, however its header is written; where there is none, whoever asks without one."""
+    authorization: str = environ.get("HTTP_AUTHORIZATION", "")
+    return authorization.rstrip().rpartition(" ")[2] or str(environ.get("REMOTE_ADDR", ""))

@@ -163,6 +163,13 @@ def test_a_folder_that_was_removed_is_begun_anew(folder):
     assert layout.state_numbers(folder) == []
 
 
+def test_a_file_of_another_name_is_none_of_the_recording(folder):
+    record(folder)
+    shutil.copy(layout.part_path(folder, 1), folder / "part-old-000777.parquet")
+    Recording(folder).seal()
+    assert numbers_of(folder) == [*range(1, LAST + 1)]
+
+
 def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder, tmp_path):
     record(folder)
     copied = tmp_path / "copied.parquet"

@@ -278,8 +278,9 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
     requests_take(itertools.repeat(seconds))
     bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
-    for name, by in sent.items():
-        request = Request(bridge, by, "/v3/device-queries", method="POST", body=body)
+    for number, (name, by) in enumerate(sent.items()):
+        # One key is one application, with as many blanks before it as may be.
+        request = Request(bridge, f"{' ' * number}{by}", "/v3/device-queries", method="POST", body=body)
         request.task.add_done_callback(lambda _, name=name: answered.append(name))
     await until(lambda: len(answered) == len(sent))
     assert [name for name in answered if name != "other"] == ["first", "second", "third"]
@@ -318,8 +319,8 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
     large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
     other = await Request(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
     assert (large[0].status, large[1].status, other.status) == (400, None, 200)
-    large[1].task.cancel()
-    await asyncio.wait([large[1].task])
+    bridge.stop_waiting()
+    assert (await large[1].end()).status == 400
 
 
 async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, requests_take):
