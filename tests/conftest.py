@@ -177,10 +177,9 @@ class SameOnEveryDatabase(pytest.Module):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if databases.ON_POSTGRESQL and module_path.is_relative_to(TESTS):
-        place = module_path.relative_to(TESTS).as_posix()
-        if place.startswith(databases.SAME_ON_EVERY_DATABASE):
-            return SameOnEveryDatabase.from_parent(parent, path=module_path)
+    place = module_path.relative_to(TESTS).as_posix() if module_path.is_relative_to(TESTS) else ""
+    if databases.ON_POSTGRESQL and place.startswith(databases.SAME_ON_EVERY_DATABASE):
+        return SameOnEveryDatabase.from_parent(parent, path=module_path)
     return None
 
 

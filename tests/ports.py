@@ -5,9 +5,8 @@ import socket
 from itertools import cycle
 from random import SystemRandom
 
-_WORKERS = 16
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
-_PORTS = range(20_000 + _WORKER, 32_000, _WORKERS)
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+_PORTS = range(20_000 + _WORKER, 32_000, 16)
 """Of this worker alone, and below those that a system gives to whoever asks for any, and to connections.
 
 A port of those may be somebody else's before it is used, and while the server that had it starts again.

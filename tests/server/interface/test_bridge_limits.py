@@ -34,15 +34,8 @@ def requests_take(monkeypatch):
     """Has requests take so many seconds each, of which this thread works all."""
 
     def take(seconds):
-        clock = itertools.accumulate(itertools.chain.from_iterable((0, taken) for taken in seconds))
-        now = 0
-
-        def read():
-            nonlocal now
-            now = next(clock)
-            return now
-
-        monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(perf_counter=read, thread_time=lambda: now))
+        read = itertools.accumulate(itertools.chain.from_iterable((0, 0, taken, 0) for taken in seconds)).__next__
+        monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(perf_counter=read, thread_time=read))
 
     return take
 

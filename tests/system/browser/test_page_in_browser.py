@@ -227,9 +227,7 @@ def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(vi
     ended = visit.page.evaluate("""async () => {
         const { ask, useKey } = await import("/page/interface.js");
         window.fetch = async (_, { signal }) => {
-            const body = () => new Promise((_, reject) => {
-                signal.addEventListener("abort", () => reject(signal.reason));
-            });
+            const body = () => new Promise((_, end) => signal.addEventListener("abort", () => end(signal.reason)));
             return { ok: false, status: 401, json: body, text: body };
         };
         const asked = ask("GET", "/v3/devices").catch((error) => error.name);
