@@ -11,14 +11,25 @@ APP = "app"
 MOMENT = 0.1
 
 
+class Counted:
+    """The database as one reader has it, whose reads are counted: other threads of a server read too."""
+
+    def __init__(self, database):
+        self.database, self.reads = database, 0
+
+    def __getattr__(self, name):
+        self.reads += name in {"read", "look"}
+        return getattr(self.database, name)
+
+
 class Readers:
     """A log of its own on the database of a server, with readers that wait."""
 
     def __init__(self, server, *, is_shared):
-        self.database = server.services.database
-        self.reads, self.seconds = 0, 0.0
+        self.database, self.seconds = server.services.database, 0.0
+        self.counted = Counted(self.database)
         self.log = NotificationLog(
-            self.database,
+            self.counted,
             server.services.clock,
             most_bytes=1_000_000,
             is_shared=is_shared,
@@ -26,15 +37,6 @@ class Readers:
             monotonic=lambda: self.seconds,
         )
         self.database.write(lambda session: logs.create(session, APP))
-        for name in ("read", "look"):
-            setattr(self.database, name, self.counted(getattr(self.database, name)))
-
-    def counted(self, query):
-        def count(*arguments):
-            self.reads += 1
-            return query(*arguments)
-
-        return count
 
     def add(self, *names):
         """All of them in one transaction, each an entry of its own."""
@@ -86,7 +88,7 @@ def test_one_entry_is_given_to_all_without_reading(readers):
     waiting = readers.waiting(20)
     readers.add("a")
     pages = [readers.log.read_more(APP, 0, more) for more in waiting]
-    assert readers.reads == 0
+    assert readers.counted.reads == 0
     assert len({id(page) for page in pages}) == 1
     assert pages[0].is_last
     assert readers.names(pages[0]) == ["a"]
@@ -97,7 +99,7 @@ def test_several_entries_at_once_are_read_once_for_all_that_have_read_as_far(rea
     waiting = readers.waiting(20)
     readers.add("b", "c")
     pages = [readers.log.read_more(APP, 1, more) for more in waiting]
-    assert readers.reads == 1
+    assert readers.counted.reads == 1
     assert {tuple(readers.names(page)) for page in pages} == {("b", "c")}
     # Who has read less is told more, and does not take it from the others.
     assert readers.read(waiting[0]) == ["a", "b", "c"]
@@ -139,7 +141,7 @@ def test_entries_of_one_work_are_given_without_reading_only_where_they_make_one_
     errors = [{"ep": async_id, "id": async_id, "status": 504} for async_id in "ab"]
     readers.add_at_once(ASYNC_RESPONSES, *errors[:most])
     assert readers.read(waiting[0]) == ["a"]
-    assert readers.reads == most - 1
+    assert readers.counted.reads == most - 1
 
 
 def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):
