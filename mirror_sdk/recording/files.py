@@ -261,11 +261,6 @@ def write_state(folder: Path, state: pd.DataFrame) -> None:
     _finish(folder, state_path(folder, number))
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what a kill cut off."""
-    unfinished_path(folder).unlink(missing_ok=True)
-
-
 def clear_beside(folder: Path) -> None:
     """Remove what is left of a recording whose folder was removed."""
     about_path(folder).unlink(missing_ok=True)

@@ -228,7 +228,7 @@ class RecordingFolder:
                 files.remove_journal(self.path, number)
             else:
                 files.seal(self.path, number, self._about)
-        files.remove_leftovers(self.path)
+        layout.unfinished_path(self.path).unlink(missing_ok=True)
         self._last = files.last_span(self.path)
 
 

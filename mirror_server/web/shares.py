@@ -65,8 +65,8 @@ class Shares:
     def end_rests(self) -> None:
         """Let no key rest any more: the server stops, and what waits has little time."""
         self._has_rests = False
-        for key in self._queues:
-            # The loop of another thread may be over.
+        # The loop may be that of another thread, and over.
+        for key in list(self._queues):
             with suppress(RuntimeError, ReferenceError):
                 self._loop.call_soon_threadsafe(self._call, key)
 

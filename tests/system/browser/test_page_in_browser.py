@@ -232,8 +232,7 @@ def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(vi
         };
         const asked = ask("GET", "/v3/devices").catch((error) => error.name);
         await new Promise((resolve) => setTimeout(resolve));
-        useKey("");
-        return await asked;
+        useKey(""); return await asked;
     }""")
     assert ended == "AbortError"
 
