@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.cluster.forwarding import Forwarder
@@ -22,6 +22,7 @@ from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.hooks import Extensions
 from mirror_server.metrics import Metrics
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from mirror_server.history.keeper import Keeper
     from mirror_server.history.service import HistoryService
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_SECONDS = 60
@@ -77,11 +80,14 @@ class Services:
 
     Raises:
         DatabaseError: The database cannot be used.
+        CannotServe: An extension is missing, or not possible as the settings say.
         CannotListen: Real devices cannot come where the settings say.
         CannotKeepHistory: A history cannot be kept as the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self.extensions = Extensions(settings.without)
+        self.extensions.check(settings)
         check_listening(settings)
         self.settings = settings
         self.opens_websockets = True
@@ -138,6 +144,14 @@ class Services:
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = self._make_dispatcher(links)
         self.database.on_interruption(self._interrupted, self._resumed)
+        self._parts: dict[type, Any] = {type(part): part for part in self.extensions.hook.build(services=self)}
+        for part in self._parts.values():
+            self.extensions.add(part)
+
+    def part(self, kind: type[T]) -> T:
+        """What an extension built for this server, by its class."""
+        found: T = self._parts[kind]
+        return found
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -145,6 +159,9 @@ class Services:
         Raises:
             DatabaseError: The database does not answer any more.
         """
+        _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
+        for name, why in self.extensions.left_out.items():
+            _log.info("without the extension %s: %s", name, why)
         if self._leadership is None:
             self.begin_to_lead()
         else:

@@ -16,12 +16,12 @@ PAGES = sorted((ROOT / ".github").rglob("*.md"))
 PICTURE = re.compile(r"(?<=```text\n)mirror_sdk/\n.*?(?=```)", re.DOTALL)
 WITHOUT_MODULES = {
     "mirror_sdk/wire/examples": "One object of the interface in a file, which models and description are tested with.",
-    "mirror_server/page": "The page for people, as the browser gets it.",
+    "mirror_server/extensions/page/files": "The page for people, as the browser gets it.",
     "mirror_server/store/migrations": "How a database gets from one version of its schema to the next.",
     "mirror_server/store/migrations/versions": "One file for each version, numbered.",
 }
 WIDTH = 25
-BUILT = ROOT / "mirror_server" / "reference"
+BUILT = ROOT / "mirror_server" / "extensions" / "page" / "built"
 
 
 def rooms(package: str) -> Iterator[Path]:

@@ -11,7 +11,8 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.cli.put_away import PutAway, alone
-from mirror_server.options import archive_option, database_option
+from mirror_server.config import Settings, database_option, options_of
+from mirror_server.hooks import of_all
 from mirror_server.store import history, maintenance, processes
 from mirror_server.store.database import Database, damage
 from mirror_server.store.failures import DatabaseError
@@ -25,7 +26,7 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 @click.argument("device_id")
 @click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
 @database_option
-@archive_option
+@options_of("erase", Settings, *of_all("settings"))
 def erase(device_id: str, database_url: str, history_archive: str | None) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
@@ -74,7 +75,7 @@ def _erase(database: Database, device_id: str, archive: str | None) -> tuple[Put
 
 @main.command()
 @database_option
-@archive_option
+@options_of("check", Settings, *of_all("settings"))
 def check(database_url: str, history_archive: str | None) -> None:
     """Check the database: what is wrong, how often and where; exit status 1 if anything is.
 

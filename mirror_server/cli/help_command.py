@@ -6,6 +6,7 @@ import click
 
 from mirror_sdk._manual import show_topic
 from mirror_server.cli import main
+from mirror_server.hooks import of_all
 
 TOPICS = {
     "operate": "mirror_server",
@@ -17,7 +18,10 @@ TOPICS = {
     "history": "mirror_server.history",
     "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",
+    "extensions": "mirror_server.hooks",
 }
+for _added in of_all("help_topics"):
+    TOPICS.update(_added)
 
 
 @main.command("help")

@@ -21,8 +21,8 @@ routes = Blueprint("operation", __name__)
 @routes.get("/healthz")
 @requires()
 def get_health() -> Response:
-    """Whether the process lives; without a key."""
-    return json_answer({"status": OK, "service": SERVICE})
+    """Whether the process lives, and which extensions it has; without a key."""
+    return json_answer({"status": OK, "service": SERVICE, "extensions": services().extensions.names})
 
 
 @routes.get("/readyz")

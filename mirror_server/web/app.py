@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
@@ -33,17 +34,14 @@ from mirror_server.views import (
     notifications,
     older_calls,
     operation,
-    page,
-    reference,
     snapshots,
     subscriptions,
 )
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, SharedAnswer
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.page_file import PageFile
 from mirror_server.views.requests import SERVICES, UNVERSIONED, app_id, noted, request_id
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 from mirror_server.web.admission import HEAD_ONLY, Admission
@@ -265,7 +263,7 @@ class MirrorApp(Flask):
         if not isinstance(response, SharedAnswer):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
-            if not isinstance(response, PageFile):
+            if not isinstance(response, KeepableAnswer):
                 response.headers.add(*NOT_KEPT)
             response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
@@ -279,8 +277,6 @@ def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     app = MirrorApp(services)
     for part in (
-        page,
-        reference,
         devices,
         directory,
         snapshots,
@@ -294,6 +290,8 @@ def create_app(services: Services) -> MirrorApp:
         description,
     ):
         app.register_blueprint(part.routes)
+    for routes in chain.from_iterable(services.extensions.hook.blueprints()):
+        app.register_blueprint(routes)
     for rule in app.url_map.iter_rules():
         if getattr(app.view_functions[rule.endpoint], "without_head", False):
             (rule.methods or set()).discard("HEAD")

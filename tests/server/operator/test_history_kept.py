@@ -16,10 +16,10 @@ from operator_commands import done, refused
 from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
-from mirror_server.config import Settings
+from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.history.selection import HistorySelection
-from mirror_server.options import settings_options
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.service.happenings import Happenings
 from mirror_server.services import Services
 from mirror_server.store import history, revisions, settings
@@ -310,9 +310,9 @@ def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
 
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
-    @settings_options
+    @options_of("run", Settings, *of_all("settings"))
     def show(**settings: Any) -> None:
-        click.echo(repr(Settings(**settings).keep_history_seconds))
+        click.echo(repr(read_settings(**settings).keep_history_seconds))
 
     return CliRunner().invoke(show, arguments, env=variables)
 
