@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pluggy
 
 from mirror_server.config import Settings, option_name
+from mirror_server.core.errors import CannotServe
+from mirror_server.core.measurements import Measurement
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -34,28 +36,6 @@ _GROUP = "mirror_server.extensions"
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
 """Marks a function or method of an extension as a hook."""
-
-
-class CannotServe(Exception):
-    """Something that the settings ask for is not possible; the message has the cure."""
-
-
-class Measurement(NamedTuple):
-    """A metric as it is now.
-
-    Attributes:
-        name: Its name in the exposition, which ends in its unit.
-        meaning: What it says.
-        value: The number; of a metric with labels a number for the values of these.
-        labels: The names of the labels.
-        is_count: Whether it only ever grows.
-    """
-
-    name: str
-    meaning: str
-    value: float | Mapping[tuple[str, ...], float]
-    labels: tuple[str, ...] = ()
-    is_count: bool = False
 
 
 @specifies

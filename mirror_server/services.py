@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -15,15 +15,16 @@ from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
+from mirror_server.core.measurements import Measurement
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
+from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.hooks import Extensions
-from mirror_server.metrics import Metrics
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from mirror_server.history.service import HistoryService
 
 T = TypeVar("T")
+Measure = Callable[[], Iterable[Measurement]]
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class Services:
         settings: What the operator set.
 
     Attributes:
+        gauges: Measure what serves the app.
         opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
 
     Raises:
@@ -136,7 +139,6 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.real_devices = self._make_real_devices()
-        self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
         links = DeviceLinks(self._simulator, self.real_devices)
         self.connections = ConnectionService(self.devices, links)
         self.bench = self._make_bench()
@@ -144,9 +146,19 @@ class Services:
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = self._make_dispatcher(links)
         self.database.on_interruption(self._interrupted, self._resumed)
+        self.gauges: list[Measure] = []
         self._parts: dict[type, Any] = {type(part): part for part in self.extensions.hook.build(services=self)}
         for part in self._parts.values():
             self.extensions.add(part)
+
+    def measurements(self) -> list[Iterable[Measurement]]:
+        """Metrics as they are now: of who serves, and of extensions."""
+        link = self.real_devices
+        return [
+            *([] if link is None else [measure_devices(link)]),
+            *(measure() for measure in self.gauges),
+            *self.extensions.hook.measurements(),
+        ]
 
     def part(self, kind: type[T]) -> T:
         """What an extension built for this server, by its class."""

@@ -19,8 +19,9 @@ from mirror_server.cli import demo_key, main
 from mirror_server.cli.demo_key import DemoKey
 from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
+from mirror_server.core.errors import CannotServe
 from mirror_server.devices.lwm2m.exchange import CannotListen
-from mirror_server.hooks import CannotServe, of_all, read_settings
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys as access_keys

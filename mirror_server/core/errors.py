@@ -52,3 +52,7 @@ def other_channel(existing: str, cure: str) -> Refusal:
     """The 400 of a key that has a channel of the other type."""
     message = f"this key has {existing}, and only one type of channel at a time; end it with {cure} first"
     return Refusal(400, message, reason="OTHER_CHANNEL")
+
+
+class CannotServe(Exception):
+    """Something that the settings ask for is not possible; the message has the cure."""

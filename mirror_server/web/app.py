@@ -93,7 +93,7 @@ class MirrorApp(Flask):
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.refusal: Refusal | None = None
-        self._metrics = services.metrics
+        self._request_answered = services.extensions.collected("request_answered")
         self._admission = Admission(services)
         self._is_stopping = threading.Event()
         self.before_request(self._let_in)
@@ -267,7 +267,8 @@ class MirrorApp(Flask):
                 response.headers.add(*NOT_KEPT)
             response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
-        self._metrics.answered(*route, response.status_code, seconds)
+        for tell in self._request_answered:
+            tell(*route, response.status_code, seconds)
         if tells_requests():
             tell_request(_line(response, environ, seconds))
         return response

@@ -18,6 +18,7 @@ from typing import Any, Self, cast
 import uvicorn
 
 from mirror_server.config import Settings
+from mirror_server.core.measurements import Measurement
 from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
@@ -176,11 +177,7 @@ def serve(
             server = _server_of(services)
             if certificate is not None:
                 server.speak_tls(certificate)
-                services.metrics.watch(
-                    "mirror_tls_certificate_ends_at_seconds",
-                    "When the certificate ends, as seconds since 1970; 0 where that is not known.",
-                    lambda: 0 if certificate.ends_at is None else certificate.ends_at.timestamp(),
-                )
+                services.gauges.append(partial(_measure_certificate, certificate))
             signals.act_by(server.handle_exit)
             services.start()
             announce()
@@ -188,6 +185,12 @@ def serve(
             server.run(sockets=[listener])
         finally:
             services.close()
+
+
+def _measure_certificate(certificate: Certificate) -> list[Measurement]:
+    ends_at_seconds = 0 if certificate.ends_at is None else certificate.ends_at.timestamp()
+    meaning = "When the certificate ends, as seconds since 1970; 0 where that is not known."
+    return [Measurement("mirror_tls_certificate_ends_at_seconds", meaning, ends_at_seconds)]
 
 
 def _collect_rarely() -> None:
@@ -227,11 +230,16 @@ def _server_of(services: Services) -> _Server:
     )
     server = _Server(config, bridge, settings)
     connections = server.server_state.connections
-    watch = services.metrics.watch
-    watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
-    watch("mirror_open_websockets", "Websockets of clients.", lambda: bridge.open_websockets)
-    watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
-    watch("mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines)
+    services.gauges.append(
+        lambda: (
+            Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
+            Measurement("mirror_open_websockets", "Websockets of clients.", bridge.open_websockets),
+            Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread_bytes),
+            Measurement(
+                "mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines()
+            ),
+        )
+    )
     return server
 
 

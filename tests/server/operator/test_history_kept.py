@@ -18,6 +18,7 @@ from waits import wait_until
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.extensions.metrics.metrics import Metrics
 from mirror_server.history.selection import HistorySelection
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.service.happenings import Happenings
@@ -176,8 +177,8 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     tell(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
-    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
-    assert f'mirror_history_bytes{{place="{place}"}} ' in services.metrics.exposition().decode()
+    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.part(Metrics).exposition().decode())
+    assert f'mirror_history_bytes{{place="{place}"}} ' in services.part(Metrics).exposition().decode()
     tell(services, first, "13")
     return services, first, second
 

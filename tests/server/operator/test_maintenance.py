@@ -17,12 +17,14 @@ from operator_commands import done, refused, refused_in_one_line, run
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
+from mirror_server.core.measurements import Measurement
+from mirror_server.extensions.metrics.metrics import counted
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection
 from mirror_server.services import Services
-from mirror_server.store import callbacks, logs, schema, statistics
+from mirror_server.store import callbacks, logs, schema
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
 from mirror_server.store.failures import DatabaseError
@@ -110,9 +112,9 @@ def device_ids(services: Services, app_id: str) -> list[str]:
     return device_ids
 
 
-def measure(database: Database) -> statistics.Statistics:
+def measure(database: Database) -> list[Measurement]:
     with database.read() as session:
-        return statistics.measure(session)
+        return list(counted(session))
 
 
 def stored_bytes(folder: Path) -> bytes:
