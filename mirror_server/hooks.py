@@ -26,7 +26,7 @@ from mirror_server.core.errors import CannotServe
 from mirror_server.core.measurements import Measurement
 
 if TYPE_CHECKING:
-    from flask import Blueprint
+    from flask import Blueprint, Response
 
     from mirror_server.services import Services
 
@@ -85,13 +85,15 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 
 
 @specifies
-def request_answered(method: str, route: str, status: int, seconds: float) -> None:
-    """A request was answered. Called for each, on the thread that answers; it must take microseconds.
+def request_answered(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
+    """A request has its answer, which may still be changed, and is sent behind this.
+
+    Called for each request, on the thread that answers, and must take microseconds.
 
     Args:
-        method: Its method; empty where it matched no route.
-        route: The rule that it matched.
-        status: The status of the answer.
+        environ: The request's WSGI environment.
+        response: Its answer.
+        route: Its method and the rule that it matched; both empty where there is none.
         seconds: How long it took; of a long poll how long it was held.
     """
 
@@ -148,7 +150,7 @@ class Extensions:
 
     def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The functions behind a hook, for where it is called too often for anything in between; by position."""
-        return tuple(found.function for found in getattr(self.hook, hook).get_hookimpls())
+        return tuple(found.function for found in reversed(getattr(self.hook, hook).get_hookimpls()))
 
     def check(self, settings: Settings) -> None:
         """Refuse a setting of an extension that is left out.

@@ -13,7 +13,6 @@ TOPICS = {
     "devices": "mirror_server.devices.lwm2m",
     "mirror-device": "mirror_server.devices.lwm2m_client",
     "notifications": "mirror_server.notifications",
-    "older-calls": "mirror_server.views.older_calls",
     "programs": "mirror_server.views",
     "history": "mirror_server.history",
     "processes": "mirror_server.cluster",

@@ -19,7 +19,7 @@ from flask.sessions import NullSession, SecureCookieSession, SessionInterface, S
 from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, WEBSOCKET_CONNECT, is_unversioned
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER, WEBSOCKET_CONNECT
 from mirror_server.core.errors import Refusal
 from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
@@ -32,7 +32,6 @@ from mirror_server.views import (
     directory,
     history,
     notifications,
-    older_calls,
     operation,
     snapshots,
     subscriptions,
@@ -42,7 +41,7 @@ from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import SERVICES, UNVERSIONED, app_id, noted, request_id
+from mirror_server.views.requests import SERVICES, app_id, noted, request_id
 from mirror_server.views.websocket import OPEN, OpenedWebsocket
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
@@ -93,6 +92,7 @@ class MirrorApp(Flask):
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.refusal: Refusal | None = None
+        self._rewrite_path = services.extensions.collected("rewrite_path")
         self._request_answered = services.extensions.collected("request_answered")
         self._admission = Admission(services)
         self._is_stopping = threading.Event()
@@ -116,9 +116,8 @@ class MirrorApp(Flask):
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0 and 9."""
         environ[_BEGAN] = time.perf_counter()
         path = _SLASHES.sub("/", environ["PATH_INFO"]).rstrip("/") or "/"
-        if is_unversioned(path):
-            path = f"{NEWEST_CONNECT}{path}"
-            environ[UNVERSIONED] = True
+        for rewrite in self._rewrite_path:
+            path = rewrite(environ, path) or path
         environ["PATH_INFO"] = path
         return super().wsgi_app(environ, start_response)
 
@@ -268,7 +267,7 @@ class MirrorApp(Flask):
             response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
         for tell in self._request_answered:
-            tell(*route, response.status_code, seconds)
+            tell(environ, response, route, seconds)
         if tells_requests():
             tell_request(_line(response, environ, seconds))
         return response
@@ -285,7 +284,6 @@ def create_app(services: Services) -> MirrorApp:
         device_requests,
         subscriptions,
         notifications,
-        older_calls,
         access_keys,
         bench,
         description,

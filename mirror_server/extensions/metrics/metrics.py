@@ -25,6 +25,8 @@ from mirror_server.hooks import extends
 from mirror_server.store.statistics import measure_history
 
 if TYPE_CHECKING:
+    from flask import Response
+
     from mirror_server.services import Services
     from mirror_server.store.session import Session
 
@@ -54,16 +56,23 @@ class Metrics:
             registry=self._registry,
         )
         # To look for the metrics of a route by its labels takes as long as to count.
-        self._of_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._of_route: dict[tuple[tuple[str, str], int], tuple[Counter, Histogram]] = {}
         self._registry.register(_State(services))
 
     @extends
-    def request_answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """See :func:`mirror_server.hooks.request_answered`."""
-        found = self._of_route.get((method, route, status))
+    def request_answered(
+        self,
+        environ: dict[str, Any],  # noqa: ARG002 - the signature of the hook
+        response: Response,
+        route: tuple[str, str],
+        seconds: float,
+    ) -> None:
+        """Count it."""
+        status = response.status_code
+        found = self._of_route.get((route, status))
         if found is None:
-            found = self._requests.labels(method, route, str(status)), self._seconds.labels(method, route)
-            self._of_route[method, route, status] = found
+            found = self._requests.labels(*route, str(status)), self._seconds.labels(*route)
+            self._of_route[route, status] = found
         counter, histogram = found
         counter.inc()
         histogram.observe(seconds)
