@@ -132,7 +132,6 @@ class Extensions:
                 self.left_out[name] = f"{missing} is missing; pip install 'device-state-mirror[server,{name}]'"
             else:
                 self.add(extension, name)
-        self._manager.check_pending()
 
     @property
     def hook(self) -> pluggy.HookRelay:
@@ -145,8 +144,16 @@ class Extensions:
         return [name for name in installed() if self._manager.has_plugin(name)]
 
     def add(self, extension: object, name: str | None = None) -> None:
-        """Have the hooks of a module, or of an object that belongs to one server."""
-        self._manager.register(extension, name)
+        """Have the hooks of a module, or of an object that belongs to one server.
+
+        Raises:
+            CannotServe: One of them is none that there is, or takes something else.
+        """
+        try:
+            self._manager.register(extension, name)
+            self._manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise CannotServe(f"an extension does not fit this version of the server: {error}") from error
 
     def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The functions behind a hook, for where it is called too often for anything in between; by position."""
