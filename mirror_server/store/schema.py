@@ -7,11 +7,12 @@ own, so that an extension can be added, left out and added again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.session import Connection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -52,21 +53,21 @@ ALL = (CORE, *(Branch(name, MIGRATIONS / name) for name in ("directory", "histor
 """The core and all extensions that store something, in the order in which they are brought up to date."""
 
 
-def versions(execute: Callable[[str], Iterable[Any]], tables: str, branches: Iterable[Branch]) -> dict[str, str]:
+def versions(connection: Connection, tables: str, branches: Iterable[Branch]) -> dict[str, str]:
     """Return the version that a database has of each branch, by name; without those it has no tables of.
 
     Args:
-        execute: Executes a statement in the database and gives its rows.
+        connection: To the database.
         tables: The statement that gives the names of its tables.
         branches: Those to look for.
     """
-    present = {name for (name,) in execute(tables)}
+    present = {name for (name,) in connection.execute(tables).fetchall()}
     selects = [
         f"SELECT '{branch.name}', version_num FROM {branch.version_table}"
         for branch in branches
         if branch.version_table in present
     ]
-    return dict(execute(" UNION ALL ".join(selects))) if selects else {}
+    return dict(connection.execute(" UNION ALL ".join(selects)).fetchall()) if selects else {}
 
 
 def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) -> list[Branch]:

@@ -430,7 +430,7 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
                 f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
             )
         _check_sessions(connection, url)
-        if outdated := schema.outdated(shown(url), branches, schema.versions(connection.execute, _TABLES, branches)):
+        if outdated := schema.outdated(shown(url), branches, schema.versions(connection, _TABLES, branches)):
             from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
             migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url), outdated)

@@ -350,7 +350,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is:
 
 
 def _versions(connection: sqlite3.Connection, branches: Sequence[Branch]) -> dict[str, str]:
-    return schema.versions(connection.execute, "SELECT name FROM sqlite_master WHERE type = 'table'", branches)
+    return schema.versions(connection, "SELECT name FROM sqlite_master WHERE type = 'table'", branches)
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
