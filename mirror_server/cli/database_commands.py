@@ -13,7 +13,7 @@ from mirror_server.cli import main
 from mirror_server.cli.put_away import PutAway, alone
 from mirror_server.config import Settings, database_option, options_of
 from mirror_server.hooks import of_all
-from mirror_server.store import history, maintenance, processes
+from mirror_server.store import history, maintenance, processes, schema
 from mirror_server.store.database import Database, damage
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
@@ -127,7 +127,7 @@ def restore(file: Path, database_url: str) -> None:
             f" {beside} if they are there, or name another place with --database"
         )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path)
+    copy(file, path, schema.ALL)
     with closing(Database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from mirror_sdk.wire.channel import CallbackRegistration, Serialization, is_of_connection
+from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
 from mirror_server.core.errors import Refusal, other_channel
@@ -185,7 +185,7 @@ class Webhooks:
 
     async def _send_next(self, app_id: str, row: CallbackRow) -> bool:
         """Send what comes next; false when there is nothing."""
-        registration = _registration_of(row)
+        registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.look(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
@@ -247,14 +247,6 @@ class Webhooks:
     def _wake(self, event: asyncio.Event) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
-
-
-def _registration_of(row: CallbackRow) -> CallbackRegistration:
-    """What was registered, without the headers that could be registered before."""
-    registration = orjson.loads(row.registration)
-    headers = registration.pop("headers", None) or {}
-    taken = {name: value for name, value in headers.items() if not is_of_connection(name)}
-    return CallbackRegistration.model_validate({**registration, "headers": taken})
 
 
 async def _told(more: More) -> None:

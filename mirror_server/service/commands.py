@@ -679,8 +679,6 @@ def _is_as_seen(resource: ResourceRow, seen: int | Literal["*"]) -> bool:
 def _told_desired(resource: ResourceRow) -> str:
     if resource.desired_status is None:
         return f"{resource.path} was never written"
-    if resource.desired_revision is None:
-        return f"the desired value of {resource.path} is of an earlier version of this service and has no revision"
     return f"the desired value of {resource.path} is of revision {resource.desired_revision}"
 
 

@@ -30,9 +30,9 @@ class ResourceRow(NamedTuple):
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; ``None`` where an older version stored it and its time did not tell the order. ``subscribed`` is
-    ``None`` where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a
-    write failed and someone acknowledged it.
+    part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
+    where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a write
+    failed and someone acknowledged it.
     """
 
     path: str

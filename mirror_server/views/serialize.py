@@ -110,8 +110,7 @@ def _reported(resource: ResourceRow) -> dict[str, Any]:
         reported["expires_at"] = timestamp(resource.reported_expires_at)
     if resource.reported_origin is not None:
         reported["origin"] = resource.reported_origin
-    if resource.reported_revision is not None:
-        reported["revision"] = resource.reported_revision
+    reported["revision"] = resource.reported_revision
     return reported
 
 

@@ -195,7 +195,6 @@ class Simulator:
             given = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in given.items():
                 setattr(resource, flag, state)
-            # One of an earlier version may be both: it stays so, whatever else is said of it.
             if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
                 _check_flags(resource, raised[0])
             running.device.resources[path] = resource

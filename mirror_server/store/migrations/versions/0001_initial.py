@@ -1,20 +1,14 @@
-"""The schema from which all later ones come."""
-
-from typing import Any
+"""The tables of the core."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
-down_revision = None
-branch_labels = None
-depends_on = None
+from mirror_server.store.columns import LONG, TEXT
 
-# SQLite numbers rows by itself, and keeps a table in the order of its key without an index, only where the type is
-# exactly INTEGER, which is as long as it needs to be.
-LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-# Sorted by its bytes, as SQLite does, whatever the language of the database.
-TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+revision = "0001"
+down_revision = None
+
+# A table without numbers of rows, in the order of its key.
 KEYED = {"sqlite_with_rowid": False}
 
 # Several numbers are taken at once, and none while a transaction notes behind which one its own begin. A row of
@@ -212,11 +206,6 @@ def upgrade() -> None:
         sa.Column("value", TEXT, nullable=False),
     )
     op.create_table(
-        "simulated_devices",
-        sa.Column("device_id", TEXT, primary_key=True),
-        sa.Column("document", TEXT, nullable=False),
-    )
-    op.create_table(
         "callbacks",
         sa.Column("app_id", TEXT, primary_key=True),
         sa.Column("registration", sa.Text, nullable=False),
@@ -247,120 +236,6 @@ def upgrade() -> None:
         sa.Column("secret_hash", sa.LargeBinary, primary_key=True),
         sa.Column("ends_at", sa.BigInteger, nullable=False),
     )
-    op.create_table(
-        "device_keys",
-        sa.Column("endpoint_name", TEXT, primary_key=True),
-        sa.Column("identity", TEXT, nullable=False),
-        sa.Column("secret", sa.LargeBinary, nullable=False),
-        sa.Column("created_at", sa.BigInteger, nullable=False),
-    )
-    op.create_index("device_keys_by_identity", "device_keys", ["identity"], unique=True)
-    op.create_table(
-        "registrations",
-        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("location", TEXT, nullable=False, unique=True),
-        sa.Column("address", TEXT, nullable=False),
-        sa.Column("is_secure", sa.SmallInteger, nullable=False),
-        sa.Column("identity", TEXT),
-        sa.Column("version", TEXT, nullable=False),
-        sa.Column("binding", TEXT, nullable=False),
-        sa.Column("prefix", TEXT, nullable=False),
-        sa.Column("structured", TEXT, nullable=False),
-        sa.Column("links_hash", sa.LargeBinary, nullable=False),
-        sa.Column("to_discover", TEXT, nullable=False),
-        sa.Column("tokens", TEXT, nullable=False),
-    )
-    op.create_table(
-        "history",
-        sa.Column("revision", LONG, primary_key=True, autoincrement=False),
-        sa.Column("received_at", sa.BigInteger, nullable=False),
-        sa.Column("changed_at", sa.BigInteger, nullable=False),
-        sa.Column("device_number", sa.Integer),
-        sa.Column("kind", sa.SmallInteger, nullable=False),
-        sa.Column("path", TEXT),
-        sa.Column("value", sa.LargeBinary),
-        sa.Column("content_type", TEXT),
-        sa.Column("status", sa.SmallInteger),
-        sa.Column("category", TEXT),
-        sa.Column("app_id", TEXT),
-        sa.Column("requested_at", sa.BigInteger),
-        sa.Column("until", sa.BigInteger),
-    )
-    op.create_table(
-        "history_segments",
-        sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("kind", TEXT, nullable=False),
-        sa.Column("state_at", sa.BigInteger),
-        sa.Column("state_revision", sa.BigInteger),
-        *bounds(),
-    )
-    op.create_table(
-        "history_blocks",
-        sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("content", sa.LargeBinary, nullable=False),
-    )
-    op.create_table(
-        "history_files",
-        sa.Column("file_name", TEXT, primary_key=True),
-        sa.Column("day", TEXT, nullable=False),
-        *bounds(),
-        sa.Column("size_bytes", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "history_erasures",
-        sa.Column("device_id", TEXT, primary_key=True),
-        sa.Column("up_to_revision", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "history_state",
-        sa.Column("sealed_revision", sa.BigInteger, nullable=False),
-        sa.Column("is_kept", sa.SmallInteger, nullable=False),
-        sa.Column("begun_revision", sa.BigInteger, nullable=False),
-        sa.Column("alive_at", sa.BigInteger),
-        sa.Column("base_at", sa.BigInteger),
-    )
-    op.execute("INSERT INTO history_state (sealed_revision, is_kept, begun_revision) VALUES (0, 0, 0)")
-    op.create_table(
-        "websockets",
-        sa.Column("app_id", TEXT, primary_key=True),
-        sa.Column("registration", TEXT, nullable=False),
-        sa.Column("connection", TEXT),
-        sa.Column("process_id", TEXT),
-        sa.Column("used_at", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "device_descriptions",
-        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("name", TEXT),
-        sa.Column("description", TEXT),
-        sa.Column("updated_at", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "device_attributes",
-        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("name", TEXT, primary_key=True),
-        sa.Column("value", TEXT, nullable=False),
-    )
-    op.create_table(
-        "device_queries",
-        sa.Column("query_id", TEXT, primary_key=True),
-        sa.Column("name", TEXT, nullable=False, unique=True),
-        sa.Column("query", TEXT, nullable=False),
-        sa.Column("created_at", sa.BigInteger, nullable=False),
-        sa.Column("updated_at", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "device_events",
-        sa.Column("revision", LONG, primary_key=True, autoincrement=False),
-        sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False),
-        sa.Column("kind", sa.SmallInteger, nullable=False),
-        sa.Column("at", sa.BigInteger, nullable=False),
-        sa.Column("state_change", sa.SmallInteger, nullable=False),
-    )
-    op.create_index("device_events_by_device", "device_events", ["device_id", "revision"])
-    op.create_index("device_events_by_time", "device_events", ["at"])
     op.create_table(
         "applying_rules",
         sa.Column("app_id", TEXT, sa.ForeignKey("presubscriptions.app_id", ondelete="CASCADE"), primary_key=True),
@@ -394,19 +269,3 @@ def _count_beside_each_other() -> None:
     op.execute(_END)
     # Nobody has stored anything yet.
     op.execute("INSERT INTO processes (process_id, last_group, stored_at, last_revision) VALUES ('', 0, 0, 0)")
-
-
-def bounds() -> list[sa.Column[Any]]:
-    """What a segment's block or a file holds, so that it need not be opened."""
-    return [
-        sa.Column("first_device", TEXT, nullable=False),
-        sa.Column("last_device", TEXT, nullable=False),
-        sa.Column("first_revision", sa.BigInteger, nullable=False),
-        sa.Column("last_revision", sa.BigInteger, nullable=False),
-        sa.Column("first_changed_at", sa.BigInteger, nullable=False),
-        sa.Column("last_changed_at", sa.BigInteger, nullable=False),
-        sa.Column("first_received_at", sa.BigInteger, nullable=False),
-        sa.Column("last_received_at", sa.BigInteger, nullable=False),
-        sa.Column("first_requested_at", sa.BigInteger),
-        sa.Column("row_count", sa.BigInteger, nullable=False),
-    ]
