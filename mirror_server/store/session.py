@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -65,6 +65,8 @@ class Session:
             statement is a way to the database and back, and there is one for each row.
         changes: Which devices it changed lately.
         hearings: Who hears of which resource, as it was looked up.
+        handlers: What is called when a signal of a kind is published, given what each of several is about. Signals of
+            other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
     """
 
     nests_changes = False
@@ -75,6 +77,7 @@ class Session:
         self._preparations: list[Callable[[], None]] = []
         self.changes = RecentChanges()
         self.hearings = KnownHearings()
+        self.handlers: dict[str, Callable[..., None]] = {}
 
     def version_of_hearings(self) -> Hashable | None:
         """Another one as soon as who hears of a resource may have changed, by whomever, in this transaction or before.
@@ -149,11 +152,18 @@ class Session:
         """
         self._preparations.append(preparation)
 
-    def notify(self, message: str) -> None:
-        """Send a message to the other processes on the database when the transaction is on disk.
+    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
+        """Signal a change when the transaction is on disk: its handler is called, in every process on the database.
 
-        Where no others can be there, nothing is sent.
+        Args:
+            kind: The kind of the signal, which selects the handler; see :mod:`mirror_server.store.signals`.
+            what: What the signal is about, in one line.
+            here: Called in this process in place of the handler, when this process knows more than the signal says.
         """
+        if here is None and kind in self.handlers:
+            here = partial(self.handlers[kind], what)
+        if here is not None:
+            self.after_commit(here)
 
     def mark(self) -> int:
         """The number of effects so far, for :meth:`forget_effects`."""

@@ -110,8 +110,10 @@ class _WritingSession(Session):
         super().__init__(connection)
         self.messages: dict[str, None] = {}
 
-    def notify(self, message: str) -> None:
+    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
         """See :class:`Session`; messages of work that is undone do no harm."""
+        super().publish(kind, what, here=here)
+        message = f"{kind} {what}"
         # An id that is that long, or has two lines, came from outside and names nothing.
         if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
             self.messages[message] = None
