@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -61,15 +61,11 @@ class Session:
     Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
 
     Attributes:
-        nests_changes: Whether a statement may hold others that change something, and arrays of values: where each
-            statement is a way to the database and back, and there is one for each row.
         changes: Which devices it changed lately.
         hearings: Who hears of which resource, as it was looked up.
         handlers: What is called when a signal of a kind is published, given what each of several is about. Signals of
             other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
     """
-
-    nests_changes = False
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -121,6 +117,10 @@ class Session:
     def last_revision(self) -> int:
         """The number of the last change it sees; it sees all before that one too."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
+
+    def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]], **common: Any) -> list[list[Row]]:
+        """All rows of the result for each of several sets of parameters of the same names, and those common to all."""
+        return [self.rows(statement, **own, **common) for own in each]
 
     def insert_many(self, into: str, common: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement.
@@ -184,16 +184,6 @@ class Session:
         """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
         return effects
-
-
-def arrays(columns: Mapping[str, str]) -> str:
-    """What PostgreSQL takes rows from that :func:`as_arrays` gives; each column by its name, and of its type."""
-    return f"unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in columns.items())})"
-
-
-def as_arrays(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """The parameters of :func:`arrays` for rows, of which there is at least one."""
-    return dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
 
 
 @lru_cache
