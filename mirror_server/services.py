@@ -48,8 +48,8 @@ from mirror_server.store import logs, processes, registrations, revisions, stati
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
-from mirror_server.store.process_messages import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
 from mirror_server.store.session import Session
+from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -125,8 +125,6 @@ class Services:
             clock=self.clock,
             log=self.log,
             happenings=self.happenings,
-            wake=self._wake,
-            ask_again=self._contact,
         )
         self.devices = self._make_devices()
         self.directory = DirectoryService(self.database, self.clock)
@@ -145,6 +143,7 @@ class Services:
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = self._make_dispatcher(links)
+        self._handle_signals()
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
         self._parts: dict[type, Any] = {type(part): part for part in self.extensions.hook.build(services=self)}
@@ -244,37 +243,6 @@ class Services:
         if self.forwarder is not None:
             self.forwarder.look_again()
 
-    def receive(self, *messages: str) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
-        woken = []
-        for message in messages:
-            kind, _, what = message.partition(" ")
-            if kind == WAITING:
-                woken.append(what)
-            else:
-                self._receive(kind, what)
-        # Behind all that says of them what they may be sent, and looked after together.
-        self._dispatcher.wake(*woken)
-
-    def _receive(self, kind: str, what: str) -> None:
-        if kind == LOG:
-            self.log.wake(what)
-        elif kind == SOCKET:
-            self.websockets.look_again(what)
-        elif kind == UNTOLD:
-            self._untold.hold_of_other(*what.split(" "))
-        elif kind == TOLD:
-            self._untold.release(what)
-        elif kind == AGAIN:
-            self._contact(what)
-        elif kind == APPLY:
-            if self.is_leader():
-                self.subscriptions.apply_rules()
-        elif kind == EXPIRY:
-            self._command_expires(int(what))
-        elif self.forwarder is not None:
-            self.forwarder.receive(kind, what)
-
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         if self._pacing is not None:
@@ -348,9 +316,25 @@ class Services:
     def _contact(self, device_id: str) -> None:
         self._dispatcher.contact(device_id)
 
-    def _command_expires(self, instant: Instant) -> None:
+    def _handle_signals(self) -> None:
+        on = self.database.on
+        on(LOG, self.log.wake)
+        on(SOCKET, self.websockets.look_again)
+        on(UNTOLD, self._untold.hold_of_other)
+        on(TOLD, self._untold.release)
+        on(AGAIN, self._dispatcher.contact)
+        on(APPLY, self._apply_rules)
+        on(EXPIRY, self._commands_expire)
+        # Behind all that says of devices what they may be sent.
+        on(WAITING, self._dispatcher.wake)
+
+    def _apply_rules(self, *_: str) -> None:
         if self.is_leader():
-            self._housekeeping.commands.at_latest(instant)
+            self.subscriptions.apply_rules()
+
+    def _commands_expire(self, *instants: str) -> None:
+        if self.is_leader():
+            self._housekeeping.commands.at_latest(min(map(int, instants)))
 
     def _under_way(self) -> set[int]:
         return self._dispatcher.under_way()
@@ -385,8 +369,6 @@ class Services:
             log=self.log,
             happenings=self.happenings,
             untold=self._untold,
-            wake=self._wake,
-            expiry_due=self._command_expires,
             under_way=self._under_way,
             values_of=_values_of,
         )
@@ -517,7 +499,7 @@ def _leadership(settings: Settings, database: Database) -> Leadership | None:
     return Leadership(
         election,
         shown(settings.database_url),
-        database.write,
+        database,
         options=_in_common(settings),
         is_alone=settings.manual_clock,
     )

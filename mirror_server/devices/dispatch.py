@@ -105,14 +105,15 @@ class Dispatcher:
         self._failing: dict[str, type[Exception]] = {}
         self._lock = threading.Lock()
 
-    def contact(self, device_id: str) -> None:
-        """The device can be reached: ask it everything that waits, also what it left unanswered before."""
+    def contact(self, *device_ids: str) -> None:
+        """These devices can be reached: ask them everything that waits, also what they left unanswered before."""
         with self._lock:
-            self._unanswered.pop(device_id, None)
-            lane = self._lanes.get(device_id)
-            if lane is not None:
-                lane.ask_again = True
-        self.wake(device_id)
+            for device_id in device_ids:
+                self._unanswered.pop(device_id, None)
+                lane = self._lanes.get(device_id)
+                if lane is not None:
+                    lane.ask_again = True
+        self.wake(*device_ids)
 
     def wake(self, *device_ids: str) -> None:
         """See whether something waits for each device, and send it if nothing is under way."""

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
 import orjson
 
@@ -25,8 +24,8 @@ from mirror_server.notifications.log import More, NotificationLog, Page
 from mirror_server.notifications.sockets import GOING_AWAY, MOST_AT_ONCE, UNEXPECTED, Closing, Frame, revoked
 from mirror_server.store import callbacks, logs, websockets
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import SOCKET
 from mirror_server.store.session import Session
+from mirror_server.store.signals import SOCKET
 from mirror_server.store.websockets import WebsocketRow
 
 
@@ -120,13 +119,15 @@ class Websockets:
         """
         return ChannelSocket(self, app_id, is_admitted)
 
-    def look_again(self, app_id: str) -> None:
-        """This channel may have been changed: end the connections that are not the one it has."""
-        # Before the query: a connection that begins after it is newer than the result, and must not end because of it.
-        with self._lock:
-            begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
-        if begun:
-            _apply(begun, self._find(app_id))
+    def look_again(self, *app_ids: str) -> None:
+        """These channels may have been changed: end the connections that are not the one each has."""
+        for app_id in app_ids:
+            # Before the query: a connection that begins after it is newer than the result, and must not end because of
+            # it.
+            with self._lock:
+                begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
+            if begun:
+                _apply(begun, self._find(app_id))
 
     def expire(self, session: Session, unused_since: Instant) -> None:
         """Remove, in a transaction, the channels that have had no connection since an instant.
@@ -142,8 +143,7 @@ class Websockets:
         """Messages of other processes may have been missed."""
         with self._lock:
             applications = list(self._open)
-        for app_id in applications:
-            self.look_again(app_id)
+        self.look_again(*applications)
 
     def _find(self, app_id: str) -> WebsocketRow | None:
         return self._database.look(lambda session: websockets.find(session, app_id))
@@ -161,8 +161,7 @@ class Websockets:
         """Have this process and the others act on what is stored of a channel."""
         # On what is stored when it is told: a connection that was passed over, since it had not begun, has by then, and
         # may not be the newest any more.
-        session.after_commit(partial(self.look_again, app_id))
-        session.notify(f"{SOCKET} {app_id}")
+        session.publish(SOCKET, app_id)
 
     def begin(self, socket: ChannelSocket) -> Future[_Begun]:
         """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""

@@ -42,9 +42,9 @@ from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
 from mirror_server.store import commands, devices, keys, registrations, resources, targets
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
+from mirror_server.store.signals import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.targets import Target
 
 T = TypeVar("T")
@@ -132,8 +132,6 @@ class CommandService:
         log: Where async responses go.
         happenings: Where reads and the ends of writes go.
         untold: Holds back what an application cannot know an answer to yet.
-        wake: Called with a device id when something new waits for it.
-        expiry_due: Called with the instant at which a new command expires.
         under_way: Gives the numbers of the commands that devices have in hand.
         values_of: Gives the values of resources that stand in the payload of an object instance, by their paths;
             raises ValueError, with the reason, where it cannot be read.
@@ -148,8 +146,6 @@ class CommandService:
         log: NotificationLog,
         happenings: Happenings,
         untold: Untold,
-        wake: Callable[[str], None],
-        expiry_due: Callable[[Instant], None],
         under_way: Callable[[], set[int]],
         values_of: Callable[[str, Content], Sequence[tuple[str, Content]]],
         new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -159,8 +155,6 @@ class CommandService:
         self._log = log
         self._happenings = happenings
         self._untold = untold
-        self._wake = wake
-        self._expiry_due = expiry_due
         self._under_way = under_way
         self._values_of = values_of
         self._new_async_id = new_async_id
@@ -338,13 +332,8 @@ class CommandService:
         self._database.insist(lambda session: self._release(session, device_id, async_id), by_leader=False, touched=())
 
     def _release(self, session: Session, device_id: str, async_id: str) -> None:
-        def release() -> None:
-            self._untold.release(async_id)
-            self._wake(device_id)
-
-        session.after_commit(release)
-        session.notify(f"{TOLD} {async_id}")
-        session.notify(f"{WAITING} {device_id}")
+        session.publish(TOLD, async_id)
+        session.publish(WAITING, device_id)
 
     def _make_room(self, session: Session, device_id: str, async_id: str) -> None:
         """Let what waits shrink: who places so many at once has the oldest 202, and would else be refused."""
@@ -428,14 +417,12 @@ class CommandService:
 
     def _tell_accepted(self, session: Session, command: Command, *, is_untold: bool) -> None:
         device_id, async_id = command.device_id, command.async_id
-        session.after_commit(lambda: self._expiry_due(command.expires_at))
-        session.notify(f"{EXPIRY} {command.expires_at}")
+        session.publish(EXPIRY, str(command.expires_at))
         if is_untold:
-            session.after_commit(lambda: self._untold.stored(device_id, async_id))
-            session.notify(f"{UNTOLD} {device_id} {async_id}")
+            stored = partial(self._untold.stored, device_id, async_id)
+            session.publish(UNTOLD, f"{device_id} {async_id}", here=stored)
         else:
-            session.after_commit(lambda: self._wake(device_id))
-            session.notify(f"{WAITING} {device_id}")
+            session.publish(WAITING, device_id)
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command that no device has answered."""

@@ -23,8 +23,8 @@ from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.process_messages import AGAIN, APPLY, WAITING
 from mirror_server.store.session import Session
+from mirror_server.store.signals import AGAIN, APPLY, WAITING
 
 _STATES = {
     "wanted": SubscriptionState.ASKED,
@@ -42,8 +42,6 @@ class SubscriptionService:
         database: Where subscriptions and the log are.
         clock: Domain time.
         log: Where observation events go.
-        wake: Called with a device id when something new waits for it.
-        ask_again: Called with a device id when it is to be asked also what it left unanswered.
     """
 
     def __init__(
@@ -53,17 +51,13 @@ class SubscriptionService:
         clock: Clock,
         log: NotificationLog,
         happenings: Happenings,
-        wake: Callable[[str], None],
-        ask_again: Callable[[str], None],
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._happenings = happenings
-        self._wake = wake
-        self._ask_again = ask_again
         self._matcher = RuleMatcher()
-        self._applier = RuleApplier(database, self._matcher, self._ask_again_after_commit)
+        self._applier = RuleApplier(database, self._matcher)
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
@@ -84,7 +78,7 @@ class SubscriptionService:
             _require_seen(session, app_id, was_seen)
             subscriptions.put_rules(session, app_id, text, apply=apply_now)
             if apply_now:
-                session.notify(APPLY)
+                session.publish(APPLY)
 
         stored = self._database.submit(work)
         return self._applier.applied(stored) if apply_now else stored
@@ -133,7 +127,7 @@ class SubscriptionService:
         def work(session: Session) -> None:
             _check_observable(session, device_id, path)
             subscriptions.put_single(session, app_id, device_id, path)
-            self._ask_again_after_commit(session, device_id)
+            session.publish(AGAIN, device_id)
 
         return self._database.submit(work)
 
@@ -146,7 +140,7 @@ class SubscriptionService:
             else:
                 subscriptions.delete(session, app_id, device_id, path)
             subscriptions.clear_ended(session, device_id)
-            self._wake_after_commit(session, device_id)
+            session.publish(WAITING, device_id)
 
         return self._database.submit(work)
 
@@ -203,14 +197,6 @@ class SubscriptionService:
     def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
         """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
-
-    def _ask_again_after_commit(self, session: Session, device_id: str) -> None:
-        session.after_commit(lambda: self._ask_again(device_id))
-        session.notify(f"{AGAIN} {device_id}")
-
-    def _wake_after_commit(self, session: Session, device_id: str) -> None:
-        session.after_commit(lambda: self._wake(device_id))
-        session.notify(f"{WAITING} {device_id}")
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:

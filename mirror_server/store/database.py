@@ -133,6 +133,23 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def on(self, kind: str, handler: Callable[..., None]) -> None:
+        """Have this called when a signal of a kind is published, given what each of several is about.
+
+        It must not block; see :meth:`Session.publish`.
+        """
+        self._backend.writing.handlers[kind] = handler
+
+    def receive(self, *messages: str) -> None:
+        """Handle signals of another process, each as its kind and, after a space, what it is about."""
+        received: dict[str, list[str]] = {}
+        for message in messages:
+            kind, _, what = message.partition(" ")
+            received.setdefault(kind, []).append(what)
+        for kind, handler in self._backend.writing.handlers.items():
+            if kind in received:
+                handler(*received[kind])
+
     def tell_first(self, wait_for_told: Callable[[float], object]) -> None:
         """Have those told first who wait for what is on disk; see :class:`~mirror_server.store.writer.Writer`."""
         self._writer.wait_for_told = wait_for_told

@@ -13,7 +13,7 @@ _TOGETHER = (
     f" {', '.join(f'r.{name.strip()}' for name in RESOURCE_COLUMNS.split(','))}"
     " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
     " WHERE d.device_id = :device_id"
-    # As SQLite has them: PostgreSQL gives what was changed last at the end, and each time another object.
+    # Else what was changed last may come at the end, and each time another object.
     " ORDER BY r.path LIMIT :most"
 )
 _NO_REVISION = -1

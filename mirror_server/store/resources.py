@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Row, Session, arrays, as_arrays
+from mirror_server.store.session import Row, Session
 
 RESOURCE_COLUMNS = (
     "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
@@ -73,34 +73,11 @@ class ReportedValue(NamedTuple):
     changed_at: Instant | None = None
 
 
-_REPORT = (
+REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
     " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
     " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
 )
-
-_REPORTED = {
-    "reported_value": "bytea",
-    "reported_content_type": "text",
-    "reported_origin": "text",
-    "reported_at": "bigint",
-    "reported_expires_at": "bigint",
-    "reported_revision": "bigint",
-    "heard_at": "bigint",
-    "changed_at": "bigint",
-    "device_id": "text",
-    "path": "text",
-}
-"""What :data:`_REPORT` takes, in its order, and of what type PostgreSQL has it."""
-_REPORT_ALL = (
-    "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
-    " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
-    " reported_revision = counted.last_revision + v.reported_revision,"
-    " heard_at = COALESCE(v.heard_at, resources.heard_at), changed_at = COALESCE(v.changed_at, resources.changed_at)"
-    f" FROM counted, {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
-    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
-)
-"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 class Known(NamedTuple):
@@ -246,33 +223,25 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids, count = [value.device_id for value in values], len(values)
+    device_ids = [value.device_id for value in values]
     last = {(value.device_id, value.path): place for place, value in enumerate(values)}
 
     def rows(first: int) -> list[Row]:
         return [_row_of(values[place], first + place) for place in last.values()]
 
-    if session.nests_changes and values:
-        arguments = as_arrays(_REPORTED, rows(1 - count))
-        revision, stored = revisions.note_change_with(
-            session, device_ids, _REPORT_ALL, contact_at=contact_at, count=count, **arguments
-        )
-        first = revision - count + 1
-    else:
-        first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
-        stored = session.run_many(_REPORT, rows(first))
+    first, stored = revisions.note_change_with(session, device_ids, REPORT, rows, contact_at=contact_at)
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(*resource, values[place].content_type) for resource, place in last.items()],
         )
-        session.run_many(_REPORT, rows(first))
+        session.run_many(REPORT, rows(first))
     return first
 
 
 def _row_of(reported: ReportedValue, revision: int) -> Row:
-    """A value as :data:`_REPORT` takes it."""
+    """A value as :data:`REPORT` takes it."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
     heard_at = None if changed_at is None else at
     return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
@@ -302,32 +271,11 @@ class DesiredValue(NamedTuple):
     desired: Desired
 
 
-_DESIRED = {
-    "desired_command_id": "bigint",
-    "desired_app_id": "text",
-    "desired_value": "bytea",
-    "desired_content_type": "text",
-    "desired_status": "bigint",
-    "desired_at": "bigint",
-    "requested_at": "bigint",
-    "desired_updated_at": "bigint",
-    "desired_category": "text",
-    "desired_revision": "bigint",
-}
-_DESIRED_OF = {**_DESIRED, "device_id": "text", "path": "text"}
-"""What :data:`_DESIRE` takes, in its order, and of what type PostgreSQL has it."""
-_UNACKNOWLEDGED = "acknowledged_at = NULL, acknowledged_by = NULL"
-_DESIRE = (
-    f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)}, {_UNACKNOWLEDGED}"
-    " WHERE device_id = ? AND path = ?"
+DESIRE = (
+    "UPDATE resources SET desired_command_id = ?, desired_app_id = ?, desired_value = ?, desired_content_type = ?,"
+    " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
+    " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
-_DESIRE_ALL = (
-    f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED if name != 'desired_revision')},"
-    f" desired_revision = counted.last_revision + v.desired_revision, {_UNACKNOWLEDGED}"
-    f" FROM counted, {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
-    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
-)
-"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at: Instant | None = None) -> int:
@@ -341,16 +289,12 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids, count = [value.device_id for value in values], len(values)
-    if session.nests_changes:
-        rows = [_row_of_desired(value, number) for number, value in enumerate(values, 1 - count)]
-        revision, _ = revisions.note_change_with(
-            session, device_ids, _DESIRE_ALL, contact_at=contact_at, count=count, **as_arrays(_DESIRED_OF, rows)
-        )
-        return revision - count + 1
-    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
-    session.run_many(_DESIRE, [_row_of_desired(value, number) for number, value in enumerate(values, first)])
-    return first
+
+    def rows(first: int) -> list[Row]:
+        return [_row_of_desired(value, number) for number, value in enumerate(values, first)]
+
+    device_ids = [value.device_id for value in values]
+    return revisions.note_change_with(session, device_ids, DESIRE, rows, contact_at=contact_at)[0]
 
 
 def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Instant) -> None:
@@ -370,7 +314,7 @@ def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Ins
 
 
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:
-    """A value as :data:`_DESIRE` takes it."""
+    """A value as :data:`DESIRE` takes it."""
     device_id, path, of = value
     command = (of.command_id, of.app_id, of.value, of.content_type, int(of.status))
     times = (of.desired_at, of.requested_at, of.status_updated_at)

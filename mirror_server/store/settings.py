@@ -6,14 +6,10 @@ from collections.abc import Mapping
 
 from mirror_server.store.session import Session
 
-_SIMULATE = (
-    "INSERT INTO simulated_devices (device_id, document) {}"
+SIMULATE = (
+    "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
     " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document"
 )
-_SIMULATE_ALL = _SIMULATE.format(
-    "SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:documents AS text[])) AS saved"
-)
-"""The same for many at once, as PostgreSQL takes it."""
 
 
 def get(session: Session, name: str) -> str | None:
@@ -50,10 +46,7 @@ def simulated_devices(session: Session) -> dict[str, str]:
 
 def put_simulated_devices(session: Session, documents: Mapping[str, str]) -> None:
     """Store the documents of simulated devices."""
-    if session.nests_changes and documents:
-        session.run(_SIMULATE_ALL, device_ids=list(documents), documents=list(documents.values()))
-    else:
-        session.run_many(_SIMULATE.format("VALUES (?, ?)"), list(documents.items()))
+    session.run_many(SIMULATE, list(documents.items()))
 
 
 def is_simulated(session: Session, device_id: str) -> bool:

@@ -39,6 +39,7 @@ from mirror_server.store.postgresql.connection import (
     unreachable,
 )
 from mirror_server.store.postgresql.election import PostgresElection
+from mirror_server.store.postgresql.statements import PostgresSession
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
@@ -103,26 +104,24 @@ _LOOKING_OPTIONS = "SET enable_seqscan = off; SET jit = off"
 _WRITING_OPTIONS = f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
-class _WritingSession(Session):
+class _WritingSession(PostgresSession):
     """A session that writes, and sends messages to the other processes when its transaction is on disk."""
-
-    nests_changes = True
 
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
         self.messages: dict[str, None] = {}
 
-    def notify(self, message: str) -> None:
+    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
         """See :class:`Session`; messages of work that is undone do no harm."""
+        super().publish(kind, what, here=here)
+        message = f"{kind} {what}"
         # An id that is that long, or has two lines, came from outside and names nothing.
         if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
             self.messages[message] = None
 
 
-class _ReadingSession(Session):
+class _ReadingSession(PostgresSession):
     """A session that reads, and says so where the database cannot be reached any more."""
-
-    nests_changes = True
 
     def __init__(self, connection: Connection, revision: int | None = None) -> None:
         super().__init__(connection)

@@ -121,12 +121,12 @@ def test_all_messages_of_a_transaction_arrive_and_an_id_from_outside_adds_none_a
 ):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "receive", lambda *told: heard.extend(told))
+    monkeypatch.setattr(second.database, "receive", lambda *told: heard.extend(told))
     messages = [f"log {number:040}" for number in range(1000)]
-    first.database.write(lambda session: [session.notify(message) for message in messages])
+    first.database.write(lambda session: [session.publish(*message.split()) for message in messages])
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
         first.subscriptions.unsubscribe("app", device_id).result(60)
-    first.database.write(lambda session: session.notify("log end"))
+    first.database.write(lambda session: session.publish("log", "end"))
     wait_for(lambda: "log end" in heard)
     assert heard == [*messages, "waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
 
