@@ -12,9 +12,10 @@ from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, UnknownSimulatedDevice
+from mirror_server.devices.simulator.device import BACKEND
 from mirror_server.devices.simulator.fleet import LastObserved
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.store import devices, registrations, settings
+from mirror_server.store import devices, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -67,7 +68,7 @@ class Bench:
         """
         with self._database.read() as session:
             known = devices.find_by_endpoint_name(session, body.endpoint_name)
-            if known is not None and registrations.is_real(session, known.device_id):
+            if known is not None and known.backend != BACKEND:
                 message = f"a real device is named {body.endpoint_name!r}; take another name"
                 raise BenchRefused("endpoint_name", message)
         resources = [

@@ -294,6 +294,17 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return desired_of(row) if row else None
 
 
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+    """The desired values that a command set and no later one has, with their paths."""
+    rows = session.rows(
+        f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
+        " AND desired_command_id = :command_id",
+        device_id=device_id,
+        command_id=command_id,
+    )
+    return [(row[0], found) for row in rows if (found := desired_of(row[1:])) is not None]
+
+
 class DesiredValue(NamedTuple):
     """A desired value, and of which resource."""
 

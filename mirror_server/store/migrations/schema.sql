@@ -108,6 +108,7 @@ CREATE TABLE devices (
   revision BIGINT DEFAULT '0' NOT NULL,
   contact_noted_at BIGINT DEFAULT '0' NOT NULL,
   number INTEGER,
+  backend TEXT NOT NULL,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );

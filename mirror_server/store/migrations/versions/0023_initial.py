@@ -104,6 +104,7 @@ def upgrade() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("contact_noted_at", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("number", sa.Integer),
+        sa.Column("backend", TEXT, nullable=False),
     )
     op.create_index("devices_expiring", "devices", ["registered", "registration_expires_at"])
     op.create_index("devices_by_contact_noted", "devices", ["contact_noted_at"])
