@@ -28,7 +28,7 @@ from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.notifications.websockets import Websockets
-from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
+from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
@@ -509,7 +509,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
-        stored = stored_settings.get(session, CLOCK_SETTING)
+        stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
         newest = statistics.newest_instant(session)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)

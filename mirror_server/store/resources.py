@@ -75,8 +75,8 @@ class ReportedValue(NamedTuple):
 
 _REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
-    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
+    " WHERE device_id = ? AND path = ?"
 )
 
 _REPORTED = {
@@ -86,7 +86,6 @@ _REPORTED = {
     "reported_at": "bigint",
     "reported_expires_at": "bigint",
     "reported_revision": "bigint",
-    "heard_at": "bigint",
     "changed_at": "bigint",
     "device_id": "text",
     "path": "text",
@@ -96,7 +95,7 @@ _REPORT_ALL = (
     "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
     " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
     " reported_revision = counted.last_revision + v.reported_revision,"
-    " heard_at = COALESCE(v.heard_at, resources.heard_at), changed_at = COALESCE(v.changed_at, resources.changed_at)"
+    " changed_at = COALESCE(v.changed_at, resources.changed_at)"
     f" FROM counted, {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
     " WHERE resources.device_id = v.device_id AND resources.path = v.path"
 )
@@ -224,17 +223,6 @@ def known(session: Session, device_id: str, path: str) -> Known:
     return Known(*row) if row else Known()
 
 
-def last_observed_of_simulated(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    The value is ``None`` where another has been read since.
-    """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
-    )
-
-
 def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
     """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
@@ -274,8 +262,7 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
 def _row_of(reported: ReportedValue, revision: int) -> Row:
     """A value as :data:`_REPORT` takes it."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
-    heard_at = None if changed_at is None else at
-    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
+    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:

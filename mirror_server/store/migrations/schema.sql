@@ -268,7 +268,6 @@ CREATE TABLE resources (
   reported_origin TEXT,
   subscribed_at BIGINT,
   auto_observed SMALLINT DEFAULT '0' NOT NULL,
-  heard_at BIGINT,
   changed_at BIGINT,
   desired_app_id TEXT,
   reported_revision BIGINT,

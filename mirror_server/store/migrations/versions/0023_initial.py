@@ -134,7 +134,6 @@ def upgrade() -> None:
         sa.Column("reported_origin", sa.Text),
         sa.Column("subscribed_at", sa.BigInteger),
         sa.Column("auto_observed", sa.SmallInteger, nullable=False, server_default="0"),
-        sa.Column("heard_at", sa.BigInteger),
         sa.Column("changed_at", sa.BigInteger),
         sa.Column("desired_app_id", sa.Text),
         sa.Column("reported_revision", sa.BigInteger),
