@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -16,9 +16,9 @@ from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.core.measurements import Measurement
+from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer, Content
-from mirror_server.devices.links import DeviceLinks
+from mirror_server.devices.link import Answer
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
@@ -30,7 +30,7 @@ from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.notifications.websockets import Websockets
-from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
+from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
@@ -80,6 +80,11 @@ class Services:
     Attributes:
         gauges: Measure what serves the app.
         opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+        backends: The kinds of device connections there are.
+        on_start: Called at the end of the start.
+        on_lead: Called when this process begins to lead: take up the devices.
+        on_resign: Called when it leads no more: let go of the devices.
+        on_stop: Called when the server stops, while what is told can still be stored.
 
     Raises:
         DatabaseError: The database cannot be used.
@@ -94,6 +99,11 @@ class Services:
         check_listening(settings)
         self.settings = settings
         self.opens_websockets = True
+        self.backends = DeviceBackends()
+        self.on_start: list[Callable[[], None]] = []
+        self.on_lead: list[Callable[[], None]] = []
+        self.on_resign: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = []
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
@@ -133,16 +143,11 @@ class Services:
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
-        self._simulator = Simulator(
-            events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
-        )
-        self.real_devices = self._make_real_devices()
-        links = DeviceLinks(self._simulator, self.real_devices)
-        self.connections = ConnectionService(self.devices, links)
-        self.bench = self._make_bench()
+        self.real_devices = self._add_real_devices()
+        self.connections = ConnectionService(self.devices, self.backends)
+        self.bench = self._add_bench()
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
-        self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
-        self._dispatcher = self._make_dispatcher(links)
+        self._dispatcher = self._make_dispatcher()
         self._handle_signals()
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
@@ -178,15 +183,15 @@ class Services:
         else:
             self._leadership.start(self)
         self.database.settle()
-        if self._pacing is not None:
-            self._pacing.start()
+        for begin in self.on_start:
+            begin()
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
-        self.database.insist(self.devices.prolong_registrations)
+        self.database.insist(self.devices.begin)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
         self.happenings.start()
@@ -194,11 +199,8 @@ class Services:
             self._keeper.start()
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
-        if self.real_devices is not None:
-            # Where others may have led, one of them may still hold the port.
-            self.real_devices.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
-        if self.settings.simulate is not None:
-            self._simulator.start(self.settings.simulate)
+        for begin in self.on_lead:
+            begin()
         self._dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
@@ -223,9 +225,8 @@ class Services:
         if self._keeper is not None:
             self._keeper.stop()
         self._housekeeping.stop()
-        self._simulator.stop()
-        if self.real_devices is not None:
-            self.real_devices.stop()
+        for end in self.on_resign:
+            end()
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
@@ -245,21 +246,17 @@ class Services:
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
-        if self._pacing is not None:
-            self._pacing.close()
         self.clock.close()
-        if self._keeper is not None:
-            self._keeper.stop()
         if self._leadership is not None:
             self._leadership.stop()
         if self.forwarder is not None and self.forwarder.answerer is not None:
             self.forwarder.answerer.close()
         self.webhooks.close()
         self.long_reads.close()
-        if self.real_devices is not None:
-            self.real_devices.stop()
-        if self.bench is not None:
-            self.bench.close()
+        for end in self.on_stop:
+            end()
+        if self._keeper is not None:
+            self._keeper.stop()
         self.subscriptions.stop()
         self.log.store_read()
         self.happenings.stop()
@@ -274,18 +271,12 @@ class Services:
     def _interrupted(self) -> None:
         """Nothing can be stored: end no registration, for no device can update its own."""
         self.devices.interrupt()
-        if self.real_devices is not None:
-            self.real_devices.hold_registrations()
 
     def _resumed(self) -> None:
         """Storing works again: leave devices the time to update their registrations."""
-        real_devices = self.real_devices
 
         def work(session: Session) -> None:
             self.devices.resume(session)
-            if real_devices is not None:
-                expiries = registrations.expiries(session)
-                session.after_commit(lambda: real_devices.release_registrations(expiries))
             session.after_commit(self._housekeeping.look_at_registrations)
 
         self.database.insist(work)
@@ -305,7 +296,8 @@ class Services:
         ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
 
-    def _advanced(self) -> None:
+    def clock_advanced(self) -> None:
+        """Do what a manual clock gives no sign of by itself."""
         self.happenings.show_life()
         if self._keeper is not None:
             self._keeper.look()
@@ -370,7 +362,7 @@ class Services:
             happenings=self.happenings,
             untold=self._untold,
             under_way=self._under_way,
-            values_of=_values_of,
+            parts_of=self.backends.parts_of,
         )
 
     def _make_devices(self) -> DeviceService:
@@ -398,18 +390,18 @@ class Services:
             max_device_events=self.settings.max_device_events,
         )
 
-    def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:
+    def _make_dispatcher(self) -> Dispatcher:
         return Dispatcher(
             database=self.database,
             clock=self.clock,
-            link=links,
+            backends=self.backends,
             begin_attempt=self._begin_attempt,
             finish=self._finish,
             is_held=self._untold.is_held,
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 
-    def _make_real_devices(self) -> LwM2MLink | None:
+    def _add_real_devices(self) -> LwM2MLink | None:
         settings = self.settings
         if settings.coap is None and settings.coaps is None:
             return None
@@ -418,7 +410,7 @@ class Services:
         from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
 
         identities = Identities(self.database)
-        return LwM2MLink(
+        link = LwM2MLink(
             events=self.devices,
             database=self.database,
             clock=self.clock,
@@ -431,16 +423,34 @@ class Services:
                 per_minute=settings.coap_registrations_per_minute,
             ),
         )
+        self.backends.add(link)
+        self.devices.on_interrupted.append(link.hold_registrations)
+        self.devices.on_resumed.append(link.prolong_registrations)
+        self.devices.on_registration_ended.append(registrations.delete)
 
-    def _make_bench(self) -> Bench | None:
-        if self.settings.simulate is None:
+        def start() -> None:
+            # Where others may have led, one of them may still hold the port.
+            link.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
+
+        self.on_lead.append(start)
+        self.on_resign.append(link.stop)
+        self.on_stop.append(link.stop)
+        return link
+
+    def _add_bench(self) -> Bench | None:
+        count = self.settings.simulate
+        if count is None:
             return None
-        return Bench(
-            simulator=self._simulator,
-            clock=self.clock,
-            database=self.database,
-            advanced=self._advanced,
-        )
+        store = StoredSimulation(self.database)
+        simulator = Simulator(events=self.devices, store=store, clock=self.clock, seed=self.settings.seed)
+        bench = Bench(simulator=simulator, clock=self.clock, database=self.database, advanced=self.clock_advanced)
+        pacing = Pacing(bench, self.settings.pace)
+        self.backends.add(simulator)
+        self.on_start.append(pacing.start)
+        self.on_lead.append(lambda: simulator.start(count))
+        self.on_resign.append(simulator.stop)
+        self.on_stop += [pacing.close, bench.close]
+        return bench
 
 
 def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]] | None:
@@ -460,13 +470,6 @@ def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[Hist
         return history_of(settings)
     except ValueError as error:
         raise CannotKeepHistory(f"{error}; name a folder, or a URL that fsspec opens") from error
-
-
-def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
-    """The values in the payload of an object instance of a real device."""
-    from mirror_server.devices.lwm2m.payloads import written  # noqa: PLC0415 - as above
-
-    return written(path, content)
 
 
 async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
@@ -517,7 +520,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
-        stored = stored_settings.get(session, CLOCK_SETTING)
+        stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
         newest = statistics.newest_instant(session)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
-from mirror_server.clock import Clock, ManualClock, Timer
+from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Content, Observation
@@ -150,8 +150,8 @@ class Happenings:
 
     def _live_on(self) -> None:
         self.show_life()
-        # A manual clock stands still; it is the bench that tells when it was advanced.
-        if not isinstance(self._clock, ManualClock):
+        # A manual clock stands still; whoever advances it tells that it was.
+        if not self._clock.is_manual:
             due_at = after_seconds(self._clock.now(), _SIGN_OF_LIFE_SECONDS)
             self._next_sign = self._clock.call_at(due_at, self._live_on)
 

@@ -75,8 +75,8 @@ class ReportedValue(NamedTuple):
 
 REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
-    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
+    " WHERE device_id = ? AND path = ?"
 )
 
 
@@ -201,17 +201,6 @@ def known(session: Session, device_id: str, path: str) -> Known:
     return Known(*row) if row else Known()
 
 
-def last_observed_of_simulated(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    The value is ``None`` where another has been read since.
-    """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
-    )
-
-
 def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
     """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
@@ -243,8 +232,7 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
 def _row_of(reported: ReportedValue, revision: int) -> Row:
     """A value as :data:`REPORT` takes it."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
-    heard_at = None if changed_at is None else at
-    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
+    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
@@ -261,6 +249,17 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
         path=path,
     )
     return desired_of(row) if row else None
+
+
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+    """The desired values that a command set and no later one has, with their paths."""
+    rows = session.rows(
+        f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
+        " AND desired_command_id = :command_id",
+        device_id=device_id,
+        command_id=command_id,
+    )
+    return [(row[0], found) for row in rows if (found := desired_of(row[1:])) is not None]
 
 
 class DesiredValue(NamedTuple):

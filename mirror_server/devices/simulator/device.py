@@ -15,6 +15,9 @@ from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedSt
 from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.devices.simulator.models import Setting, draw, heated_temperature, room_celsius
 
+BACKEND = "simulated"
+"""The name of the simulator as a backend."""
+
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
 CONTACT_SECONDS = 15 * 60
@@ -171,6 +174,7 @@ class SimulatedDevice:
             queue_mode=self.queue_mode,
             lifetime_seconds=LIFETIME_SECONDS,
             resources=self.introduce(),
+            backend=BACKEND,
             device_id=self.device_id,
         )
 

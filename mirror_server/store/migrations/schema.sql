@@ -68,6 +68,7 @@ CREATE TABLE devices (
   revision BIGINT DEFAULT '0' NOT NULL,
   contact_noted_at BIGINT DEFAULT '0' NOT NULL,
   number INTEGER,
+  backend TEXT NOT NULL,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
@@ -141,7 +142,6 @@ CREATE TABLE resources (
   reported_origin TEXT,
   subscribed_at BIGINT,
   auto_observed SMALLINT DEFAULT '0' NOT NULL,
-  heard_at BIGINT,
   changed_at BIGINT,
   desired_app_id TEXT,
   reported_revision BIGINT,

@@ -64,7 +64,7 @@ def life(url: str) -> Iterator[Life]:
 
 
 def register(services: Services, name: str = "sensor") -> str:
-    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),))
+    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),), "test")
     return services.devices.registered(registration).result(60)
 
 

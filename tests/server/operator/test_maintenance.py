@@ -324,8 +324,8 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, registration_expires_at, revision)"
-        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 7)",
+        " created_at, updated_at, last_contact_at, registration_expires_at, backend, revision)"
+        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 'test', 7)",
         "INSERT INTO logs (app_id, last_seq) VALUES ('a', 5)",
     )
     done(restored, "restore", backup)

@@ -98,6 +98,7 @@ def upgrade() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("contact_noted_at", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("number", sa.Integer),
+        sa.Column("backend", TEXT, nullable=False),
     )
     op.create_index("devices_expiring", "devices", ["registered", "registration_expires_at"])
     op.create_index("devices_by_contact_noted", "devices", ["contact_noted_at"])
@@ -127,7 +128,6 @@ def upgrade() -> None:
         sa.Column("reported_origin", sa.Text),
         sa.Column("subscribed_at", sa.BigInteger),
         sa.Column("auto_observed", sa.SmallInteger, nullable=False, server_default="0"),
-        sa.Column("heard_at", sa.BigInteger),
         sa.Column("changed_at", sa.BigInteger),
         sa.Column("desired_app_id", sa.Text),
         sa.Column("reported_revision", sa.BigInteger),
