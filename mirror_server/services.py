@@ -25,6 +25,7 @@ from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.hooks import Extensions
+from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
@@ -120,14 +121,22 @@ class Services:
             self.history, self._keeper = history_parts(self.database, self.clock)
         self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
         self.log = self._make_log()
-        self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
+        self.channels = Channels(self.database)
+        self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self._is_alive)
         self.webhooks = Webhooks(
             database=self.database,
             clock=self.clock,
             log=self.log,
+            channels=self.channels,
             policy=AddressPolicy(settings.callback_networks),
         )
-        self.websockets = Websockets(database=self.database, clock=self.clock, log=self.log, is_alive=self._is_alive)
+        self.websockets = Websockets(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            channels=self.channels,
+            is_alive=self._is_alive,
+        )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(

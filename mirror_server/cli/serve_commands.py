@@ -190,6 +190,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     from mirror_server.services import Services  # noqa: PLC0415
     from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
+    from mirror_server.web.websocket_upgrade import WebsocketUpgrade  # noqa: PLC0415
 
     try:
         certificate = (
@@ -202,7 +203,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, announce=partial(announce, url, services), certificate=certificate)
+            serve(services, listener, partial(announce, url, services), certificate, WebsocketUpgrade)
         except (CannotListen, CannotServe, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
 
