@@ -22,6 +22,7 @@ from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.history.recorder import Recorder
 from mirror_server.metrics import Metrics
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
@@ -32,8 +33,7 @@ from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
-from mirror_server.service.directory import DirectoryService
-from mirror_server.service.happenings import Happenings
+from mirror_server.service.directory import DirectoryService, registration_changed
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
@@ -42,8 +42,9 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, registrations, revisions, statistics
+from mirror_server.store import history, logs, processes, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
+from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.process_messages import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
@@ -94,12 +95,14 @@ class Services:
             self._leadership = _leadership(settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        is_kept = settings.keep_history_seconds is not None
+        self._listeners = Listeners(registration_changed=[registration_changed])
         self.history: HistoryService | None = None
         self._keeper: Keeper | None = None
+        self._recorder: Recorder | None = None
         if history_parts is not None:
             self.history, self._keeper = history_parts(self.database, self.clock)
-        self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
+            self._recorder = Recorder(self.database, self.clock)
+            self._recorder.listen(self._listeners)
         self.log = self._make_log()
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
@@ -115,7 +118,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             wake=self._wake,
             ask_again=self._contact,
         )
@@ -161,7 +164,10 @@ class Services:
         self.database.insist(self.devices.prolong_registrations)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
-        self.happenings.start()
+        if self._recorder is None:
+            self.database.insist(history.end)
+        else:
+            self._recorder.start()
         if self._keeper is not None:
             self._keeper.start()
         self.database.insist(self.commands.end_interrupted)
@@ -191,7 +197,8 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
-        self.happenings.stop()
+        if self._recorder is not None:
+            self._recorder.stop()
         if self._keeper is not None:
             self._keeper.stop()
         self._housekeeping.stop()
@@ -265,8 +272,9 @@ class Services:
             self.bench.close()
         self.subscriptions.stop()
         self.log.store_read()
-        self.happenings.stop()
-        self.happenings.show_life()
+        if self._recorder is not None:
+            self._recorder.stop()
+            self._recorder.heartbeat()
         if self._leadership is not None:
             # What is stored after the end of leading would be dropped.
             self.database.settle(_LAST_SECONDS)
@@ -309,7 +317,8 @@ class Services:
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
 
     def _advanced(self) -> None:
-        self.happenings.show_life()
+        if self._recorder is not None:
+            self._recorder.heartbeat()
         if self._keeper is not None:
             self._keeper.look()
 
@@ -354,7 +363,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             untold=self._untold,
             wake=self._wake,
             expiry_due=self._command_expires,
@@ -367,7 +376,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             commands=self.commands,
             subscriptions=self.subscriptions,
             contact=self._contact,

@@ -38,9 +38,9 @@ from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
 from mirror_server.store import commands, devices, keys, registrations, resources, targets
+from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, TOLD, UNTOLD, WAITING
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
@@ -130,7 +130,7 @@ class CommandService:
         database: Where commands, desired values and the log are.
         clock: Domain time.
         log: Where async responses go.
-        happenings: Where reads and the ends of writes go.
+        listeners: Called with read values and finished writes.
         untold: Holds back what an application cannot know an answer to yet.
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
@@ -146,7 +146,7 @@ class CommandService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
         untold: Untold,
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
@@ -157,7 +157,7 @@ class CommandService:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._untold = untold
         self._wake = wake
         self._expiry_due = expiry_due
@@ -484,9 +484,14 @@ class CommandService:
         if not values:
             return set()
         revision = resources.report(session, values, contact_at=now)
-        for answer, some in brought:
-            self._happenings.answered(session, revision, some, answer.answered_at)
-            revision += len(some)
+        if self._listeners.values_reported:
+            answered_at = [answer.answered_at for answer, some in brought for _ in some]
+            batch = [
+                Reported(number, value, value.at if at is None else at)
+                for number, (value, at) in enumerate(zip(values, answered_at, strict=True), revision)
+            ]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
         return {value.device_id for value in values}
 
     def _finish_writes(
@@ -508,11 +513,21 @@ class CommandService:
             if values:
                 first = resources.put_desired(session, values, contact_at=contact_at)
                 revisions |= {value[:2]: revision for revision, value in enumerate(values, first)}
-        for ending, path, content, _ in written:
-            command, category = ending.command, ending.outcome[1]
-            revision = revisions.get((command.device_id, path))
-            at = ended_at[command.command_id]
-            self._happenings.write_ended(session, command, path, content, category, at, revision)
+        if written and self._listeners.write_finished:
+            batch = [
+                FinishedWrite(
+                    ending.command,
+                    path,
+                    content.payload,
+                    content.content_type,
+                    ending.outcome[1],
+                    ended_at[ending.command.command_id],
+                    revisions.get((ending.command.device_id, path)),
+                )
+                for ending, path, content, _ in written
+            ]
+            for listener in self._listeners.write_finished:
+                listener(session, batch)
         return {device_id for device_id, _ in revisions}
 
     def _desired_at_end(

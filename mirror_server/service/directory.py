@@ -12,6 +12,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.store import device_events, device_queries
+from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.device_events import DeviceEventRow
@@ -104,6 +105,13 @@ class DirectoryService:
         with self._database.read() as session:
             rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_events.count(session, conditions) if count else None
+
+
+def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
+    """Store a device event for each registration that began, was updated or ended."""
+    for each in batch:
+        device_id = each.device.device_id
+        device_events.add(session, each.revision, device_id, each.kind, each.at, state_change=each.state_change)
 
 
 def _known(session: Session, query_id: str) -> DeviceQueryRow:
