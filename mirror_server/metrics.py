@@ -21,8 +21,10 @@ from prometheus_client.registry import Collector
 
 from mirror_server.devices.lwm2m.exchange import Counts
 from mirror_server.notifications.log import NotificationLog
+from mirror_server.store import history_maintenance
 from mirror_server.store.database import Database
-from mirror_server.store.statistics import HistorySize, measure, measure_history
+from mirror_server.store.history_maintenance import HistorySize
+from mirror_server.store.statistics import measure
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink, Statistics
@@ -101,7 +103,7 @@ class _State(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._database.read() as session:
             found = measure(session)
-            history = measure_history(session)
+            history = history_maintenance.measure(session)
         devices = GaugeMetricFamily("mirror_devices", "Devices by state.", labels=["state"])
         devices.add_metric(["registered"], found.registered_devices)
         devices.add_metric(["deregistered"], found.deregistered_devices)

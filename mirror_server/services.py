@@ -123,7 +123,12 @@ class Services:
             ask_again=self._contact,
         )
         self.devices = self._make_devices()
-        self.directory = DirectoryService(self.database, self.clock)
+        self.directory = DirectoryService(
+            self.database,
+            self.clock,
+            keep_events_seconds=settings.keep_device_events_seconds,
+            max_events=settings.max_device_events,
+        )
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
@@ -392,8 +397,7 @@ class Services:
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
             keep_log_seconds=self.settings.keep_log_seconds,
-            keep_device_events_seconds=self.settings.keep_device_events_seconds,
-            max_device_events=self.settings.max_device_events,
+            every_round=[self.directory.every_round],
         )
 
     def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:
