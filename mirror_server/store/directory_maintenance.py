@@ -53,7 +53,7 @@ def _erase_queries(session: Session, device_id: str, name: str | None) -> int:
     of a filter its names are replaced.
     """
     told = descriptions.of_device(session, device_id)
-    names = {device_id, name, told.name} - {None}
+    names = {each for each in (device_id, name, told.name) if each is not None}
     own = {
         f"{ATTRIBUTE_FILTER}__{attribute}": value
         for attribute, value in told.attributes.items()
