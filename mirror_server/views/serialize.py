@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -17,7 +17,7 @@ from mirror_server.devices.simulator.bench import SimulatedState
 from mirror_server.service.devices import Described
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.resources import AnnouncedResource, ResourceRow
+from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -87,41 +87,41 @@ def _subscribed_since(resource: ResourceRow) -> dict[str, Any]:
 def _reported(resource: ResourceRow) -> dict[str, Any]:
     if resource.reported_value is None or resource.reported_at is None:
         return {}
-    reported: dict[str, Any] = {
-        "value": encode(resource.reported_value),
-        "content_type": resource.reported_content_type,
-        "reported_at": timestamp(resource.reported_at),
-    }
-    if resource.reported_expires_at is not None:
-        reported["expires_at"] = timestamp(resource.reported_expires_at)
-    if resource.reported_origin is not None:
-        reported["origin"] = resource.reported_origin
-    if resource.reported_revision is not None:
-        reported["revision"] = resource.reported_revision
-    return reported
+    return _members(resource, _REPORTED)
 
 
 def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     if resource.desired_value is None or resource.desired_at is None or resource.requested_at is None:
         return {}
-    desired: dict[str, Any] = {
-        "value": encode(resource.desired_value),
-        "content_type": resource.desired_content_type,
-        "status": resource.desired_status,
-        "desired_at": timestamp(resource.desired_at),
-    }
-    if resource.desired_updated_at is not None:
-        desired["status_updated_at"] = timestamp(resource.desired_updated_at)
-    is_issuer = app_id is not None and app_id == resource.desired_app_id
-    if is_issuer and resource.desired_category is not None:
-        desired["category"] = resource.desired_category
-    desired["requested_at"] = timestamp(resource.requested_at)
-    if resource.desired_revision is not None:
-        desired["revision"] = resource.desired_revision
-    if resource.acknowledged_at is not None:
-        desired["acknowledged_at"] = timestamp(resource.acknowledged_at)
-        desired["acknowledged_by"] = resource.acknowledged_by
+    desired = _members(resource, _DESIRED)
+    if app_id is None or app_id != resource.desired_app_id:
+        desired.pop("category", None)
     return desired
+
+
+_Members: TypeAlias = Sequence[tuple[int, str, Callable[[Any], Any] | None]]
+
+
+def _members(resource: ResourceRow, members: _Members) -> dict[str, Any]:
+    """What there is of some members, each given as the place in the row, the name, and how its value is written."""
+    told: dict[str, Any] = {}
+    # A comprehension takes a tenth longer, of what is done for each resource of a fleet.
+    for place, name, write in members:
+        value = resource[place]
+        if value is not None:
+            told[name] = write(value) if write else value
+    return told
+
+
+def _members_of(part: Part) -> _Members:
+    write: dict[Kind, Callable[[Any], Any]] = {"bytes": encode, "instant": timestamp}
+    return [
+        (ResourceRow._fields.index(name), column.member, write.get(column.kind))
+        for name, column in columns(part).items()
+    ]
+
+
+_REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
 def device(found: Described) -> dict[str, Any]:
