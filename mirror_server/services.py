@@ -24,6 +24,7 @@ from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.history.recorder import Recorder
 from mirror_server.hooks import Extensions
 from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
@@ -35,8 +36,7 @@ from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
-from mirror_server.service.directory import DirectoryService
-from mirror_server.service.happenings import Happenings
+from mirror_server.service.directory import DirectoryService, registration_changed
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
@@ -45,8 +45,9 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, registrations, revisions, statistics
+from mirror_server.store import history, logs, processes, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
+from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.session import Session
@@ -114,12 +115,14 @@ class Services:
             self._leadership = _leadership(settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        is_kept = settings.keep_history_seconds is not None
+        self._listeners = Listeners(registration_changed=[registration_changed])
         self.history: HistoryService | None = None
         self._keeper: Keeper | None = None
+        self._recorder: Recorder | None = None
         if history_parts is not None:
             self.history, self._keeper = history_parts(self.database, self.clock)
-        self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
+            self._recorder = Recorder(self.database, self.clock)
+            self._recorder.listen(self._listeners)
         self.log = self._make_log()
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self._is_alive)
@@ -143,10 +146,15 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
         )
         self.devices = self._make_devices()
-        self.directory = DirectoryService(self.database, self.clock)
+        self.directory = DirectoryService(
+            self.database,
+            self.clock,
+            keep_events_seconds=settings.keep_device_events_seconds,
+            max_events=settings.max_device_events,
+        )
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
@@ -203,7 +211,10 @@ class Services:
         self.database.insist(self.devices.begin)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
-        self.happenings.start()
+        if self._recorder is None:
+            self.database.insist(history.end)
+        else:
+            self._recorder.start()
         if self._keeper is not None:
             self._keeper.start()
         self.database.insist(self.commands.end_interrupted)
@@ -230,7 +241,8 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
-        self.happenings.stop()
+        if self._recorder is not None:
+            self._recorder.stop()
         if self._keeper is not None:
             self._keeper.stop()
         self._housekeeping.stop()
@@ -268,8 +280,9 @@ class Services:
             self._keeper.stop()
         self.subscriptions.stop()
         self.log.store_read()
-        self.happenings.stop()
-        self.happenings.show_life()
+        if self._recorder is not None:
+            self._recorder.stop()
+            self._recorder.heartbeat()
         if self._leadership is not None:
             # What is stored after the end of leading would be dropped.
             self.database.settle(_LAST_SECONDS)
@@ -307,7 +320,8 @@ class Services:
 
     def clock_advanced(self) -> None:
         """Do what a manual clock gives no sign of by itself."""
-        self.happenings.show_life()
+        if self._recorder is not None:
+            self._recorder.heartbeat()
         if self._keeper is not None:
             self._keeper.look()
 
@@ -368,7 +382,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             untold=self._untold,
             under_way=self._under_way,
             parts_of=self.backends.parts_of,
@@ -379,7 +393,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             commands=self.commands,
             subscriptions=self.subscriptions,
             contact=self._contact,
@@ -395,8 +409,7 @@ class Services:
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
             keep_log_seconds=self.settings.keep_log_seconds,
-            keep_device_events_seconds=self.settings.keep_device_events_seconds,
-            max_device_events=self.settings.max_device_events,
+            every_round=[self.directory.every_round],
         )
 
     def _make_dispatcher(self) -> Dispatcher:

@@ -38,9 +38,9 @@ from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
 from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
 from mirror_server.store import commands, devices, keys, resources, targets
+from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
@@ -130,7 +130,7 @@ class CommandService:
         database: Where commands, desired values and the log are.
         clock: Domain time.
         log: Where async responses go.
-        happenings: Where reads and the ends of writes go.
+        listeners: Called with read values and finished writes.
         untold: Holds back what an application cannot know an answer to yet.
         under_way: Gives the numbers of the commands that devices have in hand.
         parts_of: Gives what takes apart an object instance for the backend of a name, where something does.
@@ -143,7 +143,7 @@ class CommandService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
         untold: Untold,
         under_way: Callable[[], set[int]],
         parts_of: Callable[[str], PartsOf | None],
@@ -152,7 +152,7 @@ class CommandService:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._untold = untold
         self._under_way = under_way
         self._parts_of = parts_of
@@ -470,9 +470,14 @@ class CommandService:
         if not values:
             return set()
         revision = resources.report(session, values, contact_at=now)
-        for answer, some in brought:
-            self._happenings.answered(session, revision, some, answer.answered_at)
-            revision += len(some)
+        if self._listeners.values_reported:
+            answered_at = [answer.answered_at for answer, some in brought for _ in some]
+            batch = [
+                Reported(number, value, value.at if at is None else at)
+                for number, (value, at) in enumerate(zip(values, answered_at, strict=True), revision)
+            ]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
         return {value.device_id for value in values}
 
     def _finish_writes(
@@ -496,11 +501,21 @@ class CommandService:
             if values:
                 first = resources.put_desired(session, values, contact_at=contact_at)
                 revisions |= {value[:2]: revision for revision, value in enumerate(values, first)}
-        for ending, path, content, _ in written:
-            command, category = ending.command, ending.outcome[1]
-            revision = revisions.get((command.device_id, path))
-            at = ended_at[command.command_id]
-            self._happenings.write_ended(session, command, path, content, category, at, revision)
+        if written and self._listeners.write_finished:
+            batch = [
+                FinishedWrite(
+                    ending.command,
+                    path,
+                    content.payload,
+                    content.content_type,
+                    ending.outcome[1],
+                    ended_at[ending.command.command_id],
+                    revisions.get((ending.command.device_id, path)),
+                )
+                for ending, path, content, _ in written
+            ]
+            for listener in self._listeners.write_finished:
+                listener(session, batch)
         return {device_id for device_id, _ in revisions}
 
     def _desired_at_end(

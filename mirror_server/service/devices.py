@@ -19,7 +19,6 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import (
@@ -32,6 +31,7 @@ from mirror_server.store import (
 )
 from mirror_server.store import device_objects as stored_objects
 from mirror_server.store import resources as stored_resources
+from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
@@ -49,13 +49,13 @@ _ROWS_FOR_CONTACTS = 2000
 _MOST_CONTACTS = 50
 _COUNT_SECONDS = 5
 
-_WHAT = {
+_KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS: "registration",
     REG_UPDATES: "reg_update",
     DE_REGISTRATIONS: "deregistration",
     REGISTRATIONS_EXPIRED: "expired",
 }
-"""What the history calls it."""
+"""What the listeners call it."""
 
 
 class EncodedObject(NamedTuple):
@@ -105,7 +105,7 @@ class DeviceService:
         database: Where the mirror is.
         clock: Domain time.
         log: Where registration events go.
-        happenings: Where these go too, and what devices told.
+        listeners: Called with registrations, reported values and deleted devices.
         commands: Ends the commands of a device that leaves.
         subscriptions: Applies presubscription rules.
         contact: Called with the id of a device that can be reached.
@@ -125,7 +125,7 @@ class DeviceService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
         commands: CommandService,
         subscriptions: SubscriptionService,
         contact: Callable[[str], None],
@@ -136,7 +136,7 @@ class DeviceService:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._commands = commands
         self._subscriptions = subscriptions
         self._contact = contact
@@ -435,7 +435,9 @@ class DeviceService:
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
-        self._happenings.forget(session, silent)
+        if silent:
+            for listener in self._listeners.devices_deleted:
+                listener(session, silent)
         for device_id in silent:
             devices.delete(session, device_id)
 
@@ -446,7 +448,13 @@ class DeviceService:
         self._subscriptions.notify(session, told)
         values = [_observed_value(each, at, now, hearing) for each, at, hearing in told]
         first_revision = stored_resources.report(session, values, contact_at=now)
-        self._happenings.observed(session, first_revision, values, [each for each, _, _ in told])
+        if values and self._listeners.values_reported:
+            batch = [
+                Reported(revision, value, each.changed_at, each.is_published)
+                for revision, (value, (each, _, _)) in enumerate(zip(values, told, strict=True), first_revision)
+            ]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
 
     def _go_on_deleting(self, instant: Instant) -> None:
         self._database.insist(lambda session: self.delete_silent_since(session, instant))
@@ -496,7 +504,7 @@ class DeviceService:
         event = self._registration_event(session, row, now)
         own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
         self._log.append_for_each(session, kind, row.device_id, event, own)
-        self._happenings.of_registration(session, _WHAT[kind], row.device_id, now, state_change=state_change)
+        self._tell_listeners(session, row, kind, now, state_change=state_change)
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
@@ -521,7 +529,14 @@ class DeviceService:
         subscriptions.reset_device(session, device_id)
         event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
-        self._happenings.of_registration(session, _WHAT[kind], device_id, now, state_change=bool(row.registered))
+        self._tell_listeners(session, row, kind, now, state_change=bool(row.registered))
+
+    def _tell_listeners(self, session: Session, row: DeviceRow, kind: str, at: Instant, *, state_change: bool) -> None:
+        if self._listeners.registration_changed:
+            revision = revisions.note_change(session, ())
+            batch = [RegistrationChange(revision, _KINDS[kind], row, at, state_change)]
+            for listener in self._listeners.registration_changed:
+                listener(session, batch)
 
 
 def _in_order(

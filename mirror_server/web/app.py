@@ -27,6 +27,7 @@ from mirror_server.views import (
     access_keys,
     bench,
     description,
+    device_directory,
     device_requests,
     devices,
     directory,
@@ -239,6 +240,7 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp(services)
     for part in (
         devices,
+        device_directory,
         directory,
         snapshots,
         history,

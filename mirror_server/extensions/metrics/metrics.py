@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.measurements import Measurement
 from mirror_server.hooks import extends
-from mirror_server.store.statistics import measure_history
+from mirror_server.store import history_maintenance
 
 if TYPE_CHECKING:
     from flask import Response
@@ -92,7 +92,7 @@ class _State(Collector):
         services = self._services
         with services.database.read() as session:
             stored = list(counted(session))
-            history = measure_history(session)
+            history = history_maintenance.measure(session)
         leads = int(services.is_leader())
         now = [
             Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),

@@ -19,9 +19,9 @@ from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.extensions.metrics.metrics import Metrics
+from mirror_server.history.recorder import Recorder
 from mirror_server.history.selection import HistorySelection
 from mirror_server.hooks import of_all, read_settings
-from mirror_server.service.happenings import Happenings
 from mirror_server.services import Services
 from mirror_server.store import history, revisions, settings
 from mirror_server.store.database import Database
@@ -155,12 +155,12 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
         return 1_000_000 + steady, steady
 
     with closing(Database(url)) as database, closing(SystemClock(clocks)) as clock:
-        happenings = Happenings(database, clock, is_kept=True)
-        happenings.start()
+        recorder = Recorder(database, clock)
+        recorder.start()
         for _ in range(3):
             steady += 10_000
             wait_until(lambda now=1_000_000 + steady: heard(database) >= now, "a sign of life")
-        happenings.stop()
+        recorder.stop()
         assert database.settle(60)
         assert heard(database) == 1_030_000
 
