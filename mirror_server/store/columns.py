@@ -1,4 +1,6 @@
-"""Column types of the migrations, which mean the same to SQLite and PostgreSQL."""
+"""Columns for the migrations, of types that mean the same to SQLite and PostgreSQL."""
+
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,3 +13,13 @@ exactly INTEGER, which is as long as it needs to be.
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """A text, sorted by its bytes, as SQLite does, whatever the language of the database."""
+
+
+def required(kind: Any, *names: str, default: str | None = None) -> list[sa.Column[Any]]:
+    """Return columns of a type that are never NULL."""
+    return [sa.Column(name, kind, nullable=False, server_default=default) for name in names]
+
+
+def optional(kind: Any, *names: str) -> list[sa.Column[Any]]:
+    """Return columns of a type that may be NULL."""
+    return [sa.Column(name, kind) for name in names]

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from mirror_server.store.columns import LONG, TEXT
+from mirror_server.store.columns import LONG, TEXT, optional, required
 
 revision = "0001"
 down_revision = None
@@ -13,31 +13,29 @@ def upgrade() -> None:
     op.create_table(
         "device_descriptions",
         sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("name", TEXT),
-        sa.Column("description", TEXT),
-        sa.Column("updated_at", sa.BigInteger, nullable=False),
+        *optional(TEXT, "name", "description"),
+        *required(sa.BigInteger, "updated_at"),
     )
     op.create_table(
         "device_attributes",
         sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), primary_key=True),
         sa.Column("name", TEXT, primary_key=True),
-        sa.Column("value", TEXT, nullable=False),
+        *required(TEXT, "value"),
     )
     op.create_table(
         "device_queries",
         sa.Column("query_id", TEXT, primary_key=True),
         sa.Column("name", TEXT, nullable=False, unique=True),
-        sa.Column("query", TEXT, nullable=False),
-        sa.Column("created_at", sa.BigInteger, nullable=False),
-        sa.Column("updated_at", sa.BigInteger, nullable=False),
+        *required(TEXT, "query"),
+        *required(sa.BigInteger, "created_at", "updated_at"),
     )
     op.create_table(
         "device_events",
         sa.Column("revision", LONG, primary_key=True, autoincrement=False),
         sa.Column("device_id", TEXT, sa.ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False),
-        sa.Column("kind", sa.SmallInteger, nullable=False),
-        sa.Column("at", sa.BigInteger, nullable=False),
-        sa.Column("state_change", sa.SmallInteger, nullable=False),
+        *required(sa.SmallInteger, "kind"),
+        *required(sa.BigInteger, "at"),
+        *required(sa.SmallInteger, "state_change"),
     )
     op.create_index("device_events_by_device", "device_events", ["device_id", "revision"])
     op.create_index("device_events_by_time", "device_events", ["at"])

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from mirror_server.store.columns import LONG, TEXT
+from mirror_server.store.columns import LONG, TEXT, optional, required
 
 revision = "0001"
 down_revision = None
@@ -15,53 +15,48 @@ def upgrade() -> None:
     op.create_table(
         "history",
         sa.Column("revision", LONG, primary_key=True, autoincrement=False),
-        sa.Column("received_at", sa.BigInteger, nullable=False),
-        sa.Column("changed_at", sa.BigInteger, nullable=False),
-        sa.Column("device_number", sa.Integer),
-        sa.Column("kind", sa.SmallInteger, nullable=False),
-        sa.Column("path", TEXT),
-        sa.Column("value", sa.LargeBinary),
-        sa.Column("content_type", TEXT),
-        sa.Column("status", sa.SmallInteger),
-        sa.Column("category", TEXT),
-        sa.Column("app_id", TEXT),
-        sa.Column("requested_at", sa.BigInteger),
-        sa.Column("until", sa.BigInteger),
+        *required(sa.BigInteger, "received_at", "changed_at"),
+        *optional(sa.Integer, "device_number"),
+        *required(sa.SmallInteger, "kind"),
+        *optional(TEXT, "path"),
+        *optional(sa.LargeBinary, "value"),
+        *optional(TEXT, "content_type"),
+        *optional(sa.SmallInteger, "status"),
+        *optional(TEXT, "category", "app_id"),
+        *optional(sa.BigInteger, "requested_at", "until"),
     )
     op.create_table(
         "history_segments",
         sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("kind", TEXT, nullable=False),
-        sa.Column("state_at", sa.BigInteger),
-        sa.Column("state_revision", sa.BigInteger),
+        *required(TEXT, "kind"),
+        *optional(sa.BigInteger, "state_at", "state_revision"),
         *bounds(),
     )
     op.create_table(
         "history_blocks",
         sa.Column("segment_id", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("content", sa.LargeBinary, nullable=False),
+        *required(sa.LargeBinary, "content"),
     )
     op.create_table(
         "history_files",
         sa.Column("file_name", TEXT, primary_key=True),
-        sa.Column("day", TEXT, nullable=False),
+        *required(TEXT, "day"),
         *bounds(),
-        sa.Column("size_bytes", sa.BigInteger, nullable=False),
+        *required(sa.BigInteger, "size_bytes"),
     )
     op.create_table(
         "history_erasures",
         sa.Column("device_id", TEXT, primary_key=True),
-        sa.Column("up_to_revision", sa.BigInteger, nullable=False),
+        *required(sa.BigInteger, "up_to_revision"),
     )
     op.create_table(
         "history_state",
-        sa.Column("sealed_revision", sa.BigInteger, nullable=False),
-        sa.Column("is_kept", sa.SmallInteger, nullable=False),
-        sa.Column("begun_revision", sa.BigInteger, nullable=False),
-        sa.Column("alive_at", sa.BigInteger),
-        sa.Column("base_at", sa.BigInteger),
+        *required(sa.BigInteger, "sealed_revision"),
+        *required(sa.SmallInteger, "is_kept"),
+        *required(sa.BigInteger, "begun_revision"),
+        *optional(sa.BigInteger, "alive_at", "base_at"),
     )
     op.execute("INSERT INTO history_state (sealed_revision, is_kept, begun_revision) VALUES (0, 0, 0)")
 
@@ -69,14 +64,16 @@ def upgrade() -> None:
 def bounds() -> list[sa.Column[Any]]:
     """What a segment's block or a file holds, so that it need not be opened."""
     return [
-        sa.Column("first_device", TEXT, nullable=False),
-        sa.Column("last_device", TEXT, nullable=False),
-        sa.Column("first_revision", sa.BigInteger, nullable=False),
-        sa.Column("last_revision", sa.BigInteger, nullable=False),
-        sa.Column("first_changed_at", sa.BigInteger, nullable=False),
-        sa.Column("last_changed_at", sa.BigInteger, nullable=False),
-        sa.Column("first_received_at", sa.BigInteger, nullable=False),
-        sa.Column("last_received_at", sa.BigInteger, nullable=False),
-        sa.Column("first_requested_at", sa.BigInteger),
-        sa.Column("row_count", sa.BigInteger, nullable=False),
+        *required(TEXT, "first_device", "last_device"),
+        *required(
+            sa.BigInteger,
+            "first_revision",
+            "last_revision",
+            "first_changed_at",
+            "last_changed_at",
+            "first_received_at",
+            "last_received_at",
+        ),
+        *optional(sa.BigInteger, "first_requested_at"),
+        *required(sa.BigInteger, "row_count"),
     ]

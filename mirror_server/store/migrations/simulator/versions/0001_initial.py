@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from mirror_server.store.columns import TEXT
+from mirror_server.store.columns import TEXT, required
 
 revision = "0001"
 down_revision = None
@@ -13,5 +13,5 @@ def upgrade() -> None:
     op.create_table(
         "simulated_devices",
         sa.Column("device_id", TEXT, primary_key=True),
-        sa.Column("document", TEXT, nullable=False),
+        *required(TEXT, "document"),
     )

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from mirror_server.store.columns import TEXT
+from mirror_server.store.columns import TEXT, optional, required
 
 revision = "0001"
 down_revision = None
@@ -13,8 +13,7 @@ def upgrade() -> None:
     op.create_table(
         "websockets",
         sa.Column("app_id", TEXT, primary_key=True),
-        sa.Column("registration", TEXT, nullable=False),
-        sa.Column("connection", TEXT),
-        sa.Column("process_id", TEXT),
-        sa.Column("used_at", sa.BigInteger, nullable=False),
+        *required(TEXT, "registration"),
+        *optional(TEXT, "connection", "process_id"),
+        *required(sa.BigInteger, "used_at"),
     )
