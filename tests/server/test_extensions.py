@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from mirror_server import hooks
 from mirror_server.cli import main
-from mirror_server.config import Settings
+from mirror_server.config import Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Extensions, read_settings
+from mirror_server.hooks import Extensions, of_all, read_settings
 
 GREETING = """
 from dataclasses import dataclass
@@ -72,11 +73,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_extension_of_another_package_adds_a_route_a_setting_and_a_metric(install, new_server):
     install("greeting", GREETING)
+    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
     server = new_server(greeting="good morning")
     assert server.call(None, "GET", "/greeting").text == "good morning"
     assert "greetings 1.0" in server.call(server.key(), "GET", "/metrics").text
     assert "greeting" in server.call(None, "GET", "/healthz").json["extensions"]
-    assert "--greeting TEXT" in CliRunner().invoke(main, ["run", "--help"]).output
+    assert "--greeting TEXT" in CliRunner().invoke(serve, ["--help"]).output
 
 
 def test_what_is_left_out_is_not_there_and_all_else_is(new_server, caplog):
