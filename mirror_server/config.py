@@ -260,20 +260,6 @@ class Settings:
         "How many entries that list has at most; the oldest go first, once an hour.",
         type=click.IntRange(min=1000),
     )
-    keep_history_seconds: float | None = setting(
-        None,
-        "Keep what happened, every value that devices told and every end of a write, for so long: 30d, 12h."
-        " Without it nothing of that is kept.",
-        option="--keep-history",
-        metavar="TIME",
-        callback=read_kept_time,
-    )
-    history_archive: str | None = setting(
-        None,
-        "Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens.",
-        metavar="FOLDER",
-        commands=(*SERVE, "check", "erase"),
-    )
     callback_networks: tuple[Network, ...] = setting(
         (),
         "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"

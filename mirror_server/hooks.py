@@ -28,7 +28,15 @@ from mirror_server.core.measurements import Measurement
 if TYPE_CHECKING:
     from flask import Blueprint, Response
 
+    from mirror_sdk.wire.snapshot import Compression
+    from mirror_server.core.instants import Instant
     from mirror_server.services import Services
+    from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+    from mirror_server.store.conditions import Condition
+    from mirror_server.store.database import Database
+    from mirror_server.store.maintenance import Violation
+    from mirror_server.store.session import Session
+    from mirror_server.store.storage import Storage
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -62,11 +70,76 @@ def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 
 @specifies
-def build(services: Services) -> object:
-    """Make what belongs to one server; it is found again by its class, with :meth:`Services.part`.
+def storage() -> Storage:  # type: ignore[empty-body]
+    """What it stores in the database. Called when a database is opened."""
+
+
+@specifies
+def check_settings(settings: Settings) -> None:
+    """Raise :class:`CannotServe` where something is asked for that is not possible.
+
+    Called before a server opens its database.
+    """
+
+
+@specifies
+def in_common(settings: Settings) -> str:  # type: ignore[empty-body]
+    """What of the settings all processes on one database must have in common, as ``, with --simulate``."""
+
+
+@specifies
+def build(services: Services) -> Sequence[object]:  # type: ignore[empty-body]
+    """Make what belongs to one server; each is found again by its class, with :meth:`Services.part`.
 
     Called when the core is built and nothing runs yet; may raise :class:`CannotServe`.
     """
+
+
+@specifies
+def lead() -> None:
+    """This process begins to decide and to store; of several on one database one does.
+
+    Called before anything is stored, on the main thread or on that of the election.
+    """
+
+
+@specifies
+def resign() -> None:
+    """It does so no more, or the server stops; may be called twice."""
+
+
+@specifies
+def stop() -> None:
+    """The server stops; what is submitted to the database now is still stored."""
+
+
+@specifies
+def clock_advanced() -> None:
+    """A manual clock was advanced."""
+
+
+@specifies
+def values_reported(session: Session, batch: Sequence[Reported]) -> None:
+    """Devices reported values.
+
+    Called in the transaction that stores them, on the thread of the writer, with those of one group of changes (up to
+    2,000). An exception undoes the group. Nothing is built where no extension has this hook.
+    """
+
+
+@specifies
+def write_finished(session: Session, batch: Sequence[FinishedWrite]) -> None:
+    """Writes succeeded or failed; called as :func:`values_reported` is."""
+
+
+@specifies
+def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
+    """Registrations began, were updated or ended; called as :func:`values_reported` is."""
+
+
+@specifies
+def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
+    """Devices go that had no contact for months; called in the transaction, before their rows are deleted."""
 
 
 @specifies
@@ -75,8 +148,13 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
 
 
 @specifies
-def announcements(services: Services, url: str) -> Sequence[str]:  # type: ignore[empty-body]
-    """Lines that a command that serves prints when all listens."""
+def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
+    """Settings that ``mirror-server demo`` has beside those of its options."""
+
+
+@specifies
+def announcements(services: Services, url: str, key: str | None) -> Sequence[str]:  # type: ignore[empty-body]
+    """Lines that a command prints when all listens; ``key`` is the one that ``mirror-server demo`` made."""
 
 
 @specifies
@@ -101,6 +179,55 @@ def request_answered(environ: dict[str, Any], response: Response, route: tuple[s
 @specifies
 def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
     """Metrics as they are now. Called at each scrape, on a thread that may wait for the database."""
+
+
+class Erasure(NamedTuple):
+    """How a device is erased from what is kept outside of the database.
+
+    Attributes:
+        rows: How many rows there are, by what they are.
+        is_current: Tells in the transaction that erases the rest whether these are still all.
+        finish: Erases it behind that transaction; gives why that was not possible. ``is_alone`` is whether no server
+            runs on the database.
+    """
+
+    rows: Mapping[str, int]
+    is_current: Callable[[Session], bool]
+    finish: Callable[[bool], str | None]
+
+
+@specifies
+def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:  # type: ignore[empty-body]
+    """Called by ``mirror-server erase``."""
+
+
+@specifies
+def check(database: Database, settings: Settings) -> Sequence[Violation]:  # type: ignore[empty-body]
+    """What is wrong outside of the database. Called by ``mirror-server check``, where the database itself is right."""
+
+
+@specifies
+def size(database: Database) -> str | None:
+    """How large something is, in a line for ``mirror-server check``; ``None`` for nothing to say."""
+
+
+@specifies(firstresult=True)
+def snapshot_at(
+    instant: Instant,
+    conditions: Sequence[Condition],
+    patterns: Sequence[str],
+    form: str,
+    compression: Compression,
+) -> Response | None:
+    """The fleet snapshot as of an earlier instant, of the devices that meet all conditions.
+
+    Args:
+        instant: When.
+        conditions: Which devices.
+        patterns: Which of their resources, by path; all without any.
+        form: The content type.
+        compression: That of the buffers of an Arrow stream.
+    """
 
 
 class Extensions:
@@ -137,6 +264,13 @@ class Extensions:
     def hook(self) -> pluggy.HookRelay:
         """Calls a hook of all extensions, by its name."""
         return self._manager.hook
+
+    @property
+    def storages(self) -> list[Storage]:
+        """What they store, in the order of their names."""
+        from mirror_server.store.unmoved import STORAGES  # noqa: PLC0415
+
+        return [*STORAGES, *reversed(self.hook.storage())]
 
     @property
     def names(self) -> list[str]:
@@ -199,6 +333,17 @@ def installed() -> Mapping[str, ModuleType | Broken]:
 def of_all(hook: str) -> list[Any]:
     """What a hook that is called before there is a server gives, of every extension that is installed."""
     return [found for extension in installed().values() for found in _called(extension, hook)]
+
+
+def open_database(url: str, *, must_exist: bool = False, as_it_is: bool = False) -> Database:
+    """Open a database with all that the extensions that are installed store in it.
+
+    Raises:
+        DatabaseError: See :class:`Database`.
+    """
+    from mirror_server.store.database import Database  # noqa: PLC0415 - the help of the commands needs none
+
+    return Database(url, Extensions().storages, must_exist=must_exist, as_it_is=as_it_is)
 
 
 def read_settings(**values: Any) -> Settings:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.cluster.forwarding import Forwarder
@@ -24,7 +25,6 @@ from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.history.recorder import Recorder
 from mirror_server.hooks import Extensions
 from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
@@ -40,16 +40,15 @@ from mirror_server.service.directory import DirectoryService, registration_chang
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
-from mirror_server.service.pasts import PastService
 from mirror_server.service.readiness import Readiness
+from mirror_server.service.slots import Slots
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import history, logs, processes, registrations, revisions, statistics
+from mirror_server.store import logs, processes, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database
-from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
 from mirror_server.store.sqlite.serving_lock import ServingLock
@@ -57,8 +56,6 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
-    from mirror_server.history.keeper import Keeper
-    from mirror_server.history.service import HistoryService
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -92,7 +89,6 @@ class Services:
         DatabaseError: The database cannot be used.
         CannotServe: An extension is missing, or not possible as the settings say.
         CannotListen: Real devices cannot come where the settings say.
-        CannotKeepHistory: A history cannot be kept as the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -106,23 +102,17 @@ class Services:
         self.on_lead: list[Callable[[], None]] = []
         self.on_resign: list[Callable[[], None]] = []
         self.on_stop: list[Callable[[], None]] = []
-        history_parts = _history_parts(settings)
+        self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
             undo.callback(self._let_others_serve)
-            self.database = Database(settings.database_url)
+            self.database = Database(settings.database_url, self.extensions.storages)
             undo.callback(self.database.close)
-            self._leadership = _leadership(settings, self.database)
+            in_common = self.extensions.hook.in_common(settings=settings)
+            self._leadership = _leadership(settings, self.database, in_common)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
         self._listeners = Listeners(registration_changed=[registration_changed])
-        self.history: HistoryService | None = None
-        self._keeper: Keeper | None = None
-        self._recorder: Recorder | None = None
-        if history_parts is not None:
-            self.history, self._keeper = history_parts(self.database, self.clock)
-            self._recorder = Recorder(self.database, self.clock)
-            self._recorder.listen(self._listeners)
         self.log = self._make_log()
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self._is_alive)
@@ -156,8 +146,8 @@ class Services:
             max_events=settings.max_device_events,
         )
         self.readiness = Readiness(self.database)
-        self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
-        self.past = PastService(self.history, self.clock, self.snapshots.slots)
+        self.download_slots = Slots.of_downloads(settings.poll_share)
+        self.snapshots = SnapshotService(self.database, self.clock, self.download_slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
         self.real_devices = self._add_real_devices()
@@ -168,9 +158,20 @@ class Services:
         self._handle_signals()
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
-        self._parts: dict[type, Any] = {type(part): part for part in self.extensions.hook.build(services=self)}
-        for part in self._parts.values():
+        self._parts: list[object] = []
+        try:
+            self._build_extensions()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build_extensions(self) -> None:
+        for built in reversed(self.extensions.hook.build(services=self)):
+            self._parts += built
+        for part in self._parts:
             self.extensions.add(part)
+        for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
+            getattr(self._listeners, hook).extend(self.extensions.collected(hook))
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Metrics as they are now: of who serves, and of extensions."""
@@ -181,10 +182,13 @@ class Services:
             *self.extensions.hook.measurements(),
         ]
 
+    def announcements(self, url: str, key: str | None) -> list[str]:
+        """What a command that serves prints of extensions."""
+        return list(chain(*self.extensions.hook.announcements(services=self, url=url, key=key)))
+
     def part(self, kind: type[T]) -> T:
         """What an extension built for this server, by its class."""
-        found: T = self._parts[kind]
-        return found
+        return next(part for part in self._parts if isinstance(part, kind))
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -211,12 +215,9 @@ class Services:
         self.database.insist(self.devices.begin)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
-        if self._recorder is None:
-            self.database.insist(history.end)
-        else:
-            self._recorder.start()
-        if self._keeper is not None:
-            self._keeper.start()
+        self.extensions.hook.lead()
+        names = " ".join(self.extensions.names)
+        self.database.insist(partial(stored_settings.put, name=stored_settings.EXTENSIONS, value=names))
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
         for begin in self.on_lead:
@@ -241,10 +242,7 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
-        if self._recorder is not None:
-            self._recorder.stop()
-        if self._keeper is not None:
-            self._keeper.stop()
+        self.extensions.hook.resign()
         self._housekeeping.stop()
         for end in self.on_resign:
             end()
@@ -276,13 +274,10 @@ class Services:
         self.long_reads.close()
         for end in self.on_stop:
             end()
-        if self._keeper is not None:
-            self._keeper.stop()
+        self.extensions.hook.resign()
         self.subscriptions.stop()
         self.log.store_read()
-        if self._recorder is not None:
-            self._recorder.stop()
-            self._recorder.heartbeat()
+        self.extensions.hook.stop()
         if self._leadership is not None:
             # What is stored after the end of leading would be dropped.
             self.database.settle(_LAST_SECONDS)
@@ -320,10 +315,7 @@ class Services:
 
     def clock_advanced(self) -> None:
         """Do what a manual clock gives no sign of by itself."""
-        if self._recorder is not None:
-            self._recorder.heartbeat()
-        if self._keeper is not None:
-            self._keeper.look()
+        self.extensions.hook.clock_advanced()
 
     def _wake(self, device_id: str) -> None:
         self._dispatcher.wake(device_id)
@@ -475,25 +467,6 @@ class Services:
         return bench
 
 
-def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]] | None:
-    """What makes the parts of a history where one is kept, found before anything is begun that it could spoil."""
-    if settings.keep_history_seconds is None:
-        if settings.history_archive is not None:
-            raise CannotKeepHistory(
-                "--history-archive is for days of a history; add --keep-history 30d, or leave it out"
-            )
-        return None
-    try:
-        from mirror_server.history.keeper import history_of  # noqa: PLC0415 - needs an extra, and takes long to import
-    except ImportError as error:
-        cure = "pip install 'device-state-mirror[history]'"
-        raise CannotKeepHistory(f"cannot keep a history: {error}; {cure}, or leave --keep-history out") from error
-    try:
-        return history_of(settings)
-    except ValueError as error:
-        raise CannotKeepHistory(f"{error}; name a folder, or a URL that fsspec opens") from error
-
-
 async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
@@ -512,11 +485,10 @@ def _in_common(settings: Settings) -> str:
     # Of real devices and history nothing is said where there are none, as versions before them say it.
     ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    history = "" if settings.keep_history_seconds is None else ", with --keep-history"
-    return f"{bench} and {clock}{ways}{history}"
+    return f"{bench} and {clock}{ways}"
 
 
-def _leadership(settings: Settings, database: Database) -> Leadership | None:
+def _leadership(settings: Settings, database: Database, in_common: Iterable[str]) -> Leadership | None:
     """How this process takes part where several may serve the database; ``None`` where one does."""
     election = database.election()
     if election is None:
@@ -525,7 +497,7 @@ def _leadership(settings: Settings, database: Database) -> Leadership | None:
         election,
         shown(settings.database_url),
         database,
-        options=_in_common(settings),
+        options=_in_common(settings) + "".join(in_common),
         is_alone=settings.manual_clock,
     )
 
@@ -543,7 +515,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
         stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
-        newest = statistics.newest_instant(session)
+        newest = statistics.newest_instant(session, database.storages)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)
         _warn_of_later(newest, clock.now())

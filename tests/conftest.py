@@ -23,8 +23,10 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 from mirror_server.config import ACCESS_LOG
+from mirror_server.hooks import Extensions
 from mirror_server.log_lines import LineHandler
 from mirror_server.store import schema
+from mirror_server.store.storage import Storage
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
@@ -90,7 +92,10 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
 def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program has one version of the core's schema, and one extension, more than the databases of the tests."""
     databases.make_template()
-    monkeypatch.setattr(schema, "ALL", databases.next_branches(tmp_path_factory.mktemp("next")))
+    folder = tmp_path_factory.mktemp("next")
+    added, before = Storage(branch=databases.extension(folder, 2)), Extensions().storages
+    monkeypatch.setattr(schema, "CORE", databases.next_core(folder))
+    monkeypatch.setattr(Extensions, "storages", [*before, added])
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,14 @@ from typing import Any
 
 import psycopg
 
+from mirror_server.hooks import Extensions, open_database
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.schema import Branch
+from mirror_server.store.storage import Storage
+
+_CORE, STORAGES = schema.CORE, tuple(Extensions().storages)
+"""Before there is a next version."""
 
 ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 
@@ -159,7 +164,7 @@ def cluster() -> Cluster:
     # Nor does it commit anything by itself, which a server would take for a change.
     started = Cluster(*no_log, "autovacuum=off", "max_connections=200", parent=_quick_folder())
     started.execute("CREATE DATABASE template")
-    Database(started.url("template")).close()
+    open_database(started.url("template")).close()
     return started
 
 
@@ -167,7 +172,7 @@ def cluster() -> Cluster:
 def _file() -> Path:
     """The SQLite file of this run that the others are copies of; its schema is the newest."""
     made = Path(tempfile.mkdtemp(prefix="mirror-sqlite-")) / "mirror.db"
-    Database(f"sqlite:///{made}").close()
+    open_database(f"sqlite:///{made}").close()
     return made
 
 
@@ -243,13 +248,18 @@ def tables(url: str) -> set[str]:
     return {name for (name,) in query(url, f"SELECT {column} FROM {source}")} - {"processes"}
 
 
-def next_branches(folder: Path) -> tuple[Branch, ...]:
-    """The branches of the program with one version more of the core, and an extension of two versions."""
-    newest = schema.CORE.newest
+def open_before(url: str, extension: Branch) -> Database:
+    """Open a database with the core as the program had it before there was a next version, and with this extension."""
+    return Database(url, [*STORAGES, Storage(branch=extension)], core=_CORE)
+
+
+def next_core(folder: Path) -> Branch:
+    """The core with one version more."""
+    newest = _CORE.newest
     core = Branch("core", folder / "core")
-    shutil.copytree(schema.CORE.folder / "versions", core.folder / "versions")
+    shutil.copytree(_CORE.folder / "versions", core.folder / "versions")
     _write(core, f"{int(newest) + 1:04}", newest, _NEXT_OF_CORE)
-    return core, *schema.ALL[1:], extension(folder, 2)
+    return core
 
 
 def extension(folder: Path, version: int) -> Branch:

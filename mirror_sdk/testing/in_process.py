@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from mirror_server.config import Settings
 from mirror_server.core.instants import to_datetime
+from mirror_server.hooks import read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -36,7 +36,7 @@ class InProcessServer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._settings = Settings(
+        self._settings = read_settings(
             database_url=f"sqlite:///{folder}/mirror.db",
             simulate=0,
             manual_clock=True,

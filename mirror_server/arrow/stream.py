@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import Compression
+from mirror_server.arrow.columns import TYPES, to_array, to_lists
 from mirror_server.arrow.pieces import Pieces
-from mirror_server.arrow_columns import TYPES, to_array, to_lists
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mirror_server.cli import main, put_away
+from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
-from mirror_server.hooks import of_all
+from mirror_server.hooks import Erasure, Extensions, of_all, open_database, read_settings
 from mirror_server.store import maintenance, processes, schema
 from mirror_server.store.database import Database, damage
 from mirror_server.store.failures import AlreadyServed, DatabaseError
+from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
@@ -26,7 +29,7 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 @click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
 @database_option
 @options_of("erase", Settings, *of_all("settings"))
-def erase(device_id: str, database_url: str, history_archive: str | None) -> None:
+def erase(device_id: str, database_url: str, **settings: Any) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
     The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
@@ -34,9 +37,10 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
 
     The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
-    with _alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
-        rows, fault = put_away.erase(database, device_id, history_archive, is_alone=is_alone)
-        is_purged = database.purge() and fault is None
+    with _alone(database_url) as is_alone, closing(open_database(database_url, must_exist=True)) as database:
+        rows, erasures = _erase(database, device_id, read_settings(database_url=database_url, **settings))
+        faults = [fault for each in erasures if (fault := each.finish(is_alone)) is not None]
+        is_purged = database.purge() and not faults
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {
@@ -46,8 +50,8 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
         "purged": is_purged,
     }
     click.echo(json.dumps(receipt))
-    if fault is not None:
-        raise click.ClickException(fault)
+    if faults:
+        raise click.ClickException("; ".join(faults))
     if not is_purged:
         raise click.ClickException(
             "the database's files still hold what was erased, because somebody reads it at this moment; run this again"
@@ -55,20 +59,39 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
         )
 
 
+def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:
+    """Erase a device from the database, and tell how to erase what is kept elsewhere, which is counted."""
+    hook = Extensions().hook
+    while True:
+        erasures: list[Erasure] = hook.erasure(database=database, device_id=device_id, settings=settings)
+
+        def work(session: Session, erasures: list[Erasure] = erasures) -> dict[str, int] | None:
+            if not all(each.is_current(session) for each in erasures):
+                return None
+            return maintenance.erase_device(session, device_id, database.storages)
+
+        rows = database.write(work)
+        if rows is not None:
+            for each in erasures:
+                rows |= {what: rows.get(what, 0) + count for what, count in each.rows.items()}
+            return rows, erasures
+
+
 @main.command()
 @database_option
 @options_of("check", Settings, *of_all("settings"))
-def check(database_url: str, history_archive: str | None) -> None:
+def check(database_url: str, **settings: Any) -> None:
     """Check the database: what is wrong, how often and where; exit status 1 if anything is.
 
     Of a history it is told how large it is. All of it is read, files in an archive where --history-archive says.
     """
     found = damage(database_url)
     if not found:
-        with closing(Database(database_url, must_exist=True)) as database:
-            found = database.violations() or put_away.violations(database, history_archive)
-            size = put_away.size(database)
-        if size is not None:
+        with closing(open_database(database_url, must_exist=True)) as database:
+            hook, read = Extensions().hook, read_settings(database_url=database_url, **settings)
+            found = database.violations() or list(chain(*hook.check(database=database, settings=read)))
+            sizes = hook.size(database=database)
+        for size in sizes:
             click.echo(size)
     for violation in found:
         click.echo(str(violation))
@@ -89,7 +112,7 @@ def backup(file: Path, database_url: str) -> None:
 
     The copy of a database of an older version is of that version, so that there is a way back from an upgrade.
     """
-    with closing(Database(database_url, must_exist=True, as_it_is=True)) as database:
+    with closing(open_database(database_url, must_exist=True, as_it_is=True)) as database:
         database.backup(file)
     click.echo(f"wrote {file}")
 
@@ -107,8 +130,8 @@ def restore(file: Path, database_url: str) -> None:
             f" {beside} if they are there, or name another place with --database"
         )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path, schema.ALL)
-    with closing(Database(database_url)) as restored:
+    copy(file, path, [schema.CORE, *(storage.branch for storage in Extensions().storages)])
+    with closing(open_database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")
 
@@ -145,7 +168,7 @@ def went_back(database_url: str) -> None:
     what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
     notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
     """
-    with _alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+    with _alone(database_url) as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         if not is_alone and (not is_postgresql(database_url) or _is_served(database)):
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
         database.write(maintenance.leave_behind)

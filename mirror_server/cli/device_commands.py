@@ -13,10 +13,10 @@ from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import COAPS_PORT, database_option
 from mirror_server.core.instants import to_datetime
+from mirror_server.hooks import open_database
 from mirror_server.service import device_keys
 from mirror_server.service.device_keys import DeviceKeyRefused
 from mirror_server.store import device_keys as stored_keys
-from mirror_server.store.database import Database
 from mirror_server.store.device_keys import DeviceKey
 from mirror_server.store.sqlite.backend import exposed_files
 from mirror_server.store.url import is_postgresql, path_of
@@ -42,7 +42,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
     """
     # Before it is opened: that makes files beside it, which go again.
     _refuse_exposed(database_url)
-    with _refusals(), closing(Database(database_url)) as database:
+    with _refusals(), closing(open_database(database_url)) as database:
         key = device_keys.add(database, endpoint_name, identity, wall_time())
     click.echo("\n".join(_told(key)))
 
@@ -51,7 +51,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 @database_option
 def list_devices(database_url: str) -> None:
     """List the devices that have a key: endpoint name, identity, when the key was made. The keys are not shown."""
-    with closing(Database(database_url, must_exist=True)) as database, database.read() as session:
+    with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{_made(key)}")
 
@@ -64,7 +64,7 @@ def revoke_device(endpoint_name: str, database_url: str) -> None:
 
     A session it has ends with its next message. What the mirror shows of it stays: 'mirror-server erase' deletes that.
     """
-    with _refusals(), closing(Database(database_url, must_exist=True)) as database:
+    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
         device_keys.revoke(database, endpoint_name)
     click.echo(f"revoked {visible(endpoint_name)}")
 
@@ -79,7 +79,7 @@ def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
     In the mirror it is the same device under the name NEW, with the same device id, unless a device NEW is there
     already. Presubscription rules belong to the applications and stay: one that names OLD does not mean NEW.
     """
-    with _refusals(), closing(Database(database_url, must_exist=True)) as database:
+    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
         is_followed = device_keys.rename(database, endpoint_name, new_name)
     click.echo(f"renamed {visible(endpoint_name)} to {visible(new_name)}")
     if not is_followed:

@@ -11,11 +11,11 @@ from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import database_option, read_time
 from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.hooks import open_database
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database
 from mirror_server.store.keys import StoredKey
 from mirror_server.store.session import Session
 from mirror_server.store.signals import LOG
@@ -51,7 +51,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 
     The key is shown this once: only a hash of it is stored.
     """
-    with closing(Database(database_url)) as database:
+    with closing(open_database(database_url)) as database:
         click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, wall_time()))
 
 
@@ -59,7 +59,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @database_option
 def list_keys(database_url: str) -> None:
     """List all keys: id, name, scopes, when they were made, how they stand. The keys themselves are not stored."""
-    with closing(Database(database_url, must_exist=True)) as database, database.read() as session:
+    with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             created = _shown(key.created_at)
             click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, _use(session, key)]))
@@ -95,7 +95,7 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
     once. A running server need not be stopped. Keys that an earlier renewing left good end no later than this overlap.
     A request that is held open when its key ends gets a 401 instead of data.
     """
-    with closing(Database(database_url, must_exist=True)) as database:
+    with closing(open_database(database_url, must_exist=True)) as database:
         try:
             key = access_keys.renew(database, name, overlap_seconds, wall_time())
         except LookupError as error:
@@ -115,12 +115,12 @@ def revoke_key(key_id: str, database_url: str) -> None:
     def work(session: Session) -> bool:
         is_revoked = stored_keys.revoke(session, key_id, wall_time())
         if is_revoked:
-            maintenance.end_application(session, key_id)
+            maintenance.end_application(session, key_id, database.storages)
             # Streams that other processes hold open look at once, and end.
             session.publish(LOG, key_id)
         return is_revoked
 
-    with closing(Database(database_url, must_exist=True)) as database:
+    with closing(open_database(database_url, must_exist=True)) as database:
         if not database.write(work):
             raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
     click.echo(f"revoked {key_id}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -32,8 +32,6 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
-
-_DEMO_HISTORY_SECONDS = 7 * 86_400
 
 _NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
 
@@ -106,6 +104,8 @@ def _announce(url: str, services: Services) -> None:
         click.echo(f"Real devices: {', '.join(urls)}")
     elif services.real_devices is not None:
         click.echo("Real devices: as soon as this process leads and their port is free")
+    for line in services.announcements(url, None):
+        click.echo(line)
 
 
 @main.command()
@@ -175,14 +175,9 @@ def demo(
             database_url=url,
             simulate=devices,
             callback_networks=LOOPBACK,
-            keep_history_seconds=_DEMO_HISTORY_SECONDS if _can_keep_history() else None,
+            **dict(chain.from_iterable(each.items() for each in of_all("demo_settings"))),
         )
         _serve(made, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
-
-
-def _can_keep_history() -> bool:
-    """Whether what the extra ``history`` brings is installed."""
-    return all(importlib.util.find_spec(name) for name in ("fsspec", "numpy", "pyarrow"))
 
 
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
@@ -228,10 +223,8 @@ def _announce_demo(given_key: str | None, database_url: str | None, url: str, se
     key, note, problem = _demo_key(services.database, database_url)
     click.echo(f"export API_HOST={url}")
     click.echo(f"export API_KEY={key}")
-    # Behind the #, so that the browser does not send it.
-    click.echo(f"# In a browser: {url}/#key={key}")
-    if services.settings.keep_history_seconds is None:
-        click.echo("# No history is kept: that takes pip install 'device-state-mirror[history]'")
+    for line in services.announcements(url, key):
+        click.echo(f"# {line}")
     if note:
         click.echo(f"# {visible(note)}")
     if problem:

@@ -393,7 +393,7 @@ class DeviceService:
 
         It was there last when the last thing was stored.
         """
-        self._tell_resumed(session, statistics.newest_instant(session))
+        self._tell_resumed(session, statistics.newest_instant(session, self._database.storages))
 
     def interrupt(self) -> None:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""

@@ -8,6 +8,8 @@ from collections import Counter
 
 from mirror_server.core.errors import Refusal
 
+_MOST_DOWNLOADS = 8
+
 
 class Slots:
     """Slots that any thread may acquire and release.
@@ -33,6 +35,12 @@ class Slots:
     def of_polls(cls, most: int, share: float) -> Slots:
         """Those of polls, event streams and websockets."""
         return cls(most, share, what="polls, streams and websockets are open", reason="TOO_MANY_POLLS", again_seconds=5)
+
+    @classmethod
+    def of_downloads(cls, share: float) -> Slots:
+        """Those of what keeps a connection to the database for as long as it is sent."""
+        what = "snapshots and histories are being sent"
+        return cls(_MOST_DOWNLOADS, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=2)
 
     @property
     def in_use(self) -> bool:

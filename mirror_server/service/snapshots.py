@@ -21,8 +21,6 @@ from mirror_server.store.session import Row, Session
 from mirror_server.store.snapshots import Page
 
 _DEVICES_AT_A_TIME = 1000
-_MOST_AT_ONCE = 8
-_AGAIN_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +110,17 @@ class SnapshotService:
     Args:
         database: What is shown.
         clock: Domain time.
-        share: Which part of those that are open at once one application may have.
+        slots: Those of downloads.
 
     Attributes:
         encoded_pages: What was encoded of them lately.
-        slots: For what keeps a connection for as long as they do.
     """
 
-    def __init__(self, database: Database, clock: Clock, share: float) -> None:
+    def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
         self._database = database
         self._clock = clock
         self.encoded_pages: LruCache[EncodedPage] = LruCache()
-        what = "snapshots and histories are being sent"
-        self.slots = Slots(_MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS)
+        self._slots = slots
 
     def open(self, app_id: str, selection: Selection) -> Snapshot:
         """A snapshot as of now; whoever opens it closes it.
@@ -132,11 +128,11 @@ class SnapshotService:
         Raises:
             Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
         """
-        refusal = self.slots.acquire(app_id)
+        refusal = self._slots.acquire(app_id)
         if refusal is not None:
             raise refusal
         with ExitStack() as stack:
-            stack.callback(partial(self.slots.release, app_id))
+            stack.callback(partial(self._slots.release, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read(with_revision=True))

@@ -16,6 +16,7 @@ from mirror_server.store.recent_changes import RecentChanges
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
+from mirror_server.store.storage import Storage
 from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
@@ -29,8 +30,8 @@ class Database:
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
             Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it.
-        branches: What it is brought to the newest schema of, the core first: the core and all extensions, where nothing
-            else is said. The tables of other extensions stay as they are.
+        storages: What extensions store in it. The tables of other extensions stay as they are.
+        core: The migrations of the core, where they are others than those of this program.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
         as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
@@ -41,12 +42,15 @@ class Database:
     def __init__(
         self,
         url: str = DEFAULT_URL,
+        storages: Sequence[Storage] = (),
         *,
-        branches: Sequence[Branch] | None = None,
+        core: Branch | None = None,
         must_exist: bool = False,
         as_it_is: bool = False,
     ) -> None:
-        self._backend = _open(url, branches or schema.ALL, must_exist=must_exist, as_it_is=as_it_is)
+        self.storages = storages
+        branches = [core or schema.CORE, *(storage.branch for storage in storages)]
+        self._backend = _open(url, branches, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
@@ -190,7 +194,7 @@ class Database:
     def violations(self) -> list[Violation]:
         """What is wrong with what is stored."""
         with self.read() as session:
-            return [*maintenance.violations(session), *self._backend.damage(session)]
+            return [*maintenance.violations(session, self.storages), *self._backend.damage(session)]
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""

@@ -23,10 +23,6 @@ class TooMuchWaiting(DatabaseError):
     """A change was not taken, because too many wait for the disk already; nothing of it was done."""
 
 
-class CannotKeepHistory(DatabaseError):
-    """A history cannot be kept as the settings say; the message says why and what to do."""
-
-
 def reason_of(error: BaseException) -> str:
     """Why the connection failed, in a line for the operator."""
     cause = error.__cause__ if isinstance(error, StorageFailed) else error

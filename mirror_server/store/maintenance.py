@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
 
-from mirror_server.store import device_keys, logs, revisions, subscriptions
-from mirror_server.store.extensions import EXTENSIONS
+from mirror_server.store import logs, revisions, subscriptions
 from mirror_server.store.session import Session
+from mirror_server.store.storage import Storage
 
 MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
-_OF_AN_APPLICATION = ("callbacks", "websockets", "presubscriptions", "subscriptions", "notifications", "logs")
-_OF_A_DEVICE = (
-    "notifications",
-    "commands",
-    "subscriptions",
-    "resources",
-    "simulated_devices",
-    "registrations",
-    "devices",
-)
+_OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
+_OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "devices")
 
 
-def erase_device(session: Session, device_id: str) -> dict[str, int]:
-    """Delete all that is stored of a device, its key and the notification logs and rules that name it included.
-
-    Of the history that is what has not gone on to segments and files, where the rest is told no more.
+def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) -> dict[str, int]:
+    """Delete all that is stored of a device, the notification logs and rules that name it included.
 
     Returns:
         How many rows of each table, how many rules, and what extensions have erased.
@@ -37,12 +27,12 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
     rules = _erase_rules(session, device_id)
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
     rows: dict[str, int] = {}
-    for extension in EXTENSIONS:
-        rows |= extension.erase(session, device_id, name)
+    for storage in storages:
+        if storage.erase is not None:
+            rows |= storage.erase(session, device_id, name)
     if name is not None:
         # What is kept of its object elsewhere holds no more.
         revisions.note_change(session, [device_id])
-    keys = int(name is not None and device_keys.delete(session, name))
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -52,7 +42,7 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
-    return rows | {"device_keys": keys, "presubscription_rules": rules}
+    return rows | {"presubscription_rules": rules}
 
 
 def _erase_rules(session: Session, device_id: str) -> int:
@@ -81,12 +71,15 @@ def leave_behind(session: Session) -> None:
     logs.leave_behind(session)
 
 
-def end_application(session: Session, app_id: str) -> None:
+def end_application(session: Session, app_id: str, storages: Iterable[Storage]) -> None:
     """Delete what goes on without a request of an application whose key is revoked: nothing is sent to it any more.
 
     What it asked of devices is done; nobody hears the answers.
     """
     device_ids = session.rows("SELECT DISTINCT device_id FROM subscriptions WHERE app_id = :app_id", app_id=app_id)
+    for storage in storages:
+        if storage.end_application is not None:
+            storage.end_application(session, app_id)
     for table in _OF_AN_APPLICATION:
         session.run(f"DELETE FROM {table} WHERE app_id = :app_id", app_id=app_id)
     for (device_id,) in device_ids:
@@ -137,9 +130,9 @@ class Violation:
         return "\n".join([f"{self.kind}: {self.count:,}", *(f"  {example}" for example in self.examples), *more])
 
 
-def violations(session: Session) -> Iterator[Violation]:
+def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
     """What is wrong with the database, with the rows concerned."""
-    for statements in (_VIOLATIONS, *(extension.VIOLATIONS for extension in EXTENSIONS)):
+    for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
         yield from found_in(session, statements)
 
 

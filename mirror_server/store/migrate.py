@@ -97,5 +97,6 @@ def _run(connection: Connection, branches: Iterable[Branch], name: str) -> None:
 
 
 if __name__ == "__main__":
-    for each in schema.ALL:
-        each.script.write_text(script(each), encoding="utf-8")
+    for found in Path(__file__).parent.parent.rglob("migrations/**/schema.sql"):
+        branch = schema.CORE if found == schema.CORE.script else Branch(found.parent.name, found.parent)
+        found.write_text(script(branch), encoding="utf-8")

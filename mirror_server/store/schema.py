@@ -49,8 +49,6 @@ class Branch(NamedTuple):
 
 
 CORE = Branch("core", MIGRATIONS)
-ALL = (CORE, *(Branch(name, MIGRATIONS / name) for name in ("directory", "history", "lwm2m", "simulator", "streams")))
-"""The core and all extensions that store something, in the order in which they are brought up to date."""
 
 
 def versions(connection: Connection, tables: str, branches: Iterable[Branch]) -> dict[str, str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mirror_server.store.session import Session
 
+EXTENSIONS = "extensions"
+"""Names the extensions that the last server to lead had, with blanks between."""
+
 MANUAL_CLOCK = "manual_clock_now"
 """Names the instant of a manual clock, in milliseconds."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mirror_server.core.instants import Instant
-from mirror_server.store.extensions import EXTENSIONS
 from mirror_server.store.session import Session
+from mirror_server.store.storage import Storage
 
 
-def newest_instant(session: Session) -> Instant | None:
+def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
     """The latest instant at which anything is stored to have happened; ``None`` where nothing is."""
     instant: Instant | None = session.scalar(
         "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
@@ -15,5 +17,6 @@ def newest_instant(session: Session) -> Instant | None:
         " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
         " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
     )
-    instants = [instant, *(extension.newest_instant(session) for extension in EXTENSIONS)]
+    asked = [storage.newest_instant for storage in storages if storage.newest_instant is not None]
+    instants = [instant, *(newest(session) for newest in asked)]
     return max((each for each in instants if each is not None), default=None)

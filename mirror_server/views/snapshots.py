@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, g, request
 
+from mirror_sdk.wire.history import NO_HISTORY
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_sdk.wire.snapshot import (
     ARROW,
@@ -21,6 +22,7 @@ from mirror_sdk.wire.snapshot import (
     Compression,
 )
 from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.service.lru_cache import LruCache
@@ -30,7 +32,6 @@ from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
-from mirror_server.views.as_of import snapshot_at
 from mirror_server.views.download import Download
 from mirror_server.views.forms import accepted_form, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
@@ -55,7 +56,7 @@ def get_snapshot() -> Response:
         if "changed_after" in request.args:
             message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
             raise Refusal.of_field("changed_after", message)
-        return snapshot_at(instant, query_conditions(_OWN), query_patterns(), form, compression)
+        return _snapshot_at(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
     snapshots, is_admitted = services().snapshots, g.still_admits
 
@@ -111,6 +112,18 @@ def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
     ranges[-1].pop("last", None)
     content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
     yield orjson.dumps(content | {"data": ranges})
+
+
+def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Response:
+    """The fleet as of an earlier instant."""
+    selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
+    answer: Response | None = services().extensions.hook.snapshot_at(
+        instant=instant, form=form, compression=compression, **selected
+    )
+    if answer is None:
+        message = "this server keeps no history; its operator may switch it on with --keep-history"
+        raise Refusal(404, message, reason=NO_HISTORY)
+    return answer
 
 
 def _selection() -> Selection:

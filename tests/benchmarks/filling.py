@@ -13,10 +13,10 @@ import orjson
 
 from mirror_server.core import events
 from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs, resources, subscriptions
-from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReportedValue
 from mirror_server.store.session import Session
@@ -50,7 +50,7 @@ def fill(where: Path | str, *, device_count: int, resource_count: int, log_entri
     names = tuple(f"{number:032x}" for number in range(device_count))
     paths = tuple(f"/3303/{number}/5700" for number in range(resource_count))
     now = int(time.time() * 1000)
-    with closing(Database(url)) as database:
+    with closing(open_database(url)) as database:
         key = keys.create(database, "benchmark", tuple(Scope), now)
         app_id = key.split("_")[1]
         database.write(lambda session: logs.create(session, app_id))

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mirror_server.arrow_columns import to_array
+from mirror_server.arrow.columns import to_array
 from mirror_server.clock import ManualClock
-from mirror_server.history.columns import SCHEMA, in_order
-from mirror_server.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing
-from mirror_server.history.service import HistoryService
-from mirror_server.history.writing import store_segment
-from mirror_server.store import history, revisions, segments
+from mirror_server.extensions.history.columns import SCHEMA, in_order
+from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.writing import store_segment
+from mirror_server.store import revisions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 

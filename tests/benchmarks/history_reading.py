@@ -31,10 +31,11 @@ from serving import mirror
 
 from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
-from mirror_server.history.archive import Archive
-from mirror_server.history.keeper import Keeper
-from mirror_server.history.selection import HistorySelection
-from mirror_server.history.service import HistoryService, OpenPast
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.service import HistoryService, OpenPast
+from mirror_server.hooks import open_database
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.store.database import Database
@@ -47,7 +48,7 @@ def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "past.db", device_count=run.scale.fleet, resource_count=run.scale.resources)
     day_at = (int(time.time() * 1000) // DAY - 1) * DAY
     pa.set_cpu_count(1)
-    with closing(Database(filled.url)) as database:
+    with closing(open_database(filled.url)) as database:
         count = add_day(database, filled.device_ids, filled.paths, day_at)
         past = _Past(run, filled, database, day_at)
         yield median(NAME, f"{count:,} rows into Arrow, sealed", past.rates(), "rows/s", at_least(1_000_000))

@@ -32,9 +32,9 @@ from serving import mirror
 
 from mirror_sdk.wire.routes import HISTORY, SNAPSHOT, SNAPSHOT_RANGES
 from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.store import logs
-from mirror_server.store.database import Database
 
 NAME = "hostile"
 _MIB = 1 << 20
@@ -76,7 +76,7 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
         resource_count=2,
         log_entries=min(_MOST_LOG_ENTRIES, run.scale.log_entries),
     )
-    with closing(Database(filled.url)) as database:
+    with closing(open_database(filled.url)) as database:
         other = keys.create(database, "other", keys.DEFAULT_SCOPES, int(time.time() * 1000))
     others = {
         "E1": get(f"/v3/devices/{filled.device_ids[0]}/echo", other),
@@ -156,7 +156,7 @@ def fill_log(filled: Filled) -> None:
     app_id = filled.key.split("_")[1]
     body = orjson.dumps({"ep": filled.device_ids[0], "path": filled.paths[0], "payload": "A" * _ENTRY_BYTES})
     entries = [(filled.device_ids[0], body)] * _ENTRIES
-    with closing(Database(filled.url)) as database:
+    with closing(open_database(filled.url)) as database:
         database.write(
             lambda session: logs.append(
                 session, app_id, entries, kind=NOTIFICATIONS, at=int(time.time() * 1000), read_seq=0

@@ -22,9 +22,9 @@ from ports import free_port
 from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_server.cli import main
+from mirror_server.hooks import open_database
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
-from mirror_server.store.database import Database
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "mirror_server"]
@@ -212,7 +212,7 @@ class ServerProcess:
 
     def key(self, *scopes: Scope) -> str:
         """A new access key, with all scopes where none is given."""
-        database = Database(self.database_url)
+        database = open_database(self.database_url)
         try:
             return access_keys.create(database, "test", scopes or tuple(Scope), _KEY_MADE_AT)
         finally:

@@ -25,9 +25,9 @@ from process_server import PATIENCE_SECONDS, Child, run_command, wait_until
 from websockets.sync.client import connect
 
 from mirror_sdk import AsyncMirrorClient, ConnectionFailed, MirrorClient
+from mirror_server.hooks import open_database
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
-from mirror_server.store.database import Database
 
 pytestmark = pytest.mark.process
 
@@ -77,7 +77,7 @@ class Server:
         self.port = int(self.url.rpartition(":")[2])
 
     def key(self) -> str:
-        database = Database(self.database_url)
+        database = open_database(self.database_url)
         try:
             return access_keys.create(database, "test", tuple(Scope), KEY_MADE_AT)
         finally:

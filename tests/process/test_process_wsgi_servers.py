@@ -21,11 +21,10 @@ import pytest
 from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
 from resource_paths import LEVEL
 
-from mirror_server.config import Settings
+from mirror_server.hooks import open_database, read_settings
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
-from mirror_server.store.database import Database
 from mirror_server.store.url import is_postgresql
 from mirror_server.web.app import create_app
 
@@ -80,7 +79,7 @@ class WsgiProcess:
             return False
 
     def key(self) -> str:
-        database = Database(self.database_url)
+        database = open_database(self.database_url)
         try:
             return keys.create(database, "test", tuple(Scope), 0)
         finally:
@@ -302,7 +301,7 @@ def test_a_thread_for_each_request_does_not_use_up_open_files(tmp_path: Path) ->
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    with closing(Services(Settings(database_url=databases.new_database_url(tmp_path), simulate=0))) as services:
+    with closing(Services(read_settings(database_url=databases.new_database_url(tmp_path), simulate=0))) as services:
         services.start()
         client = create_app(services).test_client()
         headers = {"Authorization": f"Bearer {keys.create(services.database, 'test', tuple(Scope), 0)}"}

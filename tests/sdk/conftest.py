@@ -26,7 +26,7 @@ from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_sdk.cli import main
-from mirror_server.config import Settings
+from mirror_server.hooks import read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -72,7 +72,7 @@ def manual_clock() -> bool:
 
 @pytest.fixture
 def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> Iterator[Mirror]:
-    settings = Settings(
+    settings = read_settings(
         database_url=new_database_url(tmp_path),
         simulate=0,
         manual_clock=manual_clock,

@@ -8,8 +8,9 @@ from changed_answers import RESOURCES, TEMPERATURE
 
 from mirror_sdk import BeforeHistory, MirrorClient, ValueRefused
 from mirror_sdk.dask import read_history
-from mirror_server.store import history, revisions
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.store import revisions
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.keeps_history

@@ -185,7 +185,7 @@ def test_it_is_there_in_other_forms(client, devices, begin):
 def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
     client_told, bench, plain, devices, is_arrow, cuts, monkeypatch
 ):
-    monkeypatch.setattr("mirror_server.arrow.history._MOST_ROWS", 2)
+    monkeypatch.setattr("mirror_server.extensions.history.arrow._MOST_ROWS", 2)
     whole = plain.history()
     asked: list[str | None] = []
 

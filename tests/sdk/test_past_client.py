@@ -13,8 +13,9 @@ from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, Valu
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
-from mirror_server.store import history, revisions
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.store import revisions
 
 pytestmark = pytest.mark.keeps_history
 

@@ -19,7 +19,7 @@ from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server.core.instants import Instant
-from mirror_server.hooks import read_settings
+from mirror_server.hooks import open_database, read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -190,7 +190,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    with closing(Database(url)) as opened:
+    with closing(open_database(url)) as opened:
         yield opened
 
 

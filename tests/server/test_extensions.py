@@ -119,7 +119,7 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     [
         ("import mirror_no_such_package", r"broken .*cannot be loaded: No module named 'mirror_no_such_package'"),
         (GREETING + "\n@extends\ndef blueprint():\n    return []\n", "does not fit .*blueprint"),
-        (GREETING + "\n@extends\ndef build(server):\n    return None\n", "does not fit .*server"),
+        (GREETING + "\n@extends\ndef build(server):\n    return []\n", "does not fit .*server"),
     ],
 )
 def test_one_that_does_not_fit_keeps_the_server_from_starting_but_no_other_command(install, text, why):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from mirror_server.config import Settings
+from mirror_server.hooks import read_settings
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 
@@ -31,7 +31,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("description")
-    services = Services(Settings(database_url=f"sqlite:///{folder}/mirror.db"))
+    services = Services(read_settings(database_url=f"sqlite:///{folder}/mirror.db"))
     document = FlaskClient(create_app(services)).get("/openapi.json").get_data()
     services.close()
     file = folder / "openapi.json"

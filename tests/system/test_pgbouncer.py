@@ -11,7 +11,7 @@ import databases
 import psycopg
 import pytest
 
-from mirror_server.store.database import Database
+from mirror_server.hooks import open_database
 from mirror_server.store.failures import DatabaseError
 
 
@@ -53,10 +53,10 @@ def folder() -> Iterator[Path]:
 )
 def test_a_mode_without_sessions_is_an_error_with_the_cure(folder: Path, mode: str, cure: str) -> None:
     with pgbouncer(folder, mode) as url, pytest.raises(DatabaseError, match=cure):
-        Database(url)
+        open_database(url)
 
 
 def test_session_mode_works(folder: Path) -> None:
     with pgbouncer(folder, "session") as url:
-        database = Database(url)
+        database = open_database(url)
         database.close()

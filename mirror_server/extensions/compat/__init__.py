@@ -51,7 +51,7 @@ def help_topics() -> dict[str, str]:
 @extends
 def blueprints() -> list[Blueprint]:
     """The older calls."""
-    from mirror_server.extensions.compat.views import routes  # noqa: PLC0415 - Flask
+    from mirror_server.extensions.compat.views import routes
 
     return [routes]
 

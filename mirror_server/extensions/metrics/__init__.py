@@ -20,16 +20,16 @@ def needs() -> list[str]:
 
 
 @extends
-def build(services: Services) -> Metrics:
+def build(services: Services) -> list[Metrics]:
     """The metrics of one server."""
-    from mirror_server.extensions.metrics.metrics import Metrics  # noqa: PLC0415 - Prometheus
+    from mirror_server.extensions.metrics.metrics import Metrics
 
-    return Metrics(services)
+    return [Metrics(services)]
 
 
 @extends
 def blueprints() -> list[Blueprint]:
     """``GET /metrics``."""
-    from mirror_server.extensions.metrics.views import routes  # noqa: PLC0415 - Flask
+    from mirror_server.extensions.metrics.views import routes
 
     return [routes]

@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.measurements import Measurement
+from mirror_server.extensions.history.store import maintenance as history_maintenance
 from mirror_server.hooks import extends
-from mirror_server.store import history_maintenance
 
 if TYPE_CHECKING:
     from flask import Response

@@ -11,8 +11,15 @@ if TYPE_CHECKING:
 
 
 @extends
+def announcements(url: str, key: str | None) -> list[str]:
+    """A demo has a link that opens it."""
+    # Behind the #, so that the browser does not send it.
+    return [] if key is None else [f"In a browser: {url}/#key={key}"]
+
+
+@extends
 def blueprints() -> list[Blueprint]:
     """The page and the reference."""
-    from mirror_server.extensions.page import page, reference  # noqa: PLC0415 - Flask
+    from mirror_server.extensions.page import page, reference
 
     return [page.routes, reference.routes]

@@ -12,6 +12,7 @@ from usual import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.calls import run_now
+from mirror_server.hooks import Extensions
 from mirror_server.store import maintenance
 
 
@@ -66,7 +67,9 @@ def lights(client: MirrorClient, bench: Any) -> list[str]:
 @pytest.fixture
 def erase(mirror: Any) -> Callable[[str], object]:
     """What an operator does: a device is not there any more."""
-    return lambda device_id: mirror.services.database.write(lambda at: maintenance.erase_device(at, device_id))
+    return lambda device_id: mirror.services.database.write(
+        lambda at: maintenance.erase_device(at, device_id, Extensions().storages)
+    )
 
 
 class Later:

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from mirror_server.hooks import open_database
 from mirror_server.store import settings
-from mirror_server.store.database import Database
 from mirror_server.store.sqlite import log_file
 from mirror_server.store.sqlite.log_file import LogFile
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_made_longer_stays_as_it_was(path, writing, ahead,
 @pytest.mark.sqlite
 def test_a_database_looks_after_each_group_of_work(tmp_path):
     path = tmp_path / "mirror.db"
-    with closing(Database(f"sqlite:///{path}")) as database:
+    with closing(open_database(f"sqlite:///{path}")) as database:
         sizes = []
         for number in range(2):
             # The second one begins when the first one is whole.

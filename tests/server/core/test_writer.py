@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
+from mirror_server.hooks import open_database
 from mirror_server.store import settings
-from mirror_server.store.database import Database
 from mirror_server.store.sqlite import checkpoints
 
 
@@ -170,11 +170,11 @@ def test_a_reader_cannot_write(database):
 
 
 def test_what_was_submitted_before_closing_is_stored(url):
-    first = Database(url)
+    first = open_database(url)
     futures = [first.submit(lambda session, n=n: settings.put(session, str(n), "x")) for n in range(50)]
     first.close()
     assert all(future.done() for future in futures)
-    with closing(Database(url)) as again:
+    with closing(open_database(url)) as again:
         assert stored(again, "49") == "x"
 
 
@@ -187,7 +187,7 @@ def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, 
         with closing(sqlite3.connect(f"file:{tmp_path}/mirror.db?immutable=1", uri=True)) as connection:
             return connection.execute("SELECT count(*) FROM settings").fetchone()[0]
 
-    with closing(Database(f"sqlite:///{tmp_path}/mirror.db")) as database:
+    with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
         before, number = in_the_file(), 0
         while in_the_file() == before and number < 1000:
             database.write(lambda session, name=str(number): settings.put(session, name, "x"))
@@ -207,7 +207,7 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
         tried.append(thread.name)
         raise RuntimeError("can't start new thread")
 
-    with closing(Database(f"sqlite:///{tmp_path / 'mirror.db'}")) as database, monkeypatch.context() as patched:
+    with closing(open_database(f"sqlite:///{tmp_path / 'mirror.db'}")) as database, monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         for number in range(3):
             database.write(lambda session, name=str(number): settings.put(session, name, "x"))

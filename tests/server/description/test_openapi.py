@@ -8,7 +8,8 @@ import pytest
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.snapshot import ARROW
-from mirror_server.arrow import history, stream
+from mirror_server.arrow import stream
+from mirror_server.extensions.history import arrow as history
 from mirror_server.service.keys import Scope
 
 METHODS = {"get", "put", "post", "patch", "delete"}

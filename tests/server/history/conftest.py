@@ -8,7 +8,7 @@ import pytest
 from databases import new_database_url
 from histories import Kept, Told
 
-from mirror_server.history import moving, parquet, writing
+from mirror_server.extensions.history import moving, parquet, writing
 
 
 @pytest.fixture(autouse=True)

@@ -12,16 +12,17 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from mirror_server.clock import ManualClock
-from mirror_server.history.archive import Archive
-from mirror_server.history.checking import violations
-from mirror_server.history.filters import kept_until
-from mirror_server.history.keeper import Keeper
-from mirror_server.history.selection import HistorySelection, Position
-from mirror_server.history.service import HistoryService
-from mirror_server.store import devices, history, revisions, segments
-from mirror_server.store.database import Database
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.checking import violations
+from mirror_server.extensions.history.filters import kept_until
+from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.selection import HistorySelection, Position
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.history import KINDS, HistoryRow
+from mirror_server.hooks import open_database
+from mirror_server.store import devices, revisions
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.history import KINDS, HistoryRow
 from mirror_server.store.maintenance import Violation
 
 DEVICES = ("", "a", "b", "b1", "z\N{LATIN SMALL LETTER E WITH ACUTE}")
@@ -60,7 +61,7 @@ class Told:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.database = Database(url)
+        self.database = open_database(url)
         self.rows: list[HistoryRow] = []
         self.database.write(self._put_devices)
         self.database.write(lambda session: history.show_life(session, NOW))

@@ -16,17 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
-from mirror_server.history import checking, erasing
-from mirror_server.history.archive import Archive
-from mirror_server.history.erasing import Erasing
-from mirror_server.history.moving import Moving
-from mirror_server.history.sealing import Sealing
-from mirror_server.history.selection import HistorySelection
-from mirror_server.history.service import HistoryService
-from mirror_server.store import history, processes, segments
+from mirror_server.extensions.history import checking, erasing
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.erasing import Erasing
+from mirror_server.extensions.history.moving import Moving
+from mirror_server.extensions.history.sealing import Sealing
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
-from mirror_server.store.history import HistoryRow
 from mirror_server.store.session import Session
 
 TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")

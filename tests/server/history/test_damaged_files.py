@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from histories import NOW, PATHS
 
-from mirror_server.history.columns import in_order, of_rows, together
-from mirror_server.history.parquet import STORED_SCHEMA, ParquetRows, encoded
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.columns import in_order, of_rows, together
+from mirror_server.extensions.history.parquet import STORED_SCHEMA, ParquetRows, encoded
+from mirror_server.extensions.history.store.history import HistoryRow
 
 ROW = HistoryRow(0, "a", "ep-a", PATHS[0], NOW, NOW, "reported", "observation", b"21.5", "text/plain")
 ROWS = in_order(

@@ -7,12 +7,12 @@ import pytest
 from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 
 from mirror_server.clock import ManualClock
-from mirror_server.history.columns import SCHEMA, of_rows, value_sizes
-from mirror_server.history.merging import Source, merged
-from mirror_server.history.parquet import ParquetRows, encoded, parts
-from mirror_server.history.selection import HistorySelection
+from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
+from mirror_server.extensions.history.merging import Source, merged
+from mirror_server.extensions.history.parquet import ParquetRows, encoded, parts
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.store.devices import Condition
-from mirror_server.store.history import HistoryRow
 
 TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 

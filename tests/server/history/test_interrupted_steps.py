@@ -8,9 +8,9 @@ from histories import DAY, PATHS, Kept, expected, found, found_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirror_server.history.archive import Archive
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.store.database import Database
-from mirror_server.store.history import HistoryRow
 
 REUSED = [HealthCheck.function_scoped_fixture]
 

@@ -8,9 +8,11 @@ from histories import found, found_at
 from waits import wait_until
 
 from mirror_server.clock import SystemClock
-from mirror_server.config import Settings
-from mirror_server.services import CannotKeepHistory, Services
-from mirror_server.store import segments
+from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.settings import HistorySettings
+from mirror_server.extensions.history.store import segments
+from mirror_server.hooks import read_settings
+from mirror_server.services import Services
 
 
 def files(server: Any) -> list[str]:
@@ -22,14 +24,14 @@ def test_a_day_that_is_over_is_archived(new_server, tmp_path):
     key = server.key()
     device = server.add_device(key, "sensor-1")
     server.subscribe(key, device)
-    before = found(server.services.history)
+    before = found(server.services.part(PastService).history)
     assert not files(server)
     server.advance(key, 2 * 86_400)
     names = wait_until(lambda: files(server))
-    assert set(before) <= set(found(server.services.history))
+    assert set(before) <= set(found(server.services.part(PastService).history))
     server.restart()
     assert set(names) <= set(files(server))
-    assert set(before) <= set(found(server.services.history))
+    assert set(before) <= set(found(server.services.part(PastService).history))
     # It is trimmed at last, and the files go.
     server.advance(key, 20 * 86_400)
     wait_until(lambda: not (set(names) & set(files(server))))
@@ -39,8 +41,8 @@ def test_a_day_that_is_over_is_archived(new_server, tmp_path):
 
 def test_it_looks_by_the_clock_of_the_system(tmp_path, monkeypatch):
     """Nobody advances that clock."""
-    monkeypatch.setattr("mirror_server.history.keeper._LOOK_SECONDS", 0.05)
-    services = Services(Settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
+    monkeypatch.setattr("mirror_server.extensions.history.keeper._LOOK_SECONDS", 0.05)
+    services = Services(read_settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
     services.start()
     wait_until(lambda: oldest_at(services) is not None)
@@ -58,7 +60,7 @@ def test_one_thread_at_a_time_looks_after_it(new_history, monkeypatch):
 
 
 def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server):
-    with pytest.raises(CannotKeepHistory, match="name a folder"):
+    with pytest.raises(match="name a folder"):
         new_server(keep_history_seconds=86_400, history_archive="nonsense://there")
 
 
@@ -73,7 +75,7 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server):
     server.advance(key, 1)
     server.place(key, device, "second", "PUT", "/3311/0/5850", value="2")
     server.services.close()
-    server.settings = replace(server.settings, keep_history_seconds=86_400)
+    server.settings = replace(server.settings, extensions=(HistorySettings(keep_history_seconds=86_400),))
     server.open()
     wait_until(lambda: oldest_at(server.services) is not None)
     begun_at = server.now
@@ -92,4 +94,7 @@ def oldest_at(services: Services) -> int | None:
 
 def states(server: Any, instant: int) -> list[tuple[Any, ...]]:
     """Registered, last value, last write and its status of each resource."""
-    return [(row[2], row[3], row[8], row[10]) for row in found_at(server.services.history, instant, named=False)]
+    return [
+        (row[2], row[3], row[8], row[10])
+        for row in found_at(server.services.part(PastService).history, instant, named=False)
+    ]

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_server.clock import ManualClock
-from mirror_server.history.selection import HistorySelection
-from mirror_server.history.service import HistoryService
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.store.devices import Condition
-from mirror_server.store.history import HistoryRow
 
 INSTANTS = st.one_of(st.integers(NOW, NOW + 20), st.sampled_from([0, NOW - 10**9, 4_070_908_800_000]))
 ROWS = st.lists(happenings(INSTANTS), max_size=60)

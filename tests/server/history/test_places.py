@@ -11,8 +11,8 @@ from histories import DAY, NOW, PATHS, Kept, expected, found, found_at, happenin
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirror_server.history.selection import HistorySelection, TooOld
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.store.history import HistoryRow
 
 FAR = 10 * DAY
 INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000, -NOW, 4_070_908_800_000 - NOW]))

@@ -12,10 +12,9 @@ from histories import DAY, NOW
 
 from mirror_server.cli import main
 from mirror_server.cli.demo_key import kept_key
-from mirror_server.config import Settings
-from mirror_server.history.archive import Archive
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.hooks import open_database, read_settings
 from mirror_server.services import Services
-from mirror_server.store.database import Database
 
 pytestmark = pytest.mark.sqlite
 
@@ -36,9 +35,9 @@ def exposed(folder: Path) -> dict[str, str]:
 def test_files_of_a_database_and_of_its_commands_are_private(folder):
     database_url = f"sqlite:///{folder / 'mirror.db'}"
     keeping = {"keep_history_seconds": DAY, "history_archive": str(folder / "archive")}
-    services = Services(Settings(database_url=database_url, simulate=1, **keeping))
+    services = Services(read_settings(database_url=database_url, simulate=1, **keeping))
     services.start()
-    with closing(Database(database_url)) as database:
+    with closing(open_database(database_url)) as database:
         kept_key(database, folder / "mirror.db", NOW)
         for arguments in (
             ("backup", str(folder / "backup.db"), "--database", database_url),

@@ -10,7 +10,8 @@ import pyarrow as pa
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.history import HistoryCursor, HistoryEnd, HistoryRow
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
-from mirror_server.arrow import history, stream
+from mirror_server.arrow import stream
+from mirror_server.extensions.history import arrow as history
 
 SNAPSHOT = "/v3/device-echo"
 HISTORY = f"{SNAPSHOT}/history"

@@ -9,8 +9,8 @@ from mirror_sdk.errors import BadRequest, NoHistory
 from mirror_sdk.snapshot.reading import of_older_service
 from mirror_sdk.wire.errors import FieldError
 from mirror_sdk.wire.snapshot import COMPRESSIONS
-from mirror_server.arrow import past
 from mirror_server.devices.link import Content, Observation
+from mirror_server.extensions.history import arrow_as_of as past
 
 LEVEL = control("/3311/0/5851", "10")
 NOT_KEPT = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from bridge_requests import Request, append, until
 
-from mirror_server.store import history, maintenance
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.store import maintenance
 from mirror_server.views import notifications
 from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web import asgi_bridge
@@ -230,7 +231,9 @@ async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, mo
 async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.views.event_stream.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
-    end_application = partial(maintenance.end_application, app_id=key.split("_")[1])
+    end_application = partial(
+        maintenance.end_application, app_id=key.split("_")[1], storages=server.services.database.storages
+    )
     server.add_device(key, "d")
 
     stream = await Request(bridge, key, *STREAM).begin()

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server.config import Settings
+from mirror_server.hooks import read_settings
 from mirror_server.service.keys import Scope
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection
@@ -29,7 +29,7 @@ class Listening:
     """A server of these connections on a port of its own, inside the test's event loop."""
 
     def __init__(self, server, **limits):
-        settings = Settings(**limits)
+        settings = read_settings(**limits)
         self.state = ServerState()
         self.made = []
         bridge = Bridge.of(server.app, settings)

@@ -9,7 +9,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from simulated_resources import action, control, sensor
 
 from mirror_server.devices.link import IntroducedResource
-from mirror_server.store.database import Database
+from mirror_server.hooks import Extensions, open_database
 from mirror_server.store.maintenance import erase_device
 
 LIGHT = (control(SWITCH), sensor(TEMPERATURE), action("/3/0/4"))
@@ -95,12 +95,12 @@ def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(s
 def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(server, key):
     def erase(database, device):
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 200
-        database.write(lambda session: erase_device(session, device))
+        database.write(lambda session: erase_device(session, device, Extensions().storages))
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 404
 
     one, other = (server.add_device(key, name) for name in ("one", "other"))
     erase(server.services.database, one)
-    with closing(Database(server.settings.database_url)) as database:
+    with closing(open_database(server.settings.database_url)) as database:
         erase(database, other)
 
 

@@ -10,11 +10,11 @@ from simulated_resources import sensor
 
 from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistory
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
-from mirror_server.arrow import history as arrow_history
-from mirror_server.arrow import past
-from mirror_server.service import snapshots
+from mirror_server.extensions.history import arrow as arrow_history
+from mirror_server.extensions.history import arrow_as_of as past
+from mirror_server.extensions.history.store import history
+from mirror_server.service import slots, snapshots
 from mirror_server.service.keys import Scope
-from mirror_server.store import history
 
 RANGES = f"{SNAPSHOT}/ranges"
 THEN = "2026-01-05T08:00:00Z"
@@ -150,7 +150,7 @@ def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key
 
 
 def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, devices, refused):
-    most, open_ones, paths = snapshots._MOST_AT_ONCE, [], (SNAPSHOT, HISTORY)
+    most, open_ones, paths = slots._MOST_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [ask(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:

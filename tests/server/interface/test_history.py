@@ -14,10 +14,10 @@ from waits import wait_until
 
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS
-from mirror_server.arrow import history as arrow_history
+from mirror_server.extensions.history import arrow as arrow_history
+from mirror_server.extensions.history.store import history as stored
+from mirror_server.extensions.history.store import segments
 from mirror_server.service.keys import Scope
-from mirror_server.store import history as stored
-from mirror_server.store import segments
 
 LEVEL = control("/3311/0/5851", "10")
 DAY_SECONDS = 86_400
@@ -209,7 +209,7 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
     for rows, size, largest in [(1, 10**9, 1), (10**9, 3, 1), (2, 10**9, 2)]:
         monkeypatch.setattr(arrow_history, "_MOST_ROWS", rows)
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
-        monkeypatch.setattr("mirror_server.views.history._CHUNK_BYTES", size)
+        monkeypatch.setattr("mirror_server.extensions.history.views._CHUNK_BYTES", size)
         assert arrow_of(server, key) == whole == lines_of(server, key)
         parts = [part.num_rows for part, _ in batches_of(ask(server, key, HISTORY, ARROW).get_data())]
         assert max(parts) == largest

@@ -8,8 +8,9 @@ from simulated_resources import sensor, setting
 
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
-from mirror_server.store import history, revisions
-from mirror_server.store.history import HistoryRow
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.store import revisions
 
 PATH = "/3303/0/5700"
 

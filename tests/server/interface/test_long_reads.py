@@ -40,7 +40,7 @@ async def bridge(server, bridge):
     """The bridge, at whose end the server has no long read any more."""
     yield bridge
     services = server.services
-    await until(lambda: not (services.long_reads._slots.in_use or services.snapshots.slots.in_use))
+    await until(lambda: not (services.long_reads._slots.in_use or services.download_slots.in_use))
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
 
 
 async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
-    slots, taken = server.services.snapshots.slots, itertools.cycle(("nobody-0", "nobody-1"))
+    slots, taken = server.services.download_slots, itertools.cycle(("nobody-0", "nobody-1"))
     in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, taken))
     gc.collect()
     gc.disable()

@@ -11,10 +11,10 @@ from bridge_requests import scope_of
 from databases import ON_POSTGRESQL
 
 from mirror_server.core.commands import Command, CommandRequest
+from mirror_server.hooks import open_database
 from mirror_server.store import commands, device_objects, devices, waiting
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
-from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.waiting import Waiting
@@ -78,7 +78,7 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     read(server, key, device)
-    with closing(Database(server.settings.database_url)) as another:
+    with closing(open_database(server.settings.database_url)) as another:
         another.write(lambda session: devices.rename(session, device, "sensor-3"))
         server.registration(key, other, "PUT")
         assert read(server, key, device).json["endpoint_name"] == "sensor-3"
@@ -202,7 +202,7 @@ async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_the
 
     def revoke_and_ask_again():
         then.clear()
-        with closing(Database(server.settings.database_url)) as other:
+        with closing(open_database(server.settings.database_url)) as other:
             other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
         late.append(Asked.queued(bridge, key, path))
 

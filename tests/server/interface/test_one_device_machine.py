@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from simulated_resources import control
 
 from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_server.hooks import Extensions
 from mirror_server.store import logs
 from mirror_server.store.maintenance import violations
 
@@ -124,7 +125,7 @@ class OneDevice(RuleBasedStateMachine):
     @invariant()
     def the_database_is_sound(self):
         with self.server.services.database.read() as session:
-            assert list(violations(session)) == []
+            assert list(violations(session, Extensions().storages)) == []
 
     def teardown(self):
         if self.accepted:

@@ -10,6 +10,7 @@ import pytest
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
+from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, device_objects, waiting
@@ -43,7 +44,7 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
     devices: list[Any] = []
     revisions: list[int] = []
     with server.services.database.read() as session:
-        assert list(violations(session)) == []
+        assert list(violations(session, Extensions().storages)) == []
         for device_id in ids:
             found = device_objects.find(session, device_id)
             assert found is not None

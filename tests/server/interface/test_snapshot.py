@@ -7,7 +7,7 @@ from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.arrow import stream
-from mirror_server.service import snapshots
+from mirror_server.service import slots
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.store import devices
 
@@ -207,7 +207,7 @@ def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids
 
 def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
     monkeypatch.setattr("mirror_server.views.snapshots.MAX_RANGES", 2)
-    for _ in range(2 * snapshots._MOST_AT_ONCE):
+    for _ in range(2 * slots._MOST_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]

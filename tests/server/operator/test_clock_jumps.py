@@ -20,6 +20,7 @@ from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
+from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.services import _clock
 from mirror_server.store import callbacks
 
@@ -239,7 +240,7 @@ class WithHistory:
         """Let the clocks do this, and the history be looked after behind each step."""
         for change, seconds in steps:
             change(self.machine, seconds)
-            self.server.services._keeper.round()
+            self.server.services.part(Keeper).round()
 
     def as_of(self, instant: int | None = None) -> dict[str, Any]:
         """The values that the history says the device had reported at an instant, or now, by their paths."""

@@ -90,8 +90,8 @@ def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     beyond = ListenAddress("0.0.0.0", 5683)
     with pytest.raises(CannotListen, match=r"keys \('mirror-server run --coaps'\), or say --coap-insecure to 'run'"):
-        check_listening(Settings(coap=beyond))
-    check_listening(Settings(coap=beyond, coap_insecure=True))
+        check_listening(read_settings(coap=beyond))
+    check_listening(read_settings(coap=beyond, coap_insecure=True))
 
 
 COMPILED = "it is compiled, which needs (on Debian) apt-get install autoconf automake gcc libc6-dev make python3-dev"
@@ -125,13 +125,15 @@ def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
         result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
-    with closing(Services(Settings(database_url=url))) as services:
+    with closing(Services(read_settings(database_url=url))) as services:
         services.start()
 
 
 def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
-    settings = Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True)
+    settings = read_settings(
+        database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True
+    )
     with closing(Services(settings)) as services:
         assert services.device_urls() == []
         services.start()
@@ -166,5 +168,5 @@ def test_under_another_server_the_environment_is_refused_in_the_same_words(
         wsgi.create()
     assert sentence in capsys.readouterr().err
     # Nothing of it goes on: another server can have the database.
-    with closing(Services(Settings(database_url=url))) as services:
+    with closing(Services(read_settings(database_url=url))) as services:
         services.start()

@@ -10,9 +10,8 @@ import databases
 import pytest
 from operator_commands import refused, refused_in_one_line
 
-from mirror_server.config import Settings
+from mirror_server.hooks import open_database, read_settings
 from mirror_server.services import Services
-from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 
 pytestmark = pytest.mark.sqlite
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.sqlite
 def path(tmp_path: Path) -> Path:
     """A file with some devices."""
     path = tmp_path / "mirror.db"
-    Database(f"sqlite:///{path}").close()
+    open_database(f"sqlite:///{path}").close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -60,7 +59,7 @@ def test_nothing_goes_on_with_a_damaged_file_and_check_tells_which_table_it_is(p
     assert told in checked.stdout
     assert re.search(r"\d things? (is|are) wrong; restore a backup", checked.stderr)
     with pytest.raises(DatabaseError, match=r"'mirror-server check' tells what is damaged; restore a backup"):
-        Services(Settings(database_url=url))
+        Services(read_settings(database_url=url))
     for arguments in (["backup", tmp_path / "copy.db"], ["erase", "d", "--yes"], ["keys", "create", "a"]):
         refused_in_one_line(url, *arguments, told="restore a backup")
     refused_in_one_line(f"sqlite:///{tmp_path}/new.db", "restore", path, told="")
@@ -72,7 +71,7 @@ def test_nothing_goes_on_with_a_damaged_file_and_check_tells_which_table_it_is(p
 def test_a_damaged_old_file_is_not_upgraded(path, next_version):
     overwrite(path, b"\x00" * 200, "settings")
     with pytest.raises(DatabaseError, match="restore a backup"):
-        Database(f"sqlite:///{path}")
+        open_database(f"sqlite:///{path}")
     assert "names" not in databases.tables(f"sqlite:///{path}")
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mirror_server.cli import demo_key
 from mirror_server.cli.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.core.errors import Refusal
+from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
-from mirror_server.store.database import Database
 
 pytestmark = pytest.mark.sqlite
 
@@ -34,7 +34,7 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "mirror.db"
         self.file = folder / "mirror.db.key"
-        self.database = Database(f"sqlite:///{self.path}")
+        self.database = open_database(f"sqlite:///{self.path}")
 
     def start(self) -> demo_key.DemoKey:
         return kept_key(self.database, self.path, NOW)

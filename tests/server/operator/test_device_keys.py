@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import pytest
 from operator_commands import done, refused, refused_in_one_line
 
-from mirror_server.config import Settings
 from mirror_server.devices.link import Registration
 from mirror_server.devices.lwm2m.identities import Identities
+from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.service import device_keys
 from mirror_server.service.device_keys import DeviceKeyRefused
 from mirror_server.services import Services
@@ -32,7 +32,7 @@ LONGEST_IDENTITY = "i" * 32
 
 @pytest.fixture
 def services(url: str) -> Iterator[Services]:
-    with closing(Services(Settings(database_url=url))) as running:
+    with closing(Services(read_settings(database_url=url))) as running:
         running.start()
         yield running
 
@@ -117,7 +117,7 @@ def test_the_longest_names_are_taken(database):
 def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
     def add(number: int) -> bool:
         try:
-            with closing(Database(url)) as own:
+            with closing(open_database(url)) as own:
                 device_keys.add(own, "both", f"identity-{number}", BEGIN)
         except DeviceKeyRefused:
             return False
@@ -236,7 +236,7 @@ def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
     identities = Identities(services.database)
     assert identities.secret("here")
     assert ended(identities) == set()
-    rows = services.database.write(lambda session: maintenance.erase_device(session, device_id))
+    rows = services.database.write(lambda session: maintenance.erase_device(session, device_id, Extensions().storages))
     assert rows["device_keys"] == 1
     assert ended(identities) == {"here"}
     assert names_with_a_key(services.database) == ["other"]
@@ -247,7 +247,7 @@ def test_no_key_is_put_where_others_can_read_it(tmp_path):
     path = tmp_path / "a mirror.db"
     url = f"sqlite:///{path}"
     done(url, "devices", "add", "first")
-    with closing(Database(url)):
+    with closing(open_database(url)):
         for exposed in (path, path.with_name(f"{path.name}-wal")):
             exposed.chmod(0o640)
             refused(url, "devices", "add", "second", told=f"first: chmod 600 '{exposed}'\n")

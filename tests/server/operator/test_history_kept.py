@@ -18,15 +18,19 @@ from waits import wait_until
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.recorder import Recorder
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.settings import HistorySettings
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.metrics.metrics import Metrics
-from mirror_server.history.recorder import Recorder
-from mirror_server.history.selection import HistorySelection
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.services import Services
-from mirror_server.store import history, revisions, settings
+from mirror_server.store import revisions, settings
 from mirror_server.store.database import Database
-from mirror_server.store.failures import CannotKeepHistory, StorageFailed
-from mirror_server.store.history import HistoryRow
+from mirror_server.store.failures import StorageFailed
 
 PATH = "/3303/0/5700"
 DAY_SECONDS = 86_400
@@ -45,7 +49,7 @@ class Life:
         self.stop()
         kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
         kept |= {"history_archive": str(archive)} if archive else {}
-        self._running = Services(Settings(database_url=self._url, simulate=0, manual_clock=True, **kept))
+        self._running = Services(read_settings(database_url=self._url, simulate=0, manual_clock=True, **kept))
         self._running.start()
         assert self._running.database.settle(60)
         return self._running
@@ -96,7 +100,7 @@ def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_non
     advance(services, 100)
     life.stop()
     ended_at = services.clock.now()
-    with closing(Database(url)) as database:
+    with closing(open_database(url)) as database:
         database.write(lambda session: settings.put(session, "manual_clock_now", str(ended_at + 3_600_000)))
     again = life.start()
     assert gaps(again) == [(ended_at, ended_at + 3_600_000)]
@@ -131,7 +135,7 @@ def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row
 
 
 def test_a_server_that_ends_shows_life_until_then(url):
-    options = Settings(database_url=url, simulate=0, keep_history_seconds=60)
+    options = read_settings(database_url=url, simulate=0, keep_history_seconds=60)
     first = Services(options)
     first.start()
     assert first.database.settle(60)
@@ -139,7 +143,7 @@ def test_a_server_that_ends_shows_life_until_then(url):
     while first.clock.now() == begun_at:
         pass
     first.close()
-    with closing(Database(url)) as database:
+    with closing(open_database(url)) as database:
         assert begun_at < heard(database) <= wall_time()
     with closing(Services(options)) as second:
         second.start()
@@ -154,7 +158,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
     def clocks() -> tuple[int, int]:
         return 1_000_000 + steady, steady
 
-    with closing(Database(url)) as database, closing(SystemClock(clocks)) as clock:
+    with closing(open_database(url)) as database, closing(SystemClock(clocks)) as clock:
         recorder = Recorder(database, clock)
         recorder.start()
         for _ in range(3):
@@ -185,8 +189,8 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
 
 def told_by(services: Services) -> set[str | None]:
     """Whose rows the history tells."""
-    assert services.history is not None
-    with closing(services.history.open(HistorySelection())) as opened:
+    assert services.part(PastService).history is not None
+    with closing(services.part(PastService).history.open(HistorySelection())) as opened:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
@@ -236,7 +240,7 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
         refused(url, *command, told="name it with --history-archive")
     assert told_by(services) == {"first", "second"}
     now = services.clock.now()
-    told = life.start().history
+    told = life.start().part(PastService).history
     assert told is not None
     for ask in (told.open, partial(told.open_as_of, instant=now)):
         with pytest.raises(StorageFailed, match="with --history-archive"):
@@ -248,9 +252,9 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
 def test_what_no_server_deletes_is_told_no_more_and_said(url, life, monkeypatch):
     services, first, _ = put_away(life)
     # Nobody seals or deletes but the test.
-    keeper = services._keeper
+    keeper = services.part(Keeper)
     keeper.stop()
-    monkeypatch.setattr("mirror_server.cli.put_away._SERVER_SECONDS", 0.1)
+    monkeypatch.setattr("mirror_server.extensions.history.put_away._SERVER_SECONDS", 0.1)
     erased = refused(url, "erase", first, "--yes", told="start one, and run this again")
     assert json.loads(erased.stdout)["purged"] is False
     assert told_by(services) == {"second"}
@@ -313,7 +317,7 @@ def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
     @options_of("run", Settings, *of_all("settings"))
     def show(**settings: Any) -> None:
-        click.echo(repr(read_settings(**settings).keep_history_seconds))
+        click.echo(repr(read_settings(**settings).of(HistorySettings).keep_history_seconds))
 
     return CliRunner().invoke(show, arguments, env=variables)
 
@@ -339,11 +343,11 @@ def test_a_time_that_is_none_is_refused_with_how_to_write_it():
 
 
 def test_an_archive_without_a_history_is_refused(url, tmp_path):
-    with pytest.raises(CannotKeepHistory, match="add --keep-history 30d"):
-        Services(Settings(database_url=url, history_archive=str(tmp_path)))
+    with pytest.raises(match="add --keep-history 30d"):
+        Services(read_settings(database_url=url, history_archive=str(tmp_path)))
 
 
 def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mirror_server.history.keeper", None)
-    with pytest.raises(CannotKeepHistory, match=r"pip install 'device-state-mirror\[history\]'"):
-        Services(Settings(database_url=url, keep_history_seconds=60))
+    monkeypatch.setitem(sys.modules, "mirror_server.extensions.history.keeper", None)
+    with pytest.raises(match=r"pip install 'device-state-mirror\[history\]'"):
+        Services(read_settings(database_url=url, keep_history_seconds=60))

@@ -9,7 +9,7 @@ import databases
 import pytest
 from operator_commands import done, refused, run
 
-from mirror_server.config import Settings
+from mirror_server.hooks import read_settings
 from mirror_server.services import Services
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.sqlite.serving_lock import ServingLock
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.sqlite
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "mirror.db"
-    Services(Settings(database_url=f"sqlite:///{path}")).close()
+    Services(read_settings(database_url=f"sqlite:///{path}")).close()
     return path
 
 
@@ -57,7 +57,7 @@ def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, argum
     monkeypatch.chdir(tmp_path)
     other = f"sqlite:///{tmp_path}/other.db"
     (tmp_path / "other.db").hardlink_to(path)
-    with closing(Services(Settings(database_url=f"sqlite:///{path}"))):
+    with closing(Services(read_settings(database_url=f"sqlite:///{path}"))):
         refused(other, *arguments, told="is served under another name of the same file")
         assert "another name" not in run(f"sqlite:///{path}", *arguments).output
     assert "another name" not in run(other, *arguments).output
@@ -76,7 +76,7 @@ def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path
     cure = f"open it by that name first: mirror-server check --database sqlite:///{path}\n"
     refused(f"sqlite:///{other}", "check", told=cure)
     with pytest.raises(DatabaseError, match=r"are in the log of mirror\.db"):
-        Services(Settings(database_url=f"sqlite:///{other}"))
+        Services(read_settings(database_url=f"sqlite:///{other}"))
     for name in (path, other):
         assert done(f"sqlite:///{name}", "check") == "all is well\n"
     assert databases.query(f"sqlite:///{other}", "SELECT value FROM settings WHERE name = 'accepted'") == [("x",)]

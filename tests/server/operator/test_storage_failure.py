@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from mirror_sdk.wire.errors import ErrorBody
+from mirror_server.hooks import Extensions
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
@@ -53,7 +54,7 @@ def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(server
     for name, change in CHANGES.items():
         assert call(*change).status_code in {200, 202, 204, 404}, name
     with server.services.database.read() as session:
-        assert list(violations(session)) == []
+        assert list(violations(session, Extensions().storages)) == []
 
 
 def state(server, key, device):

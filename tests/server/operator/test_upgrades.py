@@ -12,16 +12,16 @@ import databases
 import pytest
 from filelock import FileLock
 
+from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.storage import Storage
 
 STALE = "write the schema anew: python -m mirror_server.store.migrate"
-ALL = schema.ALL
-"""Before there is a next version."""
 EACH_STATE = pytest.mark.parametrize("state", ["new", "old", "without an extension"])
 
 
@@ -30,7 +30,7 @@ def url(tmp_path, state, next_version):
     """A database without a schema, with that of the version before, or with that of the version before's core alone."""
     made = databases.new_database_url(tmp_path, template="template0" if state == "new" else "template")
     if state == "old":
-        Database(made, branches=[*ALL, databases.extension(tmp_path, 1)]).close()
+        databases.open_before(made, databases.extension(tmp_path, 1)).close()
     return made
 
 
@@ -51,7 +51,7 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
 
     with monkeypatch.context() as patched:
         on_connecting(patched, lambda connection: connection.set_trace_callback(keep_state))
-        Database(url).close()
+        open_database(url).close()
     new = schema_of(tmp_path / "mirror.db")
     assert old != new
     assert len(states) > 2
@@ -61,7 +61,7 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
         for name, content in files.items():
             (folder / name).write_bytes(content)
         assert schema_of(folder / "mirror.db") in (old, new)
-        with closing(Database(f"sqlite:///{folder}/mirror.db")) as database, database.read() as session:
+        with closing(open_database(f"sqlite:///{folder}/mirror.db")) as database, database.read() as session:
             assert database.violations() == []
             assert state == "new" or session.rows("SELECT value, length FROM settings") == [("text", 4)]
             assert session.rows("SELECT label, length FROM labels") == [("first", 5)]
@@ -96,12 +96,12 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
 
     def make_key(number):
         all_are_there.wait(60)
-        with closing(Database(url)) as database:
+        with closing(open_database(url)) as database:
             keys.create(database, str(number), DEFAULT_SCOPES, number)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(make_key, range(4)))
-    with closing(Database(url)) as database:
+    with closing(open_database(url)) as database:
         assert [key.name for key in database.look(stored_keys.list_all)] == ["0", "1", "2", "3"]
         assert database.violations() == []
     assert databases.query(url, "SELECT name FROM names WHERE name <> 'duty'") == []
@@ -110,33 +110,33 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
 @pytest.mark.parametrize("state", ["old"])
 def test_an_upgrade_keeps_what_the_version_before_stored(url):
     databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')", "INSERT INTO labels VALUES ('kept', NULL)")
-    Database(url).close()
+    open_database(url).close()
     assert databases.query(url, "SELECT value, length FROM settings WHERE name = 'kept'") == [("text", 4)]
     assert ("kept",) in databases.query(url, "SELECT name FROM names")
     assert databases.query(url, "SELECT label, length FROM labels ORDER BY label") == [("first", 5), ("kept", 4)]
-    assert databases.query(url, "SELECT version_num FROM alembic_version") == [(schema.ALL[0].newest,)]
+    assert databases.query(url, "SELECT version_num FROM alembic_version") == [(schema.CORE.newest,)]
     assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0002",)]
 
 
 def test_the_tables_of_an_extension_wait_for_it_while_it_is_left_out(tmp_path):
     url = databases.new_database_url(tmp_path)
     first, second = databases.extension(tmp_path, 1), databases.extension(tmp_path, 2)
-    Database(url, branches=[*ALL, first]).close()
+    databases.open_before(url, first).close()
     databases.execute(url, "INSERT INTO labels VALUES ('kept', NULL)")
-    Database(url).close()
+    open_database(url).close()
     assert databases.query(url, "SELECT label FROM labels ORDER BY label") == [("first",), ("kept",)]
-    Database(url, branches=[*ALL, second]).close()
+    databases.open_before(url, second).close()
     assert databases.query(url, "SELECT label, length FROM labels ORDER BY label") == [("first", 5), ("kept", 4)]
-    Database(url).close()
+    open_database(url).close()
     assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0002",)]
 
 
 def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(tmp_path):
     url = databases.new_database_url(tmp_path)
-    core, *others, second = databases.next_branches(tmp_path)
-    Database(url, branches=[*ALL, second]).close()
+    core, second = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
+    databases.open_before(url, second).close()
     with pytest.raises(DatabaseError, match="its schema of labels is 0002, and the newest this one knows is 0001"):
-        Database(url, branches=[core, *others, databases.extension(tmp_path, 1)])
+        Database(url, [*databases.STORAGES, Storage(branch=databases.extension(tmp_path, 1))], core=core)
     assert "names" not in databases.tables(url)
 
 
@@ -144,9 +144,9 @@ def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(
 def test_tables_of_an_extension_are_added_to_a_file_that_is_served_without_it(tmp_path):
     url = databases.new_database_url(tmp_path)
     with FileLock(tmp_path / "mirror.db.lock"):
-        Database(url, branches=[*ALL, databases.extension(tmp_path, 1)]).close()
+        databases.open_before(url, databases.extension(tmp_path, 1)).close()
         with pytest.raises(DatabaseError, match="of an older version, whose server runs; stop that one first"):
-            Database(url, branches=[*ALL, databases.extension(tmp_path, 2)])
+            databases.open_before(url, databases.extension(tmp_path, 2))
     assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0001",)]
 
 
@@ -157,8 +157,8 @@ def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="another program holds it; stop that one, or try again"):
-            Database(url)
-    Database(url).close()
+            open_database(url)
+    open_database(url).close()
 
 
 @pytest.mark.sqlite
@@ -169,7 +169,7 @@ def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypa
         other.execute("BEGIN IMMEDIATE")
         end_writing = Mock(side_effect=lambda _: other.execute("ROLLBACK"))
         monkeypatch.setattr("mirror_server.store.sqlite.backend.time.sleep", end_writing)
-        Database(url).close()
+        open_database(url).close()
     end_writing.assert_called_once()
 
 
@@ -179,8 +179,8 @@ def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(ur
     with monkeypatch.context() as full:
         on_connecting(full, lambda connection: connection.execute("PRAGMA max_page_count = 3"))
         with pytest.raises(DatabaseError, match="full; nothing was changed; make room on its disk"):
-            Database(url)
-    Database(url).close()
+            open_database(url)
+    open_database(url).close()
 
 
 @pytest.mark.sqlite
@@ -192,17 +192,18 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table,
         other.execute(f"CREATE TABLE {table}")
     before = path.read_bytes()
     with pytest.raises(DatabaseError, match=r"places\.db: its tables are not a mirror's.*name another file"):
-        Database(f"sqlite:///{path}", as_it_is=as_it_is)
+        open_database(f"sqlite:///{path}", as_it_is=as_it_is)
     assert path.read_bytes() == before
 
 
 @pytest.mark.sqlite
 def test_a_new_file_has_what_the_migrations_make(tmp_path):
-    migrate.upgrade_file(tmp_path / "migrated.db", ALL)
+    branches = [schema.CORE, *(storage.branch for storage in databases.STORAGES)]
+    migrate.upgrade_file(tmp_path / "migrated.db", branches)
     with closing(sqlite3.connect(":memory:")) as made, closing(sqlite3.connect(tmp_path / "migrated.db")) as migrated:
-        schema.make(made, ALL)
+        schema.make(made, branches)
         assert words(made) == words(migrated), STALE
-        for branch in ALL:
+        for branch in branches:
             version = migrated.execute(f"SELECT version_num FROM {branch.version_table}").fetchall()
             assert version == [(branch.newest,)]
             assert branch.script.read_text(encoding="utf-8") == migrate.script(branch), STALE
@@ -216,9 +217,9 @@ def words(connection: sqlite3.Connection) -> list[list[str]]:
 def test_alembic_is_not_loaded_where_no_schema_is_behind(tmp_path):
     program = """
 import sys
-from mirror_server.store.database import Database
+from mirror_server.hooks import open_database
 for url in sys.argv[1:]:
-    Database(url).close()
+    open_database(url).close()
 assert {"alembic", "sqlalchemy"}.isdisjoint(sys.modules)
 """
     urls = [f"sqlite:///{tmp_path}/new.db", databases.new_database_url(tmp_path)]

@@ -8,7 +8,7 @@ from typing import Any
 import databases
 import pytest
 
-from mirror_server.config import Settings
+from mirror_server.hooks import read_settings
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.forwarded_requests import answer_forwarded
@@ -27,7 +27,7 @@ def open_services(url: str) -> Iterator[Callable[..., Services]]:
     opened: list[Services] = []
 
     def start(**settings: Any) -> Services:
-        services = Services(Settings(database_url=url, simulate=0, **settings))
+        services = Services(read_settings(database_url=url, simulate=0, **settings))
         answer_forwarded(services, create_app(services))
         opened.append(services)
         services.start()

@@ -7,8 +7,9 @@ import logging
 import pytest
 from operator_commands import refused_in_one_line
 
-from mirror_server.config import ListenAddress, Settings
+from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.listening import check_listening
+from mirror_server.hooks import read_settings
 
 
 @pytest.mark.parametrize(
@@ -25,14 +26,14 @@ def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, a
 
 
 def test_dtls_listens_anywhere():
-    check_listening(Settings(coaps=ListenAddress("0.0.0.0", 5684)))
+    check_listening(read_settings(coaps=ListenAddress("0.0.0.0", 5684)))
 
 
 @pytest.mark.sqlite
 def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplog):
     path = tmp_path / "mirror.db"
     path.touch(mode=0o600)
-    settings = Settings(database_url=f"sqlite:///{path}", coaps=ListenAddress("127.0.0.1", 0))
+    settings = read_settings(database_url=f"sqlite:///{path}", coaps=ListenAddress("127.0.0.1", 0))
     with caplog.at_level(logging.WARNING):
         check_listening(settings)
         assert not caplog.text

@@ -13,19 +13,21 @@ import pytest
 from devices_on_loopback import until as wait_for
 
 from mirror_server.cluster.forwarding import Call
-from mirror_server.config import ListenAddress, Settings
+from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
 from mirror_server.devices.simulator.bench import SimulatedResource
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
-from mirror_server.store import history, settings
 from mirror_server.store import resources as stored_resources
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
-from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
 
@@ -34,7 +36,7 @@ PATH = "/3311/0/5850"
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    opened = Database(url)
+    opened = open_database(url)
     yield opened
     opened.close()
 
@@ -107,7 +109,7 @@ def end_backend(url: str, backend: int) -> None:
 
 
 def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
-    opened = Database(url)
+    opened = open_database(url)
     reading = opened.read()
     session = reading.__enter__()
     opened.close()
@@ -189,7 +191,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
     with first.database.read() as session:
-        assert list(violations(session)) == []
+        assert list(violations(session, Extensions().storages)) == []
 
 
 def test_a_server_that_takes_over_invents_no_event(open_services, device):
@@ -335,11 +337,11 @@ def test_what_a_leader_gave_a_reader_is_known_to_the_one_that_takes_over(url, op
 )
 def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, option: str, settings: Any) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
-    with closing(Services(Settings(database_url=url, **settings))) as services:
+    with closing(Services(read_settings(database_url=url, **settings))) as services:
         services.start()
         with pytest.raises(DatabaseError, match=f"with {option}, this one is to do so without"):
-            Services(Settings(database_url=url))
-        with closing(Services(Settings(database_url=url, **settings))) as second:
+            Services(read_settings(database_url=url))
+        with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()
             assert second.device_urls() == [], "a port is the leader's"
 
@@ -350,7 +352,7 @@ def rows_in(services: Services) -> list[HistoryRow]:
 
 
 def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
-    settings = Settings(database_url=url, keep_history_seconds=3600)
+    settings = read_settings(database_url=url, keep_history_seconds=3600)
     registration = Registration("sensor", "Sensor", False, 3600, (), "test")
     first, second = (Services(settings) for _ in range(2))
     with closing(second):

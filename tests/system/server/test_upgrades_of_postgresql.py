@@ -9,6 +9,7 @@ import pytest
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.storage import Storage
 
 
 class CutOff(psycopg.Cursor):
@@ -26,9 +27,11 @@ class CutOff(psycopg.Cursor):
 @pytest.mark.parametrize(("template", "step"), [("template0", 7), ("template", 1)])
 def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(template, step, tmp_path):
     url = databases.new_postgresql_url(template)
-    branches = databases.next_branches(tmp_path)
+    core, labels = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
+    storages = [*databases.STORAGES, Storage(branch=labels)]
+    branches = [core, *(storage.branch for storage in storages)]
     if template == "template":
-        Database(url, branches=[*schema.ALL, databases.extension(tmp_path, 1)]).close()
+        databases.open_before(url, databases.extension(tmp_path, 1)).close()
     before = databases.query(url, COLUMNS)
     interruptions = 0
     for statements in itertools.count(0, step):
@@ -43,7 +46,7 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     assert interruptions > 1
     assert databases.query(url, COLUMNS) != before
     assert databases.query(url, "SELECT label, length FROM labels") == [("first", 5)]
-    Database(url, branches=branches).close()
+    Database(url, storages, core=core).close()
 
 
 COLUMNS = (
@@ -55,9 +58,9 @@ COLUMNS = (
 def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch, tmp_path):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     url = databases.new_postgresql_url()
-    branches = databases.next_branches(tmp_path)
+    core = databases.next_core(tmp_path)
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE settings")
         with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
-            Database(url, branches=branches)
-    Database(url, branches=branches).close()
+            Database(url, core=core)
+    Database(url, core=core).close()

@@ -21,18 +21,20 @@ from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.simulator.bench import SimulatedResource
-from mirror_server.history.selection import HistorySelection
-from mirror_server.history.service import HistoryService
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.hooks import Extensions, open_database
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.services import Services
-from mirror_server.store import device_objects, devices, history, logs, revisions, settings
+from mirror_server.store import device_objects, devices, logs, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.history import HistoryRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.postgresql import backend
 from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
@@ -46,7 +48,7 @@ DEVICES = [f"d{number}" for number in range(6)]
 @pytest.fixture
 def processes(url: str) -> Iterator[list[Database]]:
     """Three processes, with devices, and the log of an application."""
-    opened = [Database(url) for _ in range(3)]
+    opened = [open_database(url) for _ in range(3)]
 
     def work(session: Session) -> None:
         for device_id in DEVICES:
@@ -406,7 +408,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
     with other.database.read() as session:
-        assert list(violations(session)) == []
+        assert list(violations(session, Extensions().storages)) == []
         for device_id, value in last_write.items():
             (row,) = stored_resources.of_device(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)

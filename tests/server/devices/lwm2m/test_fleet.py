@@ -31,6 +31,7 @@ from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Observe
 from mirror_server.devices.lwm2m.fleet import Fleet
 from mirror_server.devices.lwm2m.registrar import RegistrationLimits
 from mirror_server.devices.lwm2m.registry import Observed as ObservedResource
+from mirror_server.hooks import open_database
 from mirror_server.store import device_keys
 from mirror_server.store.database import Database
 from mirror_server.store.device_keys import DeviceKey
@@ -200,7 +201,7 @@ def limits() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """The database, which holds nothing but the keys of devices here."""
-    database = Database(f"sqlite:///{tmp_path_factory.mktemp('fleet')}/fleet.db")
+    database = open_database(f"sqlite:///{tmp_path_factory.mktemp('fleet')}/fleet.db")
     yield database
     database.close()
 

@@ -45,7 +45,7 @@ def test_auto_observed_resource_is_read_for_the_initial_event(real, key, device_
     hears(real, key, mine, "21.5")
     assert real.subscribed(key, mine) == [TEMPERATURE]
     assert reported(real, key, mine) == "21.5"
-    assert ([request.path for request in device.requests], len(device.observations)) == ([TEMPERATURE], 0)
+    assert ([request.path for request in device.requests.copy()], len(device.observations)) == ([TEMPERATURE], 0)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     hears(real, key, mine, "21.5", "22.5")
 

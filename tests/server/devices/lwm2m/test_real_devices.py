@@ -20,8 +20,8 @@ from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
+from mirror_server.hooks import open_database
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database
 
 TLV = 11542
 
@@ -74,7 +74,7 @@ def test_resources_of_instances_are_discovered_and_shown_empty(real, key, device
     device_side.run(device.update(with_links=True))
     device_side.run(device.register())
     assert ask(mine, "GET", TEMPERATURE) == (200, None)
-    discoveries = sorted(request.path for request in device.requests if request.accept == 40)
+    discoveries = sorted(request.path for request in device.requests.copy() if request.accept == 40)
     assert discoveries == ["/3/0", "/3303/0", "/3311/0"]
     assert shown(real, key, mine) == ["/3/0/4", TEMPERATURE, SWITCH, LEVEL]
 
@@ -174,7 +174,7 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
     real.place(key, mine, "late", "GET", TEMPERATURE)
     with pytest.raises(RegistrationRefused, match=r"4\.04"):
         device_side.run(device.update())
-    assert not [request for request in device.requests if request.path == TEMPERATURE]
+    assert not [request for request in device.requests.copy() if request.path == TEMPERATURE]
     device_side.run(device.register())
     assert until(lambda: real.responses(key).get("late")) == (200, None)
 
@@ -198,7 +198,7 @@ def restart_later(server: Any, seconds: float) -> None:
     """Close the server, and open it again some seconds of domain time later."""
     until_at = server.now + round(seconds * 1000)
     server.services.close()
-    with closing(Database(server.settings.database_url)) as database:
+    with closing(open_database(server.settings.database_url)) as database:
         database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, str(until_at)))
     server.open()
 
@@ -374,7 +374,7 @@ def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desire
 
 def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(real, key, device_side, register):
     def is_asked(times: int) -> None:
-        until(lambda: [request.path for request in device.requests] == [LEVEL, TEMPERATURE, SWITCH] * times)
+        until(lambda: [request.path for request in device.requests.copy()] == [LEVEL, TEMPERATURE, SWITCH] * times)
 
     rules = [{"resource-path": [path]} for path in (LEVEL, "/3303/*", "/3311/*")]
     real.put_rules(key, {"endpoint-name": "another", "resource-path": ["/3/*"]}, *rules)
@@ -410,7 +410,7 @@ def test_an_observation_that_a_device_ends_is_asked_for_after_its_update(real, k
     assert real.subscribed(key, mine) == []
     # What is asked next is behind whatever was asked before: the device that refused is asked once.
     assert ask(mine, "GET", LEVEL) == (200, None)
-    assert [request.path for request in device.requests] == [TEMPERATURE] * 3 + [LEVEL]
+    assert [request.path for request in device.requests.copy()] == [TEMPERATURE] * 3 + [LEVEL]
     del device.behaviour.refusals[("GET", TEMPERATURE)]
     device_side.run(device.update())
     becomes("active")
@@ -425,7 +425,7 @@ def test_a_restart_of_the_service_or_the_device_loses_nothing(real, key, device_
     device_side.run(device.update(binding="UT"))
     real.restart()
     # At once, at the address it had; the value is the one of before, so nobody is told.
-    until(lambda: sum(request.path == TEMPERATURE for request in device.requests) == 2)
+    until(lambda: sum(request.path == TEMPERATURE for request in device.requests.copy()) == 2)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     hears(real, key, mine, "21.5", "22.5")
     device_side.call(device.set_value, "/3304/0/5700", 51.0)

@@ -15,12 +15,13 @@ from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
 from mirror_server.core.events import encode
-from mirror_server.history.selection import HistorySelection, Position
+from mirror_server.extensions.history.cursor import Reading, read_cursor, request_of, write_cursor
+from mirror_server.extensions.history.pasts import Past, PastService
+from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
-from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.views.download import Download
 from mirror_server.views.forms import accepted_form, query_compression
 from mirror_server.views.requests import (
@@ -37,9 +38,8 @@ from mirror_server.views.selection import query_conditions, query_patterns
 from mirror_server.views.serialize import timestamp
 
 if TYPE_CHECKING:
-    from mirror_server.arrow.history import HistoryPage
-    from mirror_server.history.service import OpenHistory
-    from mirror_server.service.pasts import Past
+    from mirror_server.extensions.history.arrow import HistoryPage
+    from mirror_server.extensions.history.service import OpenHistory
 
 _CHUNK_BYTES = 256 * 1024
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
@@ -60,7 +60,7 @@ def get_history() -> Response:
 
     def answer(past: Past[OpenHistory]) -> Response:
         # It loads pyarrow, which is there where a history is kept.
-        from mirror_server.arrow.history import HistoryPage, arrow_stream  # noqa: PLC0415
+        from mirror_server.extensions.history.arrow import HistoryPage, arrow_stream  # noqa: PLC0415
 
         reading = before[0] if before else Reading(request_of(asked), past.rows.taken_at, past.rows.revision)
         page = HistoryPage(past, limit)
@@ -68,7 +68,7 @@ def get_history() -> Response:
         chunks = arrow_stream(page, compression, cursor, end) if form == ARROW else _ndjson(page, cursor, end)
         return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
 
-    opening = partial(parts.past.open_history, app_id(), _page_of(asked, limit, before))
+    opening = partial(parts.part(PastService).open_history, app_id(), _page_of(asked, limit, before))
     is_long = takes_long(asked.conditions, rows=parts.devices.recent_count())
     return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
 
@@ -116,7 +116,7 @@ def _end(page: HistoryPage, reading: Reading) -> bytes:
 
 def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
     """A row a line, in between what goes on behind the rows so far; the last line is the end."""
-    from mirror_server.arrow.history import rows_of  # noqa: PLC0415 - it loads pyarrow
+    from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415 - it loads pyarrow
 
     for batch, position in page.parts():
         text = bytearray()

@@ -14,17 +14,18 @@ from functools import partial
 
 import pyarrow as pa
 
-from mirror_server.history.archive import Archive, name_of_rewrite
-from mirror_server.history.columns import together
-from mirror_server.history.filters import RowFilter
-from mirror_server.history.moving import Moving
-from mirror_server.history.parquet import SMALL, bounds, encoded
-from mirror_server.history.reading import Everything, NoPartAnyMore, Piece, batches_of, file_piece, runs_of
-from mirror_server.history.selection import HistorySelection
-from mirror_server.store import processes, segments
+from mirror_server.extensions.history.archive import Archive, name_of_rewrite
+from mirror_server.extensions.history.columns import together
+from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.moving import Moving
+from mirror_server.extensions.history.parquet import SMALL, bounds, encoded
+from mirror_server.extensions.history.reading import Everything, NoPartAnyMore, Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store import segments
+from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
+from mirror_server.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader
-from mirror_server.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
+from mirror_server.arrow.columns import INSTANT, WORD, to_values
 from mirror_server.arrow.pieces import Pieces
-from mirror_server.arrow_columns import INSTANT, WORD, to_values
-from mirror_server.history.selection import Position
-from mirror_server.history.service import OpenHistory
-from mirror_server.service.pasts import Past
+from mirror_server.extensions.history.pasts import Past
+from mirror_server.extensions.history.selection import Position
+from mirror_server.extensions.history.service import OpenHistory
 
 _KINDS = {
     "changed_at": INSTANT,

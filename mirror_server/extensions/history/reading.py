@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from mirror_server.history.archive import Archive, part_of, run_of
-from mirror_server.history.columns import in_order, of_tail, together
-from mirror_server.history.merging import LAST_DEVICE, Source
-from mirror_server.history.parquet import ParquetRows
-from mirror_server.store import history, segments
+from mirror_server.extensions.history.archive import Archive, part_of, run_of
+from mirror_server.extensions.history.columns import in_order, of_tail, together
+from mirror_server.extensions.history.merging import LAST_DEVICE, Source
+from mirror_server.extensions.history.parquet import ParquetRows
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.segments import EVERYWHERE, ROWS, ArchivedFile, Block, Bounds, Span
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
-from mirror_server.store.segments import EVERYWHERE, ROWS, ArchivedFile, Block, Bounds, Span
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Piece(NamedTuple):
     name: str
     bounds: Bounds
     source: Callable[[], object]
-    """What :class:`~mirror_server.history.parquet.ParquetRows` reads."""
+    """What :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
 
 
 Run = list[Piece]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.history.columns import Flags, Integers, is_one_of, numbered, numbers, taken
+from mirror_server.extensions.history.columns import Flags, Integers, is_one_of, numbered, numbers, taken
 
 _OF_SERVICE = ("gap",)
 

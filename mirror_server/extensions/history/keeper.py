@@ -9,13 +9,14 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from mirror_server.clock import Clock
-from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
-from mirror_server.history.archive import Archive
-from mirror_server.history.erasing import Erasing
-from mirror_server.history.moving import Moving, Trimming
-from mirror_server.history.sealing import ROWS_OF_A_SEGMENT, Sealing
-from mirror_server.history.service import HistoryService
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.erasing import Erasing
+from mirror_server.extensions.history.moving import Moving, Trimming
+from mirror_server.extensions.history.sealing import ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.settings import HistorySettings
+from mirror_server.hooks import extends
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
 
@@ -69,6 +70,7 @@ class Keeper:
         self._looking = threading.Lock()
         self._thread: threading.Thread | None = None
 
+    @extends(specname="lead")
     def start(self) -> None:
         """Begin to look after it."""
         # One that was stopped may be in the middle of a step still.
@@ -78,10 +80,12 @@ class Keeper:
         self._thread.start()
         self.look()
 
+    @extends(specname="clock_advanced")
     def look(self) -> None:
         """Have it looked after soon."""
         self._wanted.set()
 
+    @extends(specname="resign")
     def stop(self) -> None:
         """Begin nothing more."""
         self._is_ending.set()
@@ -175,18 +179,13 @@ class Keeper:
                 _log.exception("the history could not be looked after")
 
 
-def history_of(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]]:
-    """What makes the parts of a history as an operator wants it.
+def keep_history(settings: HistorySettings, database: Database, clock: Clock) -> tuple[HistoryService, Keeper]:
+    """What reads a history, and what looks after it, as an operator wants it.
 
     Raises:
         ValueError: Nothing here opens the archive.
     """
     archive = None if settings.history_archive is None else Archive(settings.history_archive)
-
-    def make(database: Database, clock: Clock) -> tuple[HistoryService, Keeper]:
-        service = HistoryService(database, clock, archive)
-        keep_seconds = settings.keep_history_seconds or 0
-        keeper = Keeper(database=database, clock=clock, service=service, archive=archive, keep_seconds=keep_seconds)
-        return service, keeper
-
-    return make
+    service = HistoryService(database, clock, archive)
+    keep_seconds = settings.keep_history_seconds or 0
+    return service, Keeper(database=database, clock=clock, service=service, archive=archive, keep_seconds=keep_seconds)

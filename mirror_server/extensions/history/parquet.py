@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.arrow_columns import WORD, to_array
-from mirror_server.history.columns import (
+from mirror_server.arrow.columns import WORD, to_array
+from mirror_server.extensions.history.columns import (
     SCHEMA,
     Flags,
     Integers,
@@ -29,7 +29,7 @@ from mirror_server.history.columns import (
     used_words,
     value_sizes,
 )
-from mirror_server.store.segments import Bounds
+from mirror_server.extensions.history.store.segments import Bounds
 
 _STATUS_WORDS = to_array([status.name.lower() for status in DesiredStatus], pa.string())
 _VALUE = SCHEMA.get_field_index("value")
@@ -40,7 +40,7 @@ STORED_SCHEMA = (
     .insert(_VALUE + 1, pa.field("value_binary", pa.binary()))
     .set(_STATUS, pa.field("status", WORD))
 )
-"""The columns of :data:`mirror_server.history.columns.SCHEMA`, as they are stored."""
+"""The columns of :data:`mirror_server.extensions.history.columns.SCHEMA`, as they are stored."""
 
 _WORDS = [field.name for field in STORED_SCHEMA if field.type == WORD]
 

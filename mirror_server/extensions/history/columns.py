@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_server.arrow_columns import INSTANT, WORD, to_array
+from mirror_server.arrow.columns import INSTANT, WORD, to_array
 from mirror_server.core.instants import Instant
-from mirror_server.history.selection import Position
-from mirror_server.store.history import KINDS, PLAIN_TEXT
+from mirror_server.extensions.history.selection import Position
+from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         pa.field("until", INSTANT),
     ]
 )
-"""Its columns are the members of :class:`mirror_server.store.history.HistoryRow`."""
+"""Its columns are the members of :class:`mirror_server.extensions.history.store.history.HistoryRow`."""
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
@@ -58,7 +58,7 @@ def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def of_tail(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as the tail has them; see :func:`mirror_server.store.history.stored_tail`."""
+    """Rows as the tail has them; see :func:`mirror_server.extensions.history.store.history.stored_tail`."""
     if not rows:
         return NO_ROWS
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))

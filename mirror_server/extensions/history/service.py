@@ -11,14 +11,15 @@ import pyarrow as pa
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
-from mirror_server.history.archive import Archive
-from mirror_server.history.as_of import states
-from mirror_server.history.checkpoints import oldest_at, rows_up_to
-from mirror_server.history.filters import RowFilter
-from mirror_server.history.merging import merged
-from mirror_server.history.reading import Reading
-from mirror_server.history.selection import HistorySelection, TooOld
-from mirror_server.store import devices, history, revisions
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.as_of import states
+from mirror_server.extensions.history.checkpoints import oldest_at, rows_up_to
+from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.merging import merged
+from mirror_server.extensions.history.reading import Reading
+from mirror_server.extensions.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.store import history
+from mirror_server.store import devices, revisions
 from mirror_server.store.database import Database
 
 _ROWS_OF_A_BATCH = 50_000
@@ -72,7 +73,7 @@ class OpenHistory(OpenPast):
     """Rows of the history, open."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, with the columns of :data:`mirror_server.history.columns.SCHEMA`; none of the batches is empty.
+        """The rows, with the columns of :data:`.columns.SCHEMA`; none of the batches is empty.
 
         Raises:
             StorageFailed: The database or the archive cannot be read.
@@ -103,7 +104,7 @@ class OpenAsOf(OpenPast):
         self._instant = instant
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The state, with the columns of :func:`mirror_server.history.as_of.states`.
+        """The state, with the columns of :func:`mirror_server.extensions.history.as_of.states`.
 
         No batch is empty, and all rows of a device are in one.
 

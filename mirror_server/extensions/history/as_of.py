@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.arrow_columns import to_array
+from mirror_server.arrow.columns import to_array
 from mirror_server.core.instants import Instant
-from mirror_server.history.columns import (
+from mirror_server.extensions.history.columns import (
     NO_ROWS,
     Flags,
     Integers,
@@ -22,9 +22,9 @@ from mirror_server.history.columns import (
     to_flags,
     together,
 )
-from mirror_server.history.filters import RowFilter
-from mirror_server.history.winning import is_waiting, winners
-from mirror_server.store.segments import Bounds
+from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.store.segments import Bounds
+from mirror_server.extensions.history.winning import is_waiting, winners
 
 _ORIGINS = {
     "read": "read",

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.snapshot import Compression
+from mirror_server.arrow.columns import to_values
 from mirror_server.arrow.pieces import Pieces
 from mirror_server.arrow.stream import DESIRED, RESOURCE, SCHEMA
-from mirror_server.arrow_columns import to_values
-from mirror_server.history.service import OpenAsOf
-from mirror_server.service.pasts import Past
+from mirror_server.extensions.history.pasts import Past
+from mirror_server.extensions.history.service import OpenAsOf
 from mirror_server.store.resources import ResourceRow
 
 _MOST_BYTES = 16 * 1024 * 1024

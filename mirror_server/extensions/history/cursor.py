@@ -17,7 +17,7 @@ from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.history.selection import HistorySelection, Position
+from mirror_server.extensions.history.selection import HistorySelection, Position
 
 _CURE = "give what the answer before told, or leave it out"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ from flask import Response, g
 
 from mirror_sdk.wire.snapshot import ARROW, Compression
 from mirror_server.core.instants import Instant
-from mirror_server.history.selection import HistorySelection
+from mirror_server.extensions.history.pasts import Past, PastService
+from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
@@ -20,17 +21,16 @@ from mirror_server.views.requests import app_id, services
 from mirror_server.views.serialize import resources_content, timestamp
 
 if TYPE_CHECKING:
-    from mirror_server.arrow.past import PastDevice, PastFleet
-    from mirror_server.history.service import OpenAsOf
-    from mirror_server.service.pasts import Past
+    from mirror_server.extensions.history.arrow_as_of import PastDevice, PastFleet
+    from mirror_server.extensions.history.service import OpenAsOf
 
 _CHUNK_BYTES = 256 * 1024
 
 
 def snapshot_at(
     instant: Instant,
-    conditions: tuple[Condition, ...],
-    patterns: tuple[str, ...],
+    conditions: Sequence[Condition],
+    patterns: Sequence[str],
     form: str,
     compression: Compression,
 ) -> Response:
@@ -44,14 +44,14 @@ def snapshot_at(
         compression: That of the buffers of an Arrow stream.
 
     Raises:
-        Refusal: See :meth:`mirror_server.service.pasts.PastService.open_as_of`.
+        Refusal: See :meth:`mirror_server.extensions.history.pasts.PastService.open_as_of`.
     """
-    selection = HistorySelection(conditions=conditions, patterns=patterns)
+    selection = HistorySelection(conditions=tuple(conditions), patterns=tuple(patterns))
     parts, is_admitted = services(), g.still_admits
 
     def answer(past: Past[OpenAsOf]) -> Response:
         # It loads pyarrow, which is there where a history is kept.
-        from mirror_server.arrow.past import PastFleet, arrow_stream  # noqa: PLC0415
+        from mirror_server.extensions.history.arrow_as_of import PastFleet, arrow_stream  # noqa: PLC0415
 
         fleet = PastFleet(past)
 
@@ -63,14 +63,14 @@ def snapshot_at(
         chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
         return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
 
-    opening = partial(parts.past.open_as_of, app_id(), selection, instant)
+    opening = partial(parts.part(PastService).open_as_of, app_id(), selection, instant)
     is_long = takes_long(selection.conditions, rows=parts.devices.recent_count())
     return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
 
 
 def _past_ndjson(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
     """A device object a line; the last line is the end."""
-    from mirror_server.arrow.past import devices_of  # noqa: PLC0415 - it loads pyarrow
+    from mirror_server.extensions.history.arrow_as_of import devices_of  # noqa: PLC0415 - it loads pyarrow
 
     text = bytearray()
     for rows, begins in fleet.parts():

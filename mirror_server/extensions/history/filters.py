@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.history.columns import Flags, is_known, kept, numbers, of_words
-from mirror_server.history.selection import HistorySelection, Position
-from mirror_server.store.segments import Bounds, Span
+from mirror_server.extensions.history.columns import Flags, is_known, kept, numbers, of_words
+from mirror_server.extensions.history.selection import HistorySelection, Position
+from mirror_server.extensions.history.store.segments import Bounds, Span
 
 _CLOCK_AHEAD = 86_400_000
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from mirror_server.history.archive import Archive
-from mirror_server.history.columns import Integers, in_order, numbers, together
-from mirror_server.history.parquet import bounds
-from mirror_server.history.reading import Everything, Piece, batches_of, file_piece, runs_of
-from mirror_server.store import history, segments
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.columns import Integers, in_order, numbers, together
+from mirror_server.extensions.history.parquet import bounds
+from mirror_server.extensions.history.reading import Everything, Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation
-from mirror_server.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.session import Session
 
 _DAMAGED = "a part of the history cannot be read"

@@ -8,11 +8,11 @@ from functools import partial
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.history.columns import NO_ROWS
-from mirror_server.history.parquet import QUICK, bounds, encoded, parts
-from mirror_server.store import segments
+from mirror_server.extensions.history.columns import NO_ROWS
+from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
+from mirror_server.extensions.history.store import segments
+from mirror_server.extensions.history.store.segments import ROWS, STATE, Block, Bounds
 from mirror_server.store.database import Database
-from mirror_server.store.segments import ROWS, STATE, Block, Bounds
 
 _ROWS_OF_A_BLOCK = 65_536
 _BYTES_OF_A_BLOCK = 4 * 1024 * 1024

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
 from mirror_server.core.measurements import Measurement
-from mirror_server.store import history
+from mirror_server.extensions.history.store import history
 from mirror_server.store.session import Session
 
 VIOLATIONS = {

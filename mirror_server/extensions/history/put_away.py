@@ -7,9 +7,10 @@ import time
 
 import click
 
-from mirror_server.store import history, history_maintenance, maintenance, segments
+from mirror_server.core.errors import CannotServe
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.hooks import Erasure
 from mirror_server.store.database import Database
-from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
 
@@ -29,58 +30,15 @@ _UNREADABLE = (
 )
 
 
-def erase(
-    database: Database, device_id: str, archive: str | None, *, is_alone: bool
-) -> tuple[dict[str, int], str | None]:
-    """Erase all that is stored of a device, what was put away of its history included.
-
-    Args:
-        database: Where it is stored.
-        device_id: The device.
-        archive: The archive, as ``--history-archive`` names it; ``None`` for none.
-        is_alone: Whether no server runs on the database.
-
-    Returns:
-        How many rows were erased, by what they were; and why some were not, if so.
-    """
-    while True:
-        put_away = _PutAway(database, archive)
-        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
-        count = put_away.count(device_id)
-
-        def work(session: Session, sealed_revision: int = put_away.sealed_revision) -> dict[str, int] | None:
-            is_same = history.state(session).sealed_revision == sealed_revision
-            return maintenance.erase_device(session, device_id) if is_same else None
-
-        rows = database.write(work)
-        if rows is not None:
-            return {**rows, "history": rows["history"] + count}, put_away.delete_erased(is_alone=is_alone)
-
-
-def violations(database: Database, archive: str | None) -> list[Violation]:
-    """What is wrong with what was put away; all of it is read. What the database says of it is relied on."""
-    return _PutAway(database, archive).violations()
-
-
-def size(database: Database) -> str | None:
-    """How large the history is, in one line; ``None`` where there is none."""
-    with database.read() as session:
-        found = history_maintenance.measure(session)
-    return str(found) if found.rows else None
-
-
-class _PutAway:
+class PutAway:
     """Segments, and files of an archive.
 
     Args:
         database: Where the history is.
         location: The archive, as ``--history-archive`` names it; ``None`` for none.
 
-    Attributes:
-        sealed_revision: The rows up to here are in it, and those behind it are not.
-
     Raises:
-        CannotKeepHistory: Something was put away, and what reads it is not installed.
+        CannotServe: Something was put away, and what reads it is not installed.
         ClickException: There are files, and it is not said where; or nothing opens such an archive.
     """
 
@@ -91,7 +49,7 @@ class _PutAway:
             self._is_empty = not files and not any(
                 segments.blocks(session, kind) for kind in (segments.ROWS, segments.STATE)
             )
-            self.sealed_revision = history.state(session).sealed_revision
+            self._sealed_revision = history.state(session).sealed_revision
         if self._is_empty:
             return
         if files and location is None:
@@ -99,26 +57,31 @@ class _PutAway:
                 f"the history of this database has files in an archive ({len(files):,}); name it with --history-archive"
             )
         try:
-            from mirror_server.history import checking, erasing  # noqa: PLC0415 - needs an extra, and takes long
-            from mirror_server.history.archive import Archive  # noqa: PLC0415
+            from mirror_server.extensions.history import checking, erasing  # noqa: PLC0415 - needs an extra
+            from mirror_server.extensions.history.archive import Archive  # noqa: PLC0415
         except ImportError as error:
             cure = "pip install 'device-state-mirror[history]'"
-            raise CannotKeepHistory(f"cannot look at the history of this database: {error}; {cure}") from error
+            raise CannotServe(f"cannot look at the history of this database: {error}; {cure}") from error
         self._checking, self._erasing = checking, erasing
         try:
             self._archive = None if location is None else Archive(location)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
 
-    def count(self, device_id: str) -> int:
-        """How many rows of a device there are."""
-        return 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
+    def erasure(self, device_id: str) -> Erasure:
+        """How a device is erased from it."""
+        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
+        count = 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
+        return Erasure({"history": count}, self._is_current, self._delete_erased)
+
+    def _is_current(self, session: Session) -> bool:
+        return history.state(session).sealed_revision == self._sealed_revision
 
     def violations(self) -> list[Violation]:
         """What is wrong with it; all of it is read."""
         return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
 
-    def delete_erased(self, *, is_alone: bool) -> str | None:
+    def _delete_erased(self, is_alone: bool) -> str | None:
         """Delete what is noted as erased, or wait until the server did that; gives why it is not done, if it is not.
 
         A server that keeps a history may be rewriting at this moment what is to be deleted here.

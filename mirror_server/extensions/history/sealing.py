@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.history.checkpoints import is_needed, of_mirror, state_rows
-from mirror_server.history.columns import in_order, numbers, of_tail, together, value_sizes
-from mirror_server.history.merging import merged
-from mirror_server.history.reading import Everything, Reading, runs_of, sources
-from mirror_server.history.writing import joined, store_segment
-from mirror_server.store import history, revisions, segments
+from mirror_server.extensions.history.checkpoints import is_needed, of_mirror, state_rows
+from mirror_server.extensions.history.columns import in_order, numbers, of_tail, together, value_sizes
+from mirror_server.extensions.history.merging import merged
+from mirror_server.extensions.history.reading import Everything, Reading, runs_of, sources
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
+from mirror_server.extensions.history.writing import joined, store_segment
+from mirror_server.store import revisions
 from mirror_server.store.database import Database
-from mirror_server.store.segments import ROWS, STATE, Block
 from mirror_server.store.session import Session
 
 DAY = 86_400_000

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import after_seconds
-from mirror_server.store import history, revisions
-from mirror_server.store.changes import FinishedWrite, Listeners, RegistrationChange, Reported
+from mirror_server.extensions.history.store import history
+from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.hooks import extends
+from mirror_server.store import revisions, settings
+from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
 from mirror_server.store.database import Database
-from mirror_server.store.history import HistoryRow
 from mirror_server.store.session import Row, Session
 
 _ORIGINS: dict[Origin, str] = {
@@ -36,32 +38,38 @@ class Recorder:
         self._clock = clock
         self._next_heartbeat: Timer | None = None
 
-    def listen(self, listeners: Listeners) -> None:
-        """Record all changes from now on."""
-        listeners.values_reported.append(self._values_reported)
-        listeners.write_finished.append(self._write_finished)
-        listeners.registration_changed.append(self._registration_changed)
-        listeners.devices_deleted.append(history.erase)
-
+    @extends(specname="lead")
     def start(self) -> None:
         """Record the gap since the last server that kept a history, if there was one, and start the heartbeat."""
         self._database.insist(self._begin)
         self._repeat_heartbeat()
 
+    @extends(specname="resign")
     def stop(self) -> None:
         """Stop the heartbeat."""
         if self._next_heartbeat is not None:
             self._next_heartbeat.cancel()
 
+    @extends(specname="stop")
+    def end(self) -> None:
+        """Note until when everything has its row."""
+        self.stop()
+        self.heartbeat()
+
+    @extends(specname="clock_advanced")
     def heartbeat(self) -> None:
         """Note that everything that happened until now has its row."""
         now = self._clock.now()
         self._database.insist(lambda session: history.show_life(session, now))
 
-    def _values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+    @extends
+    def values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+        """Write rows for values."""
         history.add_reported(session, [_row_of(each) for each in batch])
 
-    def _write_finished(self, session: Session, batch: Sequence[FinishedWrite]) -> None:
+    @extends
+    def write_finished(self, session: Session, batch: Sequence[FinishedWrite]) -> None:
+        """Write rows for the ends of writes."""
         received_at = self._clock.now()
         rows = [
             HistoryRow(
@@ -84,11 +92,18 @@ class Recorder:
         ]
         history.add(session, rows)
 
-    def _registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
+    @extends
+    def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
+        """Write rows for registrations."""
         rows = [
             HistoryRow(each.revision, each.device.device_id, None, None, each.at, each.at, each.kind) for each in batch
         ]
         history.add(session, rows)
+
+    @extends
+    def devices_deleted(self, session: Session, device_ids: Sequence[str]) -> None:
+        """Delete their rows."""
+        history.erase(session, device_ids)
 
     def _begin(self, session: Session) -> None:
         now = self._clock.now()
@@ -96,7 +111,9 @@ class Recorder:
         if heard_until is not None and heard_until < now:
             revision = revisions.note_change(session, ())
             history.add(session, [HistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
-        if not history.state(session).is_kept:
+        # A server without this extension may have run since.
+        was_loaded = "history" in (settings.get(session, settings.EXTENSIONS) or "").split()
+        if not was_loaded or not history.state(session).is_kept:
             history.begin(session, revisions.last(session))
         history.show_life(session, now)
 

@@ -75,3 +75,140 @@ Switched off, nothing more is written, nothing is told and nothing goes; on agai
 processes on PostgreSQL (``mirror-server help processes``) keep one history, and any of them answers; all need the same
 ``--keep-history``, and the same archive, at a place that all reach.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_server.extensions.history.settings import HistorySettings
+from mirror_server.hooks import Erasure, extends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flask import Blueprint, Response
+
+    from mirror_sdk.wire.snapshot import Compression
+    from mirror_server.config import Settings
+    from mirror_server.core.instants import Instant
+    from mirror_server.services import Services
+    from mirror_server.store.conditions import Condition
+    from mirror_server.store.database import Database
+    from mirror_server.store.maintenance import Violation
+    from mirror_server.store.storage import Storage
+
+_DEMO_SECONDS = 7 * 86_400
+
+
+@extends
+def settings() -> type:
+    """How long it is kept, and where it is archived."""
+    return HistorySettings
+
+
+@extends
+def demo_settings() -> dict[str, Any]:
+    """A demo keeps what happens, where what that takes is installed."""
+    return {"keep_history_seconds": _DEMO_SECONDS} if HistorySettings.can_keep() else {}
+
+
+@extends
+def announcements(services: Services, key: str | None) -> Sequence[str]:
+    """A demo says why there is none."""
+    if key is None or services.settings.of(HistorySettings).keep_history_seconds is not None:
+        return []
+    return ["No history is kept: that takes pip install 'device-state-mirror[history]'"]
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """What an operator has to know of it."""
+    return {"history": __name__}
+
+
+@extends
+def storage() -> Storage:
+    """Its tables."""
+    from mirror_server.extensions.history.store import maintenance
+    from mirror_server.store.schema import Branch
+    from mirror_server.store.storage import Storage
+
+    return Storage(
+        branch=Branch("history", Path(__file__).parent / "migrations"),
+        violations=maintenance.VIOLATIONS,
+        erase=maintenance.erase,
+        newest_instant=maintenance.newest_instant,
+    )
+
+
+@extends
+def check_settings(settings: Settings) -> None:
+    """Find what is missing before anything is begun that it could spoil."""
+    settings.of(HistorySettings).check()
+
+
+@extends
+def in_common(settings: Settings) -> str:
+    """All processes keep it, or none."""
+    return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """What writes it, looks after it and reads it, where one is kept."""
+    from mirror_server.extensions.history.pasts import PastService, Unrecorded
+
+    chosen = services.settings.of(HistorySettings)
+    if chosen.keep_history_seconds is None:
+        return [PastService(None, services.clock, services.download_slots), Unrecorded(services.database)]
+    from mirror_server.extensions.history.keeper import keep_history
+    from mirror_server.extensions.history.recorder import Recorder
+
+    history, keeper = keep_history(chosen, services.database, services.clock)
+    past = PastService(history, services.clock, services.download_slots)
+    return [past, keeper, Recorder(services.database, services.clock)]
+
+
+@extends
+def blueprints() -> list[Blueprint]:
+    """``GET /v3/device-echo/history``."""
+    from mirror_server.extensions.history.views import routes
+
+    return [routes]
+
+
+@extends
+def snapshot_at(
+    instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
+) -> Response:
+    """The fleet as of an earlier instant."""
+    from mirror_server.extensions.history import as_of_view
+
+    return as_of_view.snapshot_at(instant, conditions, patterns, form, compression)
+
+
+@extends
+def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
+    """Of a device, what was put away."""
+    from mirror_server.extensions.history.put_away import PutAway
+
+    return PutAway(database, settings.of(HistorySettings).history_archive).erasure(device_id)
+
+
+@extends
+def check(database: Database, settings: Settings) -> Sequence[Violation]:
+    """What is wrong with what was put away; all of it is read. What the database says of it is relied on."""
+    from mirror_server.extensions.history.put_away import PutAway
+
+    return PutAway(database, settings.of(HistorySettings).history_archive).violations()
+
+
+@extends
+def size(database: Database) -> str | None:
+    """How large it is, in one line; ``None`` where there is none."""
+    from mirror_server.extensions.history.store import maintenance
+
+    with database.read() as session:
+        found = maintenance.measure(session)
+    return str(found) if found.rows else None

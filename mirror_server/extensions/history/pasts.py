@@ -13,11 +13,14 @@ from mirror_sdk.wire.model import write_timestamp
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, to_datetime
-from mirror_server.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.store import history
+from mirror_server.hooks import extends
 from mirror_server.service.slots import Slots
+from mirror_server.store.database import Database
 
 if TYPE_CHECKING:
-    from mirror_server.history.service import HistoryService, OpenAsOf, OpenHistory
+    from mirror_server.extensions.history.service import HistoryService, OpenAsOf, OpenHistory
 
 
 class _Closable(Protocol):
@@ -48,11 +51,14 @@ class PastService:
     Args:
         history: What is kept; ``None`` where nothing is.
         clock: Domain time.
-        slots: Those of snapshots.
+        slots: Those of downloads.
+
+    Attributes:
+        history: What is kept; ``None`` where nothing is.
     """
 
     def __init__(self, history: HistoryService | None, clock: Clock, slots: Slots) -> None:
-        self._history = history
+        self.history = history
         self._clock = clock
         self._slots = slots
 
@@ -82,7 +88,7 @@ class PastService:
         return self._open(app_id, "as_of", lambda history: history.open_as_of(selection, instant))
 
     def _open(self, app_id: str, field: str, open_rows: Callable[[HistoryService], T]) -> Past[T]:
-        if self._history is None:
+        if self.history is None:
             message = "this server keeps no history; its operator may switch it on with --keep-history"
             raise Refusal(404, message, reason=NO_HISTORY)
         refusal = self._slots.acquire(app_id)
@@ -91,11 +97,23 @@ class PastService:
         with ExitStack() as stack:
             stack.callback(partial(self._slots.release, app_id))
             try:
-                rows = open_rows(self._history)
+                rows = open_rows(self.history)
             except TooOld as error:
                 raise _before_history(field, error.oldest_at) from None
             stack.callback(rows.close)
             return Past(rows, app_id, stack.pop_all().close)
+
+
+class Unrecorded:
+    """Where no history is kept."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @extends
+    def lead(self) -> None:
+        """Note that changes have no rows from now on."""
+        self._database.insist(history.end)
 
 
 def _before_history(field: str, oldest_at: Instant) -> Refusal:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from mirror_server.history.columns import NO_ROWS, in_order, position, reverse, together
-from mirror_server.history.selection import Position
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, position, reverse, together
+from mirror_server.extensions.history.selection import Position
 
 _Key = tuple[str, str, int, int]
 

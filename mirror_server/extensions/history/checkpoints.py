@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.history.as_of import RowsUpTo, whole_devices
-from mirror_server.history.columns import in_order, not_after, of_rows
-from mirror_server.history.filters import RowFilter
-from mirror_server.history.merging import LAST_DEVICE, Source, merged
-from mirror_server.history.parquet import parts
-from mirror_server.history.reading import Reading, runs_of, sources
-from mirror_server.history.selection import HistorySelection
-from mirror_server.store import history, segments
-from mirror_server.store.segments import STATE, Block
+from mirror_server.extensions.history.as_of import RowsUpTo, whole_devices
+from mirror_server.extensions.history.columns import in_order, not_after, of_rows
+from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.merging import LAST_DEVICE, Source, merged
+from mirror_server.extensions.history.parquet import parts
+from mirror_server.extensions.history.reading import Reading, runs_of, sources
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.segments import STATE, Block
 from mirror_server.store.session import Session
 
 _ROWS_AT_A_TIME = 2000
