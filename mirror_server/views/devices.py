@@ -10,17 +10,36 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
+from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import AcknowledgementBody
-from mirror_sdk.wire.directory import NOT_KEPT, DeviceUpdate
+from mirror_sdk.wire.directory import (
+    NOT_KEPT,
+    Device,
+    DeviceConnection,
+    DeviceContacts,
+    DevicePage,
+    DeviceUpdate,
+    EndpointResource,
+)
 from mirror_server.clock import Clock
+from mirror_server.description.parts import (
+    ETAG,
+    FLAG,
+    NOT_CHANGED,
+    UNLESS_CHANGED,
+    Answer,
+    Parameter,
+    described,
+    json_of,
+)
 from mirror_server.service.devices import Described, EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.descriptions import Description
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
-from mirror_server.views.filters import read_filters
-from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
+from mirror_server.views.filters import DEVICE_FILTERS, read_filters
+from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
@@ -36,13 +55,41 @@ _WHOSE = {
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
 
+_LIST = (*list_parameters("devices", "device"), *DEVICE_FILTERS)
+_DESCRIBED = Answer(200, "The device as it is now.", json_of(Device, "with what people say of it"))
+_DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
+_OF_RESOURCES = tuple(
+    Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
+    for name in ("cacheOnly", "noResp")
+)
+
 routes = Blueprint("devices", __name__)
 
 
 @routes.get("/v3/devices/<device_id>/echo")
 @requires(Scope.READ)
+@described(
+    "Mirror",
+    Answer(
+        200,
+        "The device object.",
+        json_of(
+            DeviceObject,
+            "a read value and a write that succeeded",
+            "a pending write has no time of a status update",
+            "empty values at first registration",
+        ),
+        headers=(ETAG,),
+    ),
+    NOT_CHANGED,
+    parameters=(UNLESS_CHANGED,),
+)
 def get_device_object(device_id: str) -> Response:
-    """E1: what the mirror holds of a device. Source: wire.md 1."""
+    """The device object: the last reported and the last desired value of every resource.
+
+    It never asks the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag`` and
+    ``If-None-Match`` are extensions.
+    """
     parts = services()
     # The headers are looked through only where there is something to find.
     known = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
@@ -65,8 +112,20 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
 
 @routes.post("/v3/devices/<device_id>/echo/acknowledgements")
 @requires(Scope.WRITE)
+@described(
+    "Mirror",
+    Answer(204, "It is acknowledged."),
+    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
+    errors=(409,),
+    is_extension=True,
+)
 def acknowledge_failed_write(device_id: str) -> Response:
-    """Acknowledge a failed write, so that it does not count as failed any more."""
+    """Acknowledge a failed write, so that it does not count as failed any more.
+
+    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
+    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
+    ``revision``.
+    """
     body = read_body(AcknowledgementBody)
     stored = services().commands.acknowledge(
         app_id(), device_id, body.resource_path, by=body.by, revision=body.revision
@@ -76,8 +135,16 @@ def acknowledge_failed_write(device_id: str) -> Response:
 
 @routes.get("/v3/devices")
 @requires(Scope.READ, query=None)
+@described("Directory", Answer(200, "A page.", json_of(DevicePage, "a later page")), parameters=_LIST)
 def list_devices() -> Response:
-    """A page of the directory."""
+    """The devices, page by page.
+
+    A filter is a parameter of its own (``state__eq=registered`` or ``state=registered``) or stands in ``filter``;
+    each may be there several times, and all have to hold. Any other parameter is taken for a filter, and refused when
+    there is none of that name. ``custom_attributes__NAME`` filters by a custom attribute; a device without it has an
+    empty one. Fields that the public API has of its other services (:data:`NOT_KEPT`) are taken, and empty of every
+    device.
+    """
     paging = query_paging()
     conditions = read_filters(paging.filters, own=PARAMETERS)
     parts = services()
@@ -94,45 +161,72 @@ def list_devices() -> Response:
 
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
+@described("Directory", Answer(200, "The device.", json_of(Device, "registered")))
 def get_device(device_id: str) -> Response:
-    """A device of the directory."""
+    """A device as the directory lists it."""
     return json_answer(serialize.device(services().devices.described(device_id)))
 
 
 @routes.put("/v3/devices/<device_id>")
 @requires(Scope.WRITE)
+@described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def put_device(device_id: str) -> Response:
-    """Change what is said of a device; what is not given stays."""
+    """Say something of a device: a name, a description, custom attributes.
+
+    What is not given stays. An empty name or description takes away the one that was set; custom attributes replace all
+    there are. What the device or the service tells may be sent back as it is, and is refused when it is another.
+    :data:`NOT_KEPT` may be there without a value. All applications share what is said.
+    """
     return _describe(device_id)
 
 
 @routes.patch("/v3/devices/<device_id>")
 @requires(Scope.WRITE)
+@described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def patch_device(device_id: str) -> Response:
-    """The same as PUT, which leaves out nothing either."""
+    """The same as PUT."""
     return _describe(device_id)
 
 
 @routes.get("/v3/devices/<device_id>/connection")
 @requires(Scope.READ)
+@described(
+    "Directory",
+    Answer(
+        200,
+        "The connection.",
+        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
+    ),
+    is_extension=True,
+)
 def get_device_connection(device_id: str) -> Response:
-    """How a device is connected; where its messages come from is for operators."""
+    """How a device is connected.
+
+    By which protocols, whether a request would reach it now, and when it was last heard. Where its messages come from
+    is told to a key with the scope ``admin`` only.
+    """
     found = services().connections.connection(device_id)
     return json_answer(serialize.device_connection(found, with_address=Scope.ADMIN in g.scopes))
 
 
 @routes.get("/v3/devices/<device_id>/contacts")
 @requires(Scope.READ)
+@described("Directory", Answer(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
 def get_device_contacts(device_id: str) -> Response:
-    """When a device was heard lately."""
+    """When a device was heard lately, as far as this application was told of it.
+
+    Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
+    by it.
+    """
     heard_at = services().devices.contacts(app_id(), device_id)
     return json_answer(serialize.device_contacts(device_id, heard_at))
 
 
 @routes.get("/v2/endpoints/<device_id>")
-@requires(Scope.READ, query=("cacheOnly", "noResp"))
-def list_endpoint_resources(device_id: str) -> Response:
-    """The resources that a device announced; the device is not asked, whatever older programs say of that."""
+@requires(Scope.READ, query=_OF_RESOURCES)
+@described("Directory", Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)))
+def list_resources(device_id: str) -> Response:
+    """The resources a device has now."""
     query_flag("cacheOnly")
     query_flag("noResp")
     find = partial(services().devices.announced, device_id)

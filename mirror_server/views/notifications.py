@@ -9,18 +9,39 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, g, request
 
-from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
+from mirror_sdk.wire.channel import (
+    CallbackRegistration,
+    Channel,
+    WebsocketChannel,
+    WebsocketRegistration,
+)
+from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
+from mirror_server.description.parts import (
+    FLAG,
+    INSTANT,
+    TEXT,
+    Answer,
+    Operation,
+    Parameter,
+    described,
+    header,
+    json_of,
+    text_of,
+    whole_number,
+    words,
+)
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken, beyond_log
+from mirror_server.notifications.outbound import LIMIT_SECONDS
 from mirror_server.notifications.sockets import ReaderSocket, reader_frame
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
 from mirror_server.views.deferred import PARK, Deferred, Soon
-from mirror_server.views.event_stream import EventStream
+from mirror_server.views.event_stream import EXAMPLE, EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
@@ -45,14 +66,88 @@ _LATEST = "latest"
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
+_POSITION = {"oneOf": [whole_number(0), words(_LATEST)]}
+_OF_POLLS = (
+    Parameter(
+        "after",
+        "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
+        " the end. Without it the server keeps a position for the key and moves it.",
+        _POSITION,
+        is_extension=True,
+    ),
+    Parameter(
+        "hold",
+        "For how many seconds the poll is held open when there is nothing to tell.",
+        whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
+        is_extension=True,
+    ),
+    Parameter("noWait", "With `true` the poll is answered at once, as with `hold=0`.", FLAG),
+)
+_BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", _POSITION)
+_LAST_EVENT_ID = header(
+    "Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)
+)
+_OWN_POSITION = Parameter(
+    "after",
+    "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
+    _POSITION,
+    is_extension=True,
+)
+_OF_A_POSITION = (
+    header(
+        CURSOR_HEADER,
+        "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
+        whole_number(0),
+    ),
+    header(
+        GAP_HEADER,
+        "First and last number of entries that are gone from the log. Only with `after`.",
+        TEXT | {"pattern": "^[0-9]+-[0-9]+$"},
+    ),
+    header(
+        TIME_HEADER,
+        "All that happened before this instant, by this service's clock, stands in the log up to the number in"
+        " `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
+        INSTANT,
+    ),
+)
+_MESSAGE = json_of(
+    NotificationMessage,
+    "a read or write that the device did",
+    "an observation with all its options",
+    "a registration",
+)
+_REGISTRATION = json_of(CallbackRegistration, "the registration object of the specification", "everything")
+_OPEN_WEBSOCKET = json_of(WebsocketChannel, "an open socket")
+DELIVERY = Operation(
+    name="deliver",
+    group="Notifications",
+    summary="What the server sends to a webhook",
+    meaning=f"One message at a time, in order, the next after 200 or 204; within {LIMIT_SECONDS} seconds. After a"
+    " failure it is sent again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
+    body=_MESSAGE,
+    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
+)
+"""The description of the calls of a webhook."""
+
 routes = Blueprint("notifications", __name__)
 
 
 @routes.get("/v2/notification/pull")
-@requires(*_ANY_USE, query=("after", "hold", "noWait"))
+@requires(*_ANY_USE, query=_OF_POLLS)
 @without_head
+@described(
+    "Notifications",
+    Answer(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
+    Answer(204, "Nothing came in time.", headers=_OF_A_POSITION),
+    errors=(409, 410, 429),
+)
 def pull() -> Response:
-    """A long poll: what is new in the log of this key."""
+    """Wait for the next notification message.
+
+    A plain poll is the channel of the key: only one at a time, and none beside a webhook or a websocket channel. Polls
+    with ``after`` (an extension) are readers with a position of their own, as many as wanted.
+    """
     held = _read_hold_seconds()
     parts = services()
     after = _read_after(parts.log)
@@ -66,10 +161,24 @@ def pull() -> Response:
 
 
 @routes.get("/v2/notification/events")
-@requires(*_ANY_USE, query=("after",))
+@requires(*_ANY_USE, query=(_BEGIN,))
 @without_head
+@described(
+    "Notifications",
+    Answer(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
+    parameters=(_LAST_EVENT_ID,),
+    errors=(429,),
+    is_extension=True,
+)
 def stream_events() -> Response:
-    """The log of this key as server-sent events."""
+    """The notification log as server-sent events.
+
+    Each entry is an event: its number is the ``id``, the list it belongs to the ``event`` (``async-responses``,
+    ``notifications``, ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), its JSON
+    the ``data``. What is gone from the log is an event named ``gap`` with the first and the last number that is
+    missing. A comment every 15 seconds shows that the stream lives. A client that comes back with ``Last-Event-ID``
+    misses nothing.
+    """
     log = services().log
     return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
@@ -77,15 +186,22 @@ def stream_events() -> Response:
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
 @requires(*_ANY_USE, query=None)
+@described("Notifications", Answer(204, "There is no poll channel any more; also when there was none."))
 def delete_poll_channel() -> Response:
-    """End long polling; the open poll ends at once."""
+    """End the poll channel, and with it the poll that is open."""
     return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
 
 
 @routes.put("/v2/notification/callback")
 @requires(*_ANY_USE)
+@described("Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION)
 def put_callback() -> Response:
-    """Register a webhook, or replace the one there is."""
+    """Register a webhook, in the place of the one before.
+
+    The URL is first called with ``{}`` and the registered headers, and has to answer with 200 or 204. A refusal does
+    not tell why it did not. URL, header names and values have :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS`
+    characters together at most. Where it may lead to is a setting.
+    """
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
     parts = services()
@@ -98,8 +214,9 @@ def put_callback() -> Response:
 
 @routes.get("/v2/notification/callback")
 @requires(*_ANY_USE)
+@described("Notifications", Answer(200, "The webhook.", _REGISTRATION), errors=(404,))
 def get_callback() -> Response:
-    """The webhook as it was put."""
+    """The webhook, as it was put."""
     row = services().webhooks.registration(app_id())
     if row is None:
         raise _no_callback()
@@ -108,6 +225,7 @@ def get_callback() -> Response:
 
 @routes.delete("/v2/notification/callback")
 @requires(*_ANY_USE)
+@described("Notifications", Answer(204, "There is no webhook any more."), errors=(404,))
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
@@ -115,8 +233,23 @@ def delete_callback() -> Response:
 
 @routes.put("/v2/notification/websocket")
 @requires(*_ANY_USE)
+@described(
+    "Notifications",
+    Answer(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
+    Answer(
+        201,
+        "It is registered, and waits for its socket.",
+        json_of(WebsocketChannel, "registered, no socket open"),
+    ),
+    body=json_of(WebsocketRegistration, "everything"),
+    takes_no_body=True,
+)
 def put_websocket() -> Response:
-    """Register a websocket channel, or change how the one there is writes; a body is optional."""
+    """Register a websocket channel, or change how the one there is writes.
+
+    A body is optional. The socket itself is opened by ``GET /v2/notification/websocket-connect``. A key with a channel
+    of another type is refused.
+    """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
     if not parts.opens_websockets:
@@ -137,15 +270,17 @@ def put_websocket() -> Response:
 
 @routes.get("/v2/notification/websocket")
 @requires(*_ANY_USE)
+@described("Notifications", Answer(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
-    """Whether the socket of the channel is open, and how much waits for it."""
+    """Whether the socket of the websocket channel is open, and how many entries wait for it."""
     return _websocket_channel(services().websockets, app_id())
 
 
 @routes.delete("/v2/notification/websocket")
 @requires(*_ANY_USE)
+@described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
-    """Remove the websocket channel; its socket is closed."""
+    """Remove the websocket channel, and close its socket with the code 1001."""
 
     def answer(was_there: bool) -> Response:
         if not was_there:
@@ -156,10 +291,31 @@ def delete_websocket() -> Response:
 
 
 @routes.get("/v2/notification/websocket-connect")
-@requires(*_ANY_USE, query=("after",))
+@requires(*_ANY_USE, query=(_OWN_POSITION,))
 @without_head
+@described("Notifications", Answer(101, "It is open: from here on websocket is spoken."), errors=(426, 429))
 def connect_websocket() -> Response:
-    """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
+    """Open the websocket of the channel.
+
+    The key stands in ``Authorization``, or where a program cannot set that, as a browser cannot, among the offered
+    protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``; ``wss`` is chosen. Each text frame is a message as a long
+    poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB.
+
+    A message counts as delivered when the client has answered the ping that follows it, which libraries do by
+    themselves, also before the program has read it: a program that closes the websocket takes what its library still
+    holds first. The next websocket begins behind the last message that was answered for.
+
+    A websocket is closed with the code 1001 when another one of the same key is opened, the channel is deleted or the
+    server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no
+    channel, the client does not answer pings or the server fails. The reason says more. Unlike with other operations a
+    key that may not, or a channel that is not there, is told after the handshake, as a client of the public API expects
+    it: by 1008 and 1011 instead of 401, 403 and 404.
+
+    With ``after``, an extension, it needs no channel: the reader holds its own position, any number of them read with
+    one key, and nothing is removed. Each message has ``mirror-cursor``, ``mirror-gap`` and ``mirror-time`` beside its
+    entries, as the headers of such a poll tell them, and comes without entries at the beginning and while nothing
+    happens.
+    """
     parts, application = services(), app_id()
     after = _read_after(parts.log)
     if OPEN not in request.environ:
@@ -179,8 +335,13 @@ def connect_websocket() -> Response:
 
 @routes.get("/v2/notification/channel")
 @requires(*_ANY_USE)
+@described(
+    "Notifications",
+    Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
+    errors=(404,),
+)
 def get_channel() -> Response:
-    """Which notification channel this key has, and how it does."""
+    """Which channel delivers the notifications, and how a webhook or websocket stands."""
     parts = services()
     row = parts.webhooks.registration(app_id())
     if row is not None:

@@ -10,6 +10,7 @@ from flask import Blueprint
 
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.views.page_file import TYPES, PageFile, page_file
 from mirror_server.views.requests import requires
 
@@ -25,13 +26,19 @@ routes = Blueprint("page", __name__)
 
 @routes.get("/")
 @requires()
+@described("Operation", Answer(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_page() -> PageFile:
-    """The page."""
+    """A page for people."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
 
 @routes.get("/page/<file>")
 @requires()
+@described(
+    "Operation",
+    Answer(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
+    is_extension=True,
+)
 def get_page_file(file: str) -> PageFile:
     """A file of the page."""
     if file not in _files():

@@ -279,19 +279,19 @@ def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     app = MirrorApp(services)
     for part in (
-        page,
-        reference,
         devices,
-        directory,
         snapshots,
         history,
+        directory,
         device_requests,
         subscriptions,
         notifications,
         older_calls,
         access_keys,
-        bench,
+        page,
+        reference,
         description,
+        bench,
     ):
         app.register_blueprint(part.routes)
     for rule in app.url_map.iter_rules():
