@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from mirror_server.cli import main
-from mirror_server.cli.put_away import PutAway, alone
-from mirror_server.options import archive_option, database_option
-from mirror_server.store import history, maintenance, processes
+from mirror_server.cli import main, put_away
+from mirror_server.config import Settings, database_option, options_of
+from mirror_server.hooks import of_all
+from mirror_server.store import maintenance, processes, schema
 from mirror_server.store.database import Database, damage
-from mirror_server.store.failures import DatabaseError
-from mirror_server.store.session import Session
+from mirror_server.store.failures import AlreadyServed, DatabaseError
 from mirror_server.store.sqlite.backend import copy
-from mirror_server.store.statistics import measure_history
+from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
 
@@ -25,7 +25,7 @@ from mirror_server.store.url import is_postgresql, path_of, shown
 @click.argument("device_id")
 @click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
 @database_option
-@archive_option
+@options_of("erase", Settings, *of_all("settings"))
 def erase(device_id: str, database_url: str, history_archive: str | None) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
@@ -34,9 +34,8 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
 
     The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
-    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
-        put_away, rows = _erase(database, device_id, history_archive)
-        fault = put_away.delete_erased(is_alone=is_alone)
+    with _alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+        rows, fault = put_away.erase(database, device_id, history_archive, is_alone=is_alone)
         is_purged = database.purge() and fault is None
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
@@ -56,25 +55,9 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
         )
 
 
-def _erase(database: Database, device_id: str, archive: str | None) -> tuple[PutAway, dict[str, int]]:
-    """Erase a device but for what was put away of its history, which is counted."""
-    while True:
-        put_away = PutAway(database, archive)
-        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
-        count = put_away.count(device_id)
-
-        def work(session: Session, sealed_revision: int = put_away.sealed_revision) -> dict[str, int] | None:
-            is_same = history.state(session).sealed_revision == sealed_revision
-            return maintenance.erase_device(session, device_id) if is_same else None
-
-        rows = database.write(work)
-        if rows is not None:
-            return put_away, {**rows, "history": rows["history"] + count}
-
-
 @main.command()
 @database_option
-@archive_option
+@options_of("check", Settings, *of_all("settings"))
 def check(database_url: str, history_archive: str | None) -> None:
     """Check the database: what is wrong, how often and where; exit status 1 if anything is.
 
@@ -83,12 +66,10 @@ def check(database_url: str, history_archive: str | None) -> None:
     found = damage(database_url)
     if not found:
         with closing(Database(database_url, must_exist=True)) as database:
-            # What the database says of the rest is relied on there.
-            found = database.violations() or PutAway(database, history_archive).violations()
-            with database.read() as session:
-                size = measure_history(session)
-        if size.rows:
-            click.echo(str(size))
+            found = database.violations() or put_away.violations(database, history_archive)
+            size = put_away.size(database)
+        if size is not None:
+            click.echo(size)
     for violation in found:
         click.echo(str(violation))
     if count := sum(violation.count for violation in found):
@@ -126,10 +107,27 @@ def restore(file: Path, database_url: str) -> None:
             f" {beside} if they are there, or name another place with --database"
         )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path)
+    copy(file, path, schema.ALL)
     with closing(Database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")
+
+
+@contextmanager
+def _alone(url: str) -> Iterator[bool]:
+    """Whether no server serves the database, and none begins to while this lasts; of PostgreSQL that is not known."""
+    if is_postgresql(url) or not path_of(url).exists():
+        yield False
+        return
+    try:
+        lock = ServingLock(path_of(url))
+    except AlreadyServed:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def _is_served(database: Database) -> bool:
@@ -147,7 +145,7 @@ def went_back(database_url: str) -> None:
     what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
     notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
     """
-    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+    with _alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
         if not is_alone and (not is_postgresql(database_url) or _is_served(database)):
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
         database.write(maintenance.leave_behind)

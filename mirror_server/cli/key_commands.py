@@ -9,16 +9,16 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
+from mirror_server.config import database_option, read_time
 from mirror_server.core.instants import Instant, to_datetime
-from mirror_server.options import database_option, read_time
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
 from mirror_server.store.keys import StoredKey
-from mirror_server.store.process_messages import LOG
 from mirror_server.store.session import Session
+from mirror_server.store.signals import LOG
 
 
 def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -117,7 +117,7 @@ def revoke_key(key_id: str, database_url: str) -> None:
         if is_revoked:
             maintenance.end_application(session, key_id)
             # Streams that other processes hold open look at once, and end.
-            session.notify(f"{LOG} {key_id}")
+            session.publish(LOG, key_id)
         return is_revoked
 
     with closing(Database(database_url, must_exist=True)) as database:

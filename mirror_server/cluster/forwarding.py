@@ -109,6 +109,11 @@ class Forwarder:
         self._numbers = itertools.count(1)
         self._asked: dict[str, tuple[Call, Future[Reply]]] = {}
         self._lock = threading.Lock()
+        database.on(CALL, self._called)
+        database.on(GONE, self._gone)
+        database.on(ANSWER, self._collect)
+        database.on(LEADER, self.look_again)
+        database.on(RESUMED, self._ask_all_again)
 
     @property
     def process_id(self) -> str:
@@ -133,7 +138,7 @@ class Forwarder:
 
         def work(session: Session) -> None:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
-            session.notify(f"{CALL} {call_id}")
+            session.publish(CALL, call_id)
 
         stored = self._database.submit(work, touched=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
@@ -144,37 +149,22 @@ class Forwarder:
         with self._lock:
             known = self._asked.pop(call_id, None)
         if known is not None:
-            self._delete(call_id, f"{GONE} {call_id}")
-
-    def receive(self, kind: str, call_id: str) -> None:
-        """A message of another process is about a call."""
-        if kind == ANSWER:
-            self._collect(call_id)
-        elif kind == LEADER:
-            self.look_again()
-        elif kind == RESUMED:
-            self._ask_all_again()
-        elif self.answerer is not None and not self.is_needed:
-            if kind == CALL:
-                self.answerer.ask(call_id)
-            else:
-                self.answerer.gone(call_id)
+            self._delete(call_id, GONE)
 
     def answered(self, session: Session, call_id: str, reply: Reply) -> None:
         """Store the answer of a call, and tell who asked."""
         processes.put_answer(session, call_id, reply.to_bytes())
-        session.notify(f"{ANSWER} {call_id}")
+        session.publish(ANSWER, call_id)
 
     def tell_leader(self) -> None:
-        """Tell the others that this process leads now; what was asked of another one is not answered."""
-        self._database.submit(lambda session: session.notify(f"{LEADER} "))
-        self.look_again()
+        """Signal that this process leads now; what was asked of another one is not answered."""
+        self._database.submit(lambda session: session.publish(LEADER))
 
     def tell_resumed(self) -> None:
-        """Tell the others that this process leads on, and may have missed what they asked it."""
-        self._database.submit(lambda session: session.notify(f"{RESUMED} "), touched=())
+        """Signal that this process leads on, and may have missed what the others asked it."""
+        self._database.submit(lambda session: session.publish(RESUMED), touched=())
 
-    def look_again(self) -> None:
+    def look_again(self, *_: str) -> None:
         """Another process may lead, or messages were missed: take the answers that are there, and ask again.
 
         What changes something may have been done already: who asked is told to look, and does not get it done twice.
@@ -182,22 +172,22 @@ class Forwarder:
         with self._lock:
             asked = dict(self._asked)
         for call_id, (call, future) in asked.items():
-            if not self._collect(call_id):
+            if not self._take_answer(call_id):
                 if call.method == "GET" and self.is_needed:
                     self._ask_again(call_id)
                 else:
                     self._end(call_id, future)
 
-    def _ask_all_again(self) -> None:
+    def _ask_all_again(self, *_: str) -> None:
         # The leader is the one of before: what it knows of, it begins no second time, whatever is asked for.
         with self._lock:
             asked = list(self._asked)
         for call_id in asked:
-            if not self._collect(call_id):
+            if not self._take_answer(call_id):
                 self._ask_again(call_id)
 
     def _ask_again(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.notify(f"{CALL} {call_id}"), touched=())
+        self._database.submit(lambda session: session.publish(CALL, call_id), touched=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
@@ -206,7 +196,21 @@ class Forwarder:
             future.set_exception(leader_changed())
         self._delete(call_id)
 
-    def _collect(self, call_id: str) -> bool:
+    def _called(self, *call_ids: str) -> None:
+        if self.answerer is not None and not self.is_needed:
+            for call_id in call_ids:
+                self.answerer.ask(call_id)
+
+    def _gone(self, *call_ids: str) -> None:
+        if self.answerer is not None and not self.is_needed:
+            for call_id in call_ids:
+                self.answerer.gone(call_id)
+
+    def _collect(self, *call_ids: str) -> None:
+        for call_id in call_ids:
+            self._take_answer(call_id)
+
+    def _take_answer(self, call_id: str) -> bool:
         with self._lock:
             known = self._asked.get(call_id)
         if known is None:
@@ -221,11 +225,11 @@ class Forwarder:
         self._delete(call_id)
         return True
 
-    def _delete(self, call_id: str, message: str | None = None) -> None:
+    def _delete(self, call_id: str, signal: str | None = None) -> None:
         def work(session: Session) -> None:
             processes.delete_call(session, call_id)
-            if message is not None:
-                session.notify(message)
+            if signal is not None:
+                session.publish(signal, call_id)
 
         self._database.submit(work, touched=(call_id,))
 

@@ -12,11 +12,11 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from typing import Protocol
 
 from mirror_server.store import processes
 from mirror_server.store.backend import Election
+from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.session import Session
 
@@ -32,10 +32,6 @@ _FIRST_SECONDS = 120
 
 class Participant(Protocol):
     """A server as the election needs it. Nothing here may block for long."""
-
-    def receive(self, *messages: str) -> None:
-        """Messages of another process."""
-        ...
 
     def catch_up(self) -> None:
         """Messages may have been missed: look at everything they could have been about."""
@@ -64,7 +60,7 @@ class Leadership:
     Args:
         election: The lock, and the messages of the others.
         url: The database, as it may be shown.
-        write: Stores something and waits until it is on disk.
+        database: What the processes share.
         options: What all processes must have in common, in words for a message.
         is_alone: Whether this process can be the only one.
 
@@ -76,14 +72,14 @@ class Leadership:
         self,
         election: Election,
         url: str,
-        write: Callable[[Callable[[Session], None]], None],
+        database: Database,
         *,
         options: str,
         is_alone: bool,
     ) -> None:
         self._election = election
         self._url = url
-        self._write = write
+        self._database = database
         self._options = options
         self._is_closing = threading.Event()
         self._has_looked = threading.Event()
@@ -180,7 +176,7 @@ class Leadership:
             processes.put_leader(session, token)
 
         try:
-            self._write(work)
+            self._database.write(work)
             self._participant.begin_to_lead()
         except BaseException:
             self._stop_leading()
@@ -192,7 +188,7 @@ class Leadership:
 
     def _receive(self, messages: list[str]) -> None:
         try:
-            self._participant.receive(*messages)
+            self._database.receive(*messages)
         except StorageFailed:
             # The connection these messages came by is lost as well, and afterwards everything is looked at.
             _log.debug("messages of another process came while the database went", exc_info=True)

@@ -26,8 +26,8 @@ from mirror_server.notifications.awaited import AwaitedAnswers
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import LOG
 from mirror_server.store.session import Session
+from mirror_server.store.signals import LOG
 
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""
@@ -172,8 +172,7 @@ class NotificationLog:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
             if page is not None:
                 session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
-            session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
-            session.notify(f"{LOG} {app_id}")
+            session.publish(LOG, app_id, here=partial(self._added, app_id, end.last_seq, page, at))
             if kind == ASYNC_RESPONSES:
                 self._answer(session, app_id, [entry for _, entry in added], end.last_seq, at)
 
@@ -329,14 +328,15 @@ class NotificationLog:
         """How many polls and streams wait for more."""
         return self._waiters.open_polls
 
-    def wake(self, app_id: str, added: Page | None = None) -> None:
-        """Let those who wait for more look again, or take what was added."""
-        self._waiters.tell(app_id, Woken(added))
+    def wake(self, *app_ids: str) -> None:
+        """Let those who wait for more in these logs look again."""
+        for app_id in app_ids:
+            self._waiters.tell(app_id, Woken(None))
 
     def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
         self._newest_seq[app_id] = last_seq
         self._committed_at = at
-        self.wake(app_id, page)
+        self._waiters.tell(app_id, Woken(page))
 
     def _answer(
         self, session: Session, app_id: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant
@@ -361,8 +361,7 @@ class NotificationLog:
 
     def wake_all(self) -> None:
         """Let all who wait for more look again."""
-        for app_id in self._waiters.names():
-            self.wake(app_id)
+        self.wake(*self._waiters.names())
 
 
 def _uids() -> Iterator[str]:

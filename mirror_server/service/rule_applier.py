@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
+from mirror_server.store.signals import AGAIN
 from mirror_server.store.subscriptions import Matched, RulesToApply
 
 _log = logging.getLogger(__name__)
@@ -40,13 +41,11 @@ class RuleApplier:
     Args:
         database: Where the rules are.
         matcher: Matches rules and resources.
-        ask: Called in a transaction with the id of a device that is to be asked what waits for it.
     """
 
-    def __init__(self, database: Database, matcher: RuleMatcher, ask: Callable[[Session, str], None]) -> None:
+    def __init__(self, database: Database, matcher: RuleMatcher) -> None:
         self._database = database
         self._matcher = matcher
-        self._ask = ask
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._look_again = False
@@ -161,7 +160,7 @@ class RuleApplier:
         subscriptions.add_presubscribed_later(session, app_id, piece.matched)
         subscriptions.ask_again(session, first, last, app_id)
         for device_id in subscriptions.devices_to_ask(session, first, last, app_id):
-            self._ask(session, device_id)
+            session.publish(AGAIN, device_id)
 
 
 class _Piece(NamedTuple):

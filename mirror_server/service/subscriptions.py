@@ -17,14 +17,14 @@ from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.rule_applier import RuleApplier
 from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
+from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.process_messages import AGAIN, APPLY, WAITING
 from mirror_server.store.session import Session
+from mirror_server.store.signals import AGAIN, APPLY, WAITING
 
 _STATES = {
     "wanted": SubscriptionState.ASKED,
@@ -42,8 +42,7 @@ class SubscriptionService:
         database: Where subscriptions and the log are.
         clock: Domain time.
         log: Where observation events go.
-        wake: Called with a device id when something new waits for it.
-        ask_again: Called with a device id when it is to be asked also what it left unanswered.
+        listeners: Called with initial values.
     """
 
     def __init__(
@@ -52,18 +51,14 @@ class SubscriptionService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
-        wake: Callable[[str], None],
-        ask_again: Callable[[str], None],
+        listeners: Listeners,
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
-        self._wake = wake
-        self._ask_again = ask_again
+        self._listeners = listeners
         self._matcher = RuleMatcher()
-        self._applier = RuleApplier(database, self._matcher, self._ask_again_after_commit)
+        self._applier = RuleApplier(database, self._matcher)
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
@@ -84,7 +79,7 @@ class SubscriptionService:
             _require_seen(session, app_id, was_seen)
             subscriptions.put_rules(session, app_id, text, apply=apply_now)
             if apply_now:
-                session.notify(APPLY)
+                session.publish(APPLY)
 
         stored = self._database.submit(work)
         return self._applier.applied(stored) if apply_now else stored
@@ -133,7 +128,7 @@ class SubscriptionService:
         def work(session: Session) -> None:
             _check_observable(session, device_id, path)
             subscriptions.put_single(session, app_id, device_id, path)
-            self._ask_again_after_commit(session, device_id)
+            session.publish(AGAIN, device_id)
 
         return self._database.submit(work)
 
@@ -146,7 +141,7 @@ class SubscriptionService:
             else:
                 subscriptions.delete(session, app_id, device_id, path)
             subscriptions.clear_ended(session, device_id)
-            self._wake_after_commit(session, device_id)
+            session.publish(WAITING, device_id)
 
         return self._database.submit(work)
 
@@ -193,9 +188,12 @@ class SubscriptionService:
                 self.notify(session, [(stored, stored.changed_at, hearing)])
             return
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        values = [reported_value(device_id, path, initial, now, "subscription", changed_at)]
-        first_revision = resources.report(session, values)
-        self._happenings.answered(session, first_revision, values, answer.answered_at)
+        value = reported_value(device_id, path, initial, now, "subscription", changed_at)
+        revision = resources.report(session, [value])
+        if self._listeners.values_reported:
+            batch = [Reported(revision, value, answer.answered_at or now)]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
         hearing = Hearing(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
         self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, hearing)])
@@ -203,14 +201,6 @@ class SubscriptionService:
     def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
         """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
-
-    def _ask_again_after_commit(self, session: Session, device_id: str) -> None:
-        session.after_commit(lambda: self._ask_again(device_id))
-        session.notify(f"{AGAIN} {device_id}")
-
-    def _wake_after_commit(self, session: Session, device_id: str) -> None:
-        session.after_commit(lambda: self._wake(device_id))
-        session.notify(f"{WAITING} {device_id}")
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:

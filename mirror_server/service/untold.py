@@ -56,17 +56,20 @@ class Untold:
                 return
         timer.cancel()
 
-    def hold_of_other(self, device_id: str, async_id: str) -> None:
-        """Hold back a request that another process has stored."""
-        self.hold(device_id, async_id)
-        self.stored(device_id, async_id)
+    def hold_of_other(self, *requests: str) -> None:
+        """Hold back requests that another process has stored, each given as device id, a space and async-id."""
+        for request in requests:
+            device_id, async_id = request.split(" ")
+            self.hold(device_id, async_id)
+            self.stored(device_id, async_id)
 
-    def release(self, async_id: str) -> None:
-        """Hold it no longer; its device is yet to be woken."""
-        with self._lock:
-            held = self._held.pop(async_id, None)
-        if held is not None and held.timer is not None:
-            held.timer.cancel()
+    def release(self, *async_ids: str) -> None:
+        """Hold them no longer; their devices are yet to be woken."""
+        for async_id in async_ids:
+            with self._lock:
+                held = self._held.pop(async_id, None)
+            if held is not None and held.timer is not None:
+                held.timer.cancel()
 
     def is_held(self, async_id: str) -> bool:
         """Whether the device is not to get it yet."""

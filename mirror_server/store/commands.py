@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import singledispatch
 
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Row, Session, arrays, as_arrays
+from mirror_server.store.session import Row, Session
 
 COLUMNS = (
     "command_id, app_id, async_id, device_id, method, path, query, payload, content_type, accept,"
@@ -21,40 +22,22 @@ FIRST_WAITING = (
 """The command of a device that is to be delivered next."""
 
 
-_GIVEN = {
-    "app_id": "text",
-    "async_id": "text",
-    "device_id": "text",
-    "method": "text",
-    "path": "text",
-    "query": "text",
-    "payload": "bytea",
-    "content_type": "text",
-    "accept": "text",
-    "requested_at": "bigint",
-    "expires_at": "bigint",
-    "retries": "bigint",
-    "silent": "bigint",
-}
-"""The columns that are given with a command, and of what type PostgreSQL has them."""
-_INSERT = f"INSERT INTO commands ({', '.join(_GIVEN)}) {{}} RETURNING command_id"
-_INSERT_ONE = _INSERT.format(f"VALUES ({', '.join('?' * len(_GIVEN))})")
-_INSERT_ALL = _INSERT.format(f"SELECT * FROM {arrays(_GIVEN)} AS placed") + ", app_id, async_id"
-"""The same for many at once, as PostgreSQL takes it."""
+_GIVEN = (
+    "app_id, async_id, device_id, method, path, query, payload, content_type, accept, requested_at, expires_at,"
+    " retries, silent"
+)
+INSERT = f"INSERT INTO commands ({_GIVEN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING command_id"
+FINISH = "UPDATE commands SET finished_at = ? WHERE command_id = ?"
 
 
+@singledispatch
 def insert(session: Session, placed: Sequence[Command]) -> list[int]:
     """Queue commands, each with an async-id of its own; gives their numbers, which are higher than any before."""
-    rows = [_row_of(command) for command in placed]
-    if session.nests_changes and len(rows) > 1:
-        found = session.rows(_INSERT_ALL, **as_arrays(_GIVEN, rows))
-        numbers = {(app_id, async_id): number for number, app_id, async_id in found}
-        return [numbers[command.app_id, command.async_id] for command in placed]
-    return [session.rows_of(_INSERT_ONE, row)[0][0] for row in rows]
+    return [session.rows_of(INSERT, row_of(command))[0][0] for command in placed]
 
 
-def _row_of(command: Command) -> Row:
-    """A command as :data:`_INSERT_ONE` takes it."""
+def row_of(command: Command) -> Row:
+    """A command as :data:`INSERT` takes it."""
     request = command.request
     asked = (request.method, request.path, request.query, request.payload, request.content_type, request.accept)
     times = (command.requested_at, command.expires_at)
@@ -155,10 +138,7 @@ def set_attempts(session: Session, command_id: int, attempts: int) -> None:
 
 def finish(session: Session, command_ids: Sequence[int], at: Instant) -> None:
     """Note that commands ended."""
-    if session.nests_changes:
-        session.run("UPDATE commands SET finished_at = :at WHERE command_id = ANY(:ids)", ids=list(command_ids), at=at)
-    else:
-        session.run_many("UPDATE commands SET finished_at = ? WHERE command_id = ?", [(at, id_) for id_ in command_ids])
+    session.run_many(FINISH, [(at, command_id) for command_id in command_ids])
 
 
 def forget_finished(session: Session, until: Instant) -> None:

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mirror_server.store import maintenance
+from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import Backend, Election
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.recent_changes import RecentChanges
+from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
@@ -27,8 +28,9 @@ class Database:
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
-            schema.
+            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it.
+        branches: What it is brought to the newest schema of, the core first: the core and all extensions, where nothing
+            else is said. The tables of other extensions stay as they are.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
         as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
@@ -36,8 +38,15 @@ class Database:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False, as_it_is: bool = False) -> None:
-        self._backend = _open(url, must_exist=must_exist, as_it_is=as_it_is)
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        branches: Sequence[Branch] | None = None,
+        must_exist: bool = False,
+        as_it_is: bool = False,
+    ) -> None:
+        self._backend = _open(url, branches or schema.ALL, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
@@ -124,6 +133,23 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def on(self, kind: str, handler: Callable[..., None]) -> None:
+        """Have this called when a signal of a kind is published, given what each of several is about.
+
+        It must not block; see :meth:`Session.publish`.
+        """
+        self._backend.writing.handlers[kind] = handler
+
+    def receive(self, *messages: str) -> None:
+        """Handle signals of another process, each as its kind and, after a space, what it is about."""
+        received: dict[str, list[str]] = {}
+        for message in messages:
+            kind, _, what = message.partition(" ")
+            received.setdefault(kind, []).append(what)
+        for kind, handler in self._backend.writing.handlers.items():
+            if kind in received:
+                handler(*received[kind])
+
     def tell_first(self, wait_for_told: Callable[[float], object]) -> None:
         """Have those told first who wait for what is on disk; see :class:`~mirror_server.store.writer.Writer`."""
         self._writer.wait_for_told = wait_for_told
@@ -182,13 +208,13 @@ def damage(url: str) -> list[Violation]:
     return damaged_tables(path_of(url)) if not is_postgresql(url) and path_of(url).exists() else []
 
 
-def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:
+def _open(url: str, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
     if is_postgresql(url):
-        return _postgresql(url)
-    return SqliteBackend(path_of(url), must_exist=must_exist, as_it_is=as_it_is)
+        return _postgresql(url, branches)
+    return SqliteBackend(path_of(url), branches, must_exist=must_exist, as_it_is=as_it_is)
 
 
-def _postgresql(url: str) -> Backend:
+def _postgresql(url: str, branches: Sequence[Branch]) -> Backend:
     """That of PostgreSQL, whose driver is there only where it is wanted."""
     try:
         from mirror_server.store.postgresql.backend import PostgresBackend  # noqa: PLC0415 - needs an extra
@@ -196,4 +222,4 @@ def _postgresql(url: str) -> Backend:
         raise DatabaseError(
             f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
         ) from error
-    return PostgresBackend(url)
+    return PostgresBackend(url, branches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
@@ -16,19 +17,11 @@ EVERY = "logs"
 
 _ROWS_AT_A_TIME = 50
 
-_COUNT = (
+COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
     " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
     " WHERE app_id = :app_id RETURNING last_seq, stored_bytes"
 )
-_COUNT_AND_ADD = (
-    f"WITH counted AS ({_COUNT}), added AS (INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
-    " SELECT :app_id, last_seq - :count + place, :at, device_id, :kind, body FROM counted,"
-    " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, place))"
-    " SELECT last_seq, stored_bytes FROM counted"
-)
-"""All of it at once, as PostgreSQL takes it."""
-
 Entry = tuple[int, str, bytes, Instant]
 """Number, kind, body and time of an entry."""
 
@@ -78,6 +71,7 @@ def applications(session: Session) -> list[str]:
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
 
 
+@singledispatch
 def append(
     session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant, read_seq: int
 ) -> LogEnd | None:
@@ -85,17 +79,7 @@ def append(
 
     ``read_seq`` is stored with them, see :func:`note_read`.
     """
-    about: dict[str, Any] = {
-        "app_id": app_id,
-        "count": len(entries),
-        "size": sum(len(body) for _, body in entries),
-        "read_seq": read_seq,
-    }
-    if session.nests_changes:
-        device_ids, bodies = map(list, zip(*entries, strict=True))
-        row = session.row(_COUNT_AND_ADD, **about, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
-        return None if row is None else LogEnd(*row)
-    row = session.row(_COUNT, **about)
+    row = session.row(COUNT, **counted(app_id, entries, read_seq))
     if row is None:
         return None
     end = LogEnd(*row)
@@ -105,6 +89,12 @@ def append(
         [(seq, *entry) for seq, entry in enumerate(entries, end.last_seq - len(entries) + 1)],
     )
     return end
+
+
+def counted(app_id: str, entries: Sequence[tuple[str, bytes]], read_seq: int) -> dict[str, Any]:
+    """What :data:`COUNT` takes when entries are added."""
+    size = sum(len(body) for _, body in entries)
+    return {"app_id": app_id, "count": len(entries), "size": size, "read_seq": read_seq}
 
 
 def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[Entry]:

@@ -7,7 +7,7 @@ from mirror_server.store import settings
 from mirror_server.store.session import Session
 
 _LEADER = "duty"
-"""The name under which databases have it since there is such a process; migration 0023 has a function with it."""
+"""The name of the setting; a function of migration 0001 has it too."""
 
 _ALIVE = 0x6D6972
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Row, Session, arrays, as_arrays
-
-RESOURCE_COLUMNS = (
-    "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " reported_origin, reported_revision, desired_value, desired_content_type, desired_status, desired_at,"
-    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision, acknowledged_at,"
-    " acknowledged_by"
-)
+from mirror_server.store.session import Row, Session
 
 DESIRED_COLUMNS = (
     "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
@@ -26,35 +19,72 @@ DESIRED_COLUMNS = (
 """What :func:`desired_of` makes a desired value of."""
 
 
+Part: TypeAlias = Literal["resource", "reported", "desired"]
+"""A part of a resource in a device object."""
+Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
+"""The type of a column's values. A word is a text that many resources have in common."""
+
+
+class Column(NamedTuple):
+    """How a column is sent in device objects and snapshots.
+
+    Attributes:
+        part: The part of the resource that has it.
+        kind: The type of its values.
+        member: Its name in this part of a device object; empty if it is written in another way.
+        is_in_stream: Whether the Arrow stream of a snapshot has it too, under the name of the column.
+    """
+
+    part: Part
+    kind: Kind
+    member: str = ""
+    is_in_stream: bool = True
+
+
 class ResourceRow(NamedTuple):
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; ``None`` where an older version stored it and its time did not tell the order. ``subscribed`` is
-    ``None`` where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a
-    write failed and someone acknowledged it.
+    part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
+    where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a write
+    failed and someone acknowledged it.
     """
 
-    path: str
-    subscribed: int | None
+    path: Annotated[str, Column("resource", "word")]
+    subscribed: Annotated[int | None, Column("resource", "flag")]
     subscribed_at: Instant | None
-    reported_value: bytes | None
-    reported_content_type: str | None
-    reported_at: Instant | None
-    reported_expires_at: Instant | None
-    reported_origin: str | None
-    reported_revision: int | None
-    desired_value: bytes | None
-    desired_content_type: str | None
-    desired_status: int | None
-    desired_at: Instant | None
-    desired_updated_at: Instant | None
-    requested_at: Instant | None
-    desired_category: str | None
+    reported_value: Annotated[bytes | None, Column("reported", "bytes", "value")]
+    reported_content_type: Annotated[str | None, Column("reported", "word", "content_type")]
+    reported_at: Annotated[Instant | None, Column("reported", "instant", "reported_at")]
+    reported_expires_at: Annotated[Instant | None, Column("reported", "instant", "expires_at")]
+    reported_revision: Annotated[int | None, Column("reported", "integer", "revision")]
+    reported_origin: Annotated[str | None, Column("reported", "word", "origin")]
+    desired_value: Annotated[bytes | None, Column("desired", "bytes", "value")]
+    desired_content_type: Annotated[str | None, Column("desired", "word", "content_type")]
+    desired_status: Annotated[int | None, Column("desired", "small integer", "status")]
+    desired_at: Annotated[Instant | None, Column("desired", "instant", "desired_at")]
+    desired_updated_at: Annotated[Instant | None, Column("desired", "instant", "status_updated_at", False)]
+    desired_category: Annotated[str | None, Column("desired", "word", "category", False)]
+    requested_at: Annotated[Instant | None, Column("desired", "instant", "requested_at")]
     desired_app_id: str | None
-    desired_revision: int | None
-    acknowledged_at: Instant | None = None
-    acknowledged_by: str | None = None
+    desired_revision: Annotated[int | None, Column("desired", "integer", "revision")]
+    acknowledged_at: Annotated[Instant | None, Column("desired", "instant", "acknowledged_at")]
+    acknowledged_by: Annotated[str | None, Column("desired", "word", "acknowledged_by")]
+
+
+RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
+
+
+def columns(part: Part) -> dict[str, Column]:
+    """The columns of a part by name, in the order in which they are sent."""
+    hints = get_type_hints(ResourceRow, include_extras=True)
+    found = {name: each for name, hint in hints.items() for each in getattr(hint, "__metadata__", ())}
+    return {name: column for name, column in found.items() if column.part == part}
+
+
+def streamed_columns(*of_parts: Part) -> dict[str, Kind]:
+    """The columns of these parts that the Arrow stream of a snapshot has, and the type of each."""
+    return {name: column.kind for part in of_parts for name, column in columns(part).items() if column.is_in_stream}
 
 
 class ReportedValue(NamedTuple):
@@ -73,34 +103,11 @@ class ReportedValue(NamedTuple):
     changed_at: Instant | None = None
 
 
-_REPORT = (
+REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
-    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
+    " WHERE device_id = ? AND path = ?"
 )
-
-_REPORTED = {
-    "reported_value": "bytea",
-    "reported_content_type": "text",
-    "reported_origin": "text",
-    "reported_at": "bigint",
-    "reported_expires_at": "bigint",
-    "reported_revision": "bigint",
-    "heard_at": "bigint",
-    "changed_at": "bigint",
-    "device_id": "text",
-    "path": "text",
-}
-"""What :data:`_REPORT` takes, in its order, and of what type PostgreSQL has it."""
-_REPORT_ALL = (
-    "UPDATE resources SET reported_value = v.reported_value, reported_content_type = v.reported_content_type,"
-    " reported_origin = v.reported_origin, reported_at = v.reported_at, reported_expires_at = v.reported_expires_at,"
-    " reported_revision = counted.last_revision + v.reported_revision,"
-    " heard_at = COALESCE(v.heard_at, resources.heard_at), changed_at = COALESCE(v.changed_at, resources.changed_at)"
-    f" FROM counted, {arrays(_REPORTED)} AS v ({', '.join(_REPORTED)})"
-    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
-)
-"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 class Known(NamedTuple):
@@ -224,17 +231,6 @@ def known(session: Session, device_id: str, path: str) -> Known:
     return Known(*row) if row else Known()
 
 
-def last_observed_of_simulated(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    The value is ``None`` where another has been read since.
-    """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
-    )
-
-
 def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
     """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
@@ -246,36 +242,27 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids, count = [value.device_id for value in values], len(values)
+    device_ids = [value.device_id for value in values]
     last = {(value.device_id, value.path): place for place, value in enumerate(values)}
 
     def rows(first: int) -> list[Row]:
         return [_row_of(values[place], first + place) for place in last.values()]
 
-    if session.nests_changes and values:
-        arguments = as_arrays(_REPORTED, rows(1 - count))
-        revision, stored = revisions.note_change_with(
-            session, device_ids, _REPORT_ALL, contact_at=contact_at, count=count, **arguments
-        )
-        first = revision - count + 1
-    else:
-        first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
-        stored = session.run_many(_REPORT, rows(first))
+    first, stored = revisions.note_change_with(session, device_ids, REPORT, rows, contact_at=contact_at)
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(*resource, values[place].content_type) for resource, place in last.items()],
         )
-        session.run_many(_REPORT, rows(first))
+        session.run_many(REPORT, rows(first))
     return first
 
 
 def _row_of(reported: ReportedValue, revision: int) -> Row:
-    """A value as :data:`_REPORT` takes it."""
+    """A value as :data:`REPORT` takes it."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
-    heard_at = None if changed_at is None else at
-    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
+    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
@@ -294,6 +281,17 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return desired_of(row) if row else None
 
 
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+    """The desired values that a command set and no later one has, with their paths."""
+    rows = session.rows(
+        f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
+        " AND desired_command_id = :command_id",
+        device_id=device_id,
+        command_id=command_id,
+    )
+    return [(row[0], found) for row in rows if (found := desired_of(row[1:])) is not None]
+
+
 class DesiredValue(NamedTuple):
     """A desired value, and of which resource."""
 
@@ -302,32 +300,11 @@ class DesiredValue(NamedTuple):
     desired: Desired
 
 
-_DESIRED = {
-    "desired_command_id": "bigint",
-    "desired_app_id": "text",
-    "desired_value": "bytea",
-    "desired_content_type": "text",
-    "desired_status": "bigint",
-    "desired_at": "bigint",
-    "requested_at": "bigint",
-    "desired_updated_at": "bigint",
-    "desired_category": "text",
-    "desired_revision": "bigint",
-}
-_DESIRED_OF = {**_DESIRED, "device_id": "text", "path": "text"}
-"""What :data:`_DESIRE` takes, in its order, and of what type PostgreSQL has it."""
-_UNACKNOWLEDGED = "acknowledged_at = NULL, acknowledged_by = NULL"
-_DESIRE = (
-    f"UPDATE resources SET {', '.join(f'{name} = ?' for name in _DESIRED)}, {_UNACKNOWLEDGED}"
-    " WHERE device_id = ? AND path = ?"
+DESIRE = (
+    "UPDATE resources SET desired_command_id = ?, desired_app_id = ?, desired_value = ?, desired_content_type = ?,"
+    " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
+    " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
-_DESIRE_ALL = (
-    f"UPDATE resources SET {', '.join(f'{name} = v.{name}' for name in _DESIRED if name != 'desired_revision')},"
-    f" desired_revision = counted.last_revision + v.desired_revision, {_UNACKNOWLEDGED}"
-    f" FROM counted, {arrays(_DESIRED_OF)} AS v ({', '.join(_DESIRED_OF)})"
-    " WHERE resources.device_id = v.device_id AND resources.path = v.path"
-)
-"""The same for many at once, as PostgreSQL takes it; revisions are given by what the last one of all is more."""
 
 
 def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at: Instant | None = None) -> int:
@@ -341,16 +318,12 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     Returns:
         The revision of the first value; each of the others has the next one.
     """
-    device_ids, count = [value.device_id for value in values], len(values)
-    if session.nests_changes:
-        rows = [_row_of_desired(value, number) for number, value in enumerate(values, 1 - count)]
-        revision, _ = revisions.note_change_with(
-            session, device_ids, _DESIRE_ALL, contact_at=contact_at, count=count, **as_arrays(_DESIRED_OF, rows)
-        )
-        return revision - count + 1
-    first = revisions.note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
-    session.run_many(_DESIRE, [_row_of_desired(value, number) for number, value in enumerate(values, first)])
-    return first
+
+    def rows(first: int) -> list[Row]:
+        return [_row_of_desired(value, number) for number, value in enumerate(values, first)]
+
+    device_ids = [value.device_id for value in values]
+    return revisions.note_change_with(session, device_ids, DESIRE, rows, contact_at=contact_at)[0]
 
 
 def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Instant) -> None:
@@ -370,7 +343,7 @@ def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Ins
 
 
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:
-    """A value as :data:`_DESIRE` takes it."""
+    """A value as :data:`DESIRE` takes it."""
     device_id, path, of = value
     command = (of.command_id, of.app_id, of.value, of.content_type, int(of.status))
     times = (of.desired_at, of.requested_at, of.status_updated_at)

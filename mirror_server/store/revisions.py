@@ -6,34 +6,24 @@ can ask for the devices that have changed since, and who holds what was made of 
 What was reported of a resource, and what is desired of it, each bear the number of the change that made them what they
 are, so that it can be told which came first where their times are the same.
 
-On SQLite the counter is a row. On PostgreSQL it looks like one, and is a sequence that several transactions take from
-beside each other. A device has its numbers in the order in which they were given all the same; :func:`last` gives the
-number up to which all changes are seen, and some of those behind it may be.
+The counter looks like a row. Where several transactions write beside each other it is a sequence that all take from. A
+device has its numbers in the order in which they were given all the same; :func:`last` gives the number up to which all
+changes are seen, and some of those behind it may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, singledispatch
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 
-_COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
+COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
 _NOTE = (
     "UPDATE devices SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
     " WHERE device_id = ?"
 )
-"""As SQLite takes it."""
-_COUNT_AND_NOTE = (
-    f"WITH counted AS ({_COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
-    " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
-    " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
-)
-"""All of these at once, as PostgreSQL takes it."""
-_NOTE_ALONE = _COUNT_AND_NOTE.format("", "")
-_NOTE_WITH = _COUNT_AND_NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) FROM changed)")
 _COUNTED_SINCE: Instant = 1_767_225_600_000
 """2026-01-01; numbers that begin there are whole ones in every JSON for 4000 years."""
 _MOST_IN_A_MILLISECOND = 64
@@ -47,6 +37,7 @@ def last(session: Session) -> int:
     return session.last_revision()
 
 
+@singledispatch
 def note_change(
     session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1
 ) -> int:
@@ -62,45 +53,38 @@ def note_change(
         The number of the change, the last one of these.
     """
     known = dict.fromkeys(device_ids)
-    if session.nests_changes and known:
-        counted = session.scalar(_NOTE_ALONE, count=count, device_ids=list(known), contact_at=contact_at)
-        revision = int(counted)
-    else:
-        revision = int(session.scalar(_COUNT, count=count))
-        # One by one: for a statement that changes several rows SQLite keeps a copy of each page, and where it is kept
-        # from that, it is faster only as long as these devices stand side by side.
-        session.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
+    revision = int(session.scalar(COUNT, count=count))
+    # One by one: for a statement that changes several rows SQLite keeps a copy of each page, and where it is kept
+    # from that, it is faster only as long as these devices stand side by side.
+    session.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
     session.after_commit(partial(session.changes.note, revision, known, count))
     return revision
 
 
+@singledispatch
 def note_change_with(
     session: Session,
-    device_ids: Iterable[str],
+    device_ids: Sequence[str],
     change: str,
+    rows: Callable[[int], Sequence[Row]],
     *,
     contact_at: Instant | None = None,
-    count: int,
-    **parameters: Any,
 ) -> tuple[int, int]:
-    """Note a change as :func:`note_change` does, and make it by the same statement, as PostgreSQL takes it.
+    """Note a change as :func:`note_change` does, with a number for each of the devices as they stand, and make it.
 
     Args:
         session: The transaction.
-        device_ids: The devices, at least one.
-        change: An update that takes its numbers from ``counted``, where ``last_revision`` is the last one of these.
+        device_ids: The devices, some perhaps several times.
+        change: An update of one row, with ``?`` for each value; one of them is a revision.
+        rows: Gives the values of each row, given the first of the numbers.
         contact_at: When they were heard of.
-        count: How many numbers this takes.
-        parameters: Those of the update.
 
     Returns:
-        The number of the change, the last one of these, and how many rows the update changed.
+        The first of the numbers, and how many rows the update changed.
     """
-    known = list(dict.fromkeys(device_ids))
-    about = {"count": count, "device_ids": known, "contact_at": contact_at}
-    ((revision, changed),) = session.rows(_NOTE_WITH.format(change), **about, **parameters)
-    session.after_commit(partial(session.changes.note, revision, known, count))
-    return revision, changed
+    count = len(device_ids)
+    first = note_change(session, device_ids, contact_at=contact_at, count=count) - count + 1
+    return first, session.run_many(change, rows(first))
 
 
 def begin(session: Session, at: Instant) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -61,13 +61,11 @@ class Session:
     Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
 
     Attributes:
-        nests_changes: Whether a statement may hold others that change something, and arrays of values: where each
-            statement is a way to the database and back, and there is one for each row.
         changes: Which devices it changed lately.
         hearings: Who hears of which resource, as it was looked up.
+        handlers: What is called when a signal of a kind is published, given what each of several is about. Signals of
+            other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
     """
-
-    nests_changes = False
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -75,6 +73,7 @@ class Session:
         self._preparations: list[Callable[[], None]] = []
         self.changes = RecentChanges()
         self.hearings = KnownHearings()
+        self.handlers: dict[str, Callable[..., None]] = {}
 
     def version_of_hearings(self) -> Hashable | None:
         """Another one as soon as who hears of a resource may have changed, by whomever, in this transaction or before.
@@ -119,6 +118,10 @@ class Session:
         """The number of the last change it sees; it sees all before that one too."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
 
+    def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]], **common: Any) -> list[list[Row]]:
+        """All rows of the result for each of several sets of parameters of the same names, and those common to all."""
+        return [self.rows(statement, **own, **common) for own in each]
+
     def insert_many(self, into: str, common: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement.
 
@@ -149,11 +152,18 @@ class Session:
         """
         self._preparations.append(preparation)
 
-    def notify(self, message: str) -> None:
-        """Send a message to the other processes on the database when the transaction is on disk.
+    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
+        """Signal a change when the transaction is on disk: its handler is called, in every process on the database.
 
-        Where no others can be there, nothing is sent.
+        Args:
+            kind: The kind of the signal, which selects the handler; see :mod:`mirror_server.store.signals`.
+            what: What the signal is about, in one line.
+            here: Called in this process in place of the handler, when this process knows more than the signal says.
         """
+        if here is None and kind in self.handlers:
+            here = partial(self.handlers[kind], what)
+        if here is not None:
+            self.after_commit(here)
 
     def mark(self) -> int:
         """The number of effects so far, for :meth:`forget_effects`."""
@@ -174,16 +184,6 @@ class Session:
         """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
         return effects
-
-
-def arrays(columns: Mapping[str, str]) -> str:
-    """What PostgreSQL takes rows from that :func:`as_arrays` gives; each column by its name, and of its type."""
-    return f"unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in columns.items())})"
-
-
-def as_arrays(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """The parameters of :func:`arrays` for rows, of which there is at least one."""
-    return dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
 
 
 @lru_cache

@@ -9,6 +9,7 @@ and is asked again, which is no news to anybody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import singledispatch
 from itertools import chain
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ UNWANTED = (
 )
 """The resources a device observes though nobody is subscribed to them any more."""
 
-_HEARERS = (
+HEARERS = (
     "WITH wanted (device_id, path) AS ({})"
     " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
     " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
@@ -381,7 +382,7 @@ def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[t
     """
     found = session.hearings.as_of(session.version_of_hearings())
     unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
-    for rows in _rows_of_hearers(session, unknown):
+    for rows in rows_of_hearers(session, unknown):
         for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
             new = Hearing(endpoint_name, [], bool(auto_observed), changed_at)
             hearing = found.setdefault((device_id, path), new)
@@ -390,17 +391,14 @@ def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[t
     return found
 
 
-def _rows_of_hearers(session: Session, resources: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    if session.nests_changes and resources:
-        device_ids, paths_of_them = map(list, zip(*resources, strict=True))
-        wanted = "SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]))"
-        yield session.rows(_HEARERS.format(wanted), device_ids=device_ids, paths=paths_of_them)
-        return
-    for some in parts(resources):
+@singledispatch
+def rows_of_hearers(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    """The rows of :data:`HEARERS` for these resources, each given as device id and path."""
+    for some in parts(wanted):
         # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
         size = 1 << (len(some) - 1).bit_length()
         values = [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))]
-        yield session.rows_of(_HEARERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
+        yield session.rows_of(HEARERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
 def holders(session: Session, device_id: str, path: str) -> list[str]:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirror_server.core.commands import Command
 from mirror_server.core.desired import Desired
 from mirror_server.store import resources
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 
 # In one statement: each costs a way to the database and back.
 _TARGET = (
     "SELECT endpoint_name, queue_mode,"
-    " (SELECT count(*) FROM commands c WHERE {unfinished} AND c.finished_at IS NULL) AS unfinished,"
+    " (SELECT count(*) FROM commands c WHERE {} AND c.finished_at IS NULL) AS unfinished,"
     f" r.path AS known_path, {resources.DESIRED_COLUMNS}"
-    " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND r.path = {path}"
-    " WHERE d.device_id = {device_id}"
+    " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND r.path = :path"
+    " WHERE d.device_id = :device_id"
 )
-_OF_ONE = _TARGET.replace("{path}", ":path").replace("{device_id}", ":device_id")
-_OF_EACH = _TARGET.replace("{path}", "asked.path").replace("{device_id}", "asked.device_id")
-_OF_MANY = (
-    "SELECT asked.place, found.* FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]),"
-    " CAST(:command_ids AS bigint[])) WITH ORDINALITY AS asked (device_id, path, command_id, place)"
-    f" CROSS JOIN LATERAL ({_OF_EACH}) AS found"
-)
-"""The same for many at once, as PostgreSQL takes it."""
-_OF_DEVICE = "c.device_id = d.device_id"
-_OF_COMMAND = "c.command_id = {}"
+_OF_PLACED = _TARGET.format("c.device_id = d.device_id")
+_OF_ENDING = _TARGET.format("c.command_id = :command_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +51,27 @@ def of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target
 
     Each sees what there is before any of them is placed.
     """
-    return _found(session, [(device_id, path, 0) for device_id, path in asked], _OF_DEVICE, _OF_DEVICE)
+    return _found(session, _OF_PLACED, [{"device_id": device_id, "path": path} for device_id, path in asked])
 
 
 def of_ending(session: Session, commands: Sequence[Command]) -> list[Target | None]:
     """What commands are about that end; ``None`` without such a device. Each sees what there is before any ends."""
-    asked = [(command.device_id, command.request.path, command.command_id) for command in commands]
-    return _found(session, asked, _OF_COMMAND.format(":command_id"), _OF_COMMAND.format("asked.command_id"))
-
-
-def _found(
-    session: Session, asked: Sequence[tuple[str, str, int]], unfinished: str, unfinished_of_many: str
-) -> list[Target | None]:
-    """Targets by device id, path and number of a command; ``unfinished`` says which commands of it are counted."""
-    if session.nests_changes and len(asked) > 1:
-        device_ids, paths, command_ids = map(list, zip(*asked, strict=True))
-        statement = _OF_MANY.format(unfinished=unfinished_of_many)
-        rows = session.rows(statement, device_ids=device_ids, paths=paths, command_ids=command_ids)
-        found = {place: row for place, *row in rows}
-        return [_target(*each[:2], found.get(place)) for place, each in enumerate(asked, 1)]
-    statement = _OF_ONE.format(unfinished=unfinished)
-    return [
-        _target(device_id, path, session.row(statement, device_id=device_id, path=path, command_id=command_id))
-        for device_id, path, command_id in asked
+    asked = [
+        {"device_id": command.device_id, "path": command.request.path, "command_id": command.command_id}
+        for command in commands
     ]
+    return _found(session, _OF_ENDING, asked)
 
 
-def _target(device_id: str, path: str, row: Sequence[Any] | None) -> Target | None:
-    if row is None:
+def _found(session: Session, statement: str, asked: Sequence[Mapping[str, Any]]) -> list[Target | None]:
+    found = session.rows_of_each(statement, asked)
+    return [_target(each["device_id"], each["path"], rows) for each, rows in zip(asked, found, strict=True)]
+
+
+def _target(device_id: str, path: str, rows: Sequence[Row]) -> Target | None:
+    if not rows:
         return None
-    endpoint_name, queue_mode, unfinished, known_path, *desired = row
+    endpoint_name, queue_mode, unfinished, known_path, *desired = rows[0]
     is_resource = known_path is not None
     return Target(
         device_id,

@@ -20,12 +20,6 @@ _WAITING = (
     f" UNION ALL SELECT '{_UNWANTED}', 0, path, {_NO_COMMAND} FROM ({subscriptions.UNWANTED}) AS unwanted"
 )
 
-_OF_MANY = (
-    "SELECT asked.device_id AS of_device, what.* FROM unnest(CAST(:device_ids AS text[])) AS asked (device_id)"
-    f" CROSS JOIN LATERAL ({_WAITING.replace(':device_id', 'asked.device_id')}) AS what"
-)
-"""The same of many devices, as PostgreSQL takes it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -47,13 +41,8 @@ def of_devices(session: Session, device_ids: Sequence[str], now: Instant) -> dic
 
     Each device is seen as of one moment, and several not always as of the same.
     """
-    if session.nests_changes and len(device_ids) > 1:
-        rows_of: dict[str, list[Row]] = {device_id: [] for device_id in device_ids}
-        for device_id, *row in session.rows(_OF_MANY, device_ids=list(device_ids), now=now):
-            rows_of[device_id].append(tuple(row))
-    else:
-        rows_of = {device_id: session.rows(_WAITING, device_id=device_id, now=now) for device_id in device_ids}
-    return {device_id: _waiting(rows) for device_id, rows in rows_of.items()}
+    found = session.rows_of_each(_WAITING, [{"device_id": device_id} for device_id in device_ids], now=now)
+    return {device_id: _waiting(rows) for device_id, rows in zip(device_ids, found, strict=True)}
 
 
 def _waiting(rows: Sequence[Row]) -> Waiting:

@@ -10,9 +10,9 @@ import orjson
 from flask import Blueprint, Flask, Response, current_app
 
 from mirror_server.description.parts import Answer, Route, described, object_like
+from mirror_server.views.answers import make_conditional
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
 from mirror_server.views.notifications import DELIVERY
-from mirror_server.views.page_file import make_conditional
 from mirror_server.views.requests import requires, services
 
 _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}

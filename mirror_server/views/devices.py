@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import AcknowledgementBody
-from mirror_sdk.wire.directory import (
-    NOT_KEPT,
-    Device,
-    DeviceConnection,
-    DeviceContacts,
-    DevicePage,
-    DeviceUpdate,
-    EndpointResource,
-)
+from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_server.clock import Clock
 from mirror_server.description.parts import (
     ETAG,
@@ -32,32 +22,20 @@ from mirror_server.description.parts import (
     described,
     json_of,
 )
-from mirror_server.service.devices import Described, EncodedObject, TooManyResources
+from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
-from mirror_server.store.descriptions import Description
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
-from mirror_server.views.filters import DEVICE_FILTERS, read_filters
+from mirror_server.views.filters import DEVICE_FILTERS
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
-from mirror_server.views.sent_back import refuse_if_match, require_unchanged
-
-_DESCRIBES = {"name", "description", "custom_attributes"}
-_WHOSE = {
-    "id": "the id of a device stays what it is",
-    "endpoint_name": "a device names itself when it registers",
-    "endpoint_type": "a device says its type itself when it registers",
-    "state": "a device registers and deregisters by itself",
-    "queue_mode": "a device says so itself when it registers",
-}
+from mirror_server.views.selection import query_conditions
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
 
 _LIST = (*list_parameters("devices", "device"), *DEVICE_FILTERS)
-_DESCRIBED = Answer(200, "The device as it is now.", json_of(Device, "with what people say of it"))
-_DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
 _OF_RESOURCES = tuple(
     Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
     for name in ("cacheOnly", "noResp")
@@ -139,14 +117,14 @@ def acknowledge_failed_write(device_id: str) -> Response:
 def list_devices() -> Response:
     """The devices, page by page.
 
-    A filter is a parameter of its own (``state__eq=registered`` or ``state=registered``) or stands in ``filter``;
-    each may be there several times, and all have to hold. Any other parameter is taken for a filter, and refused when
-    there is none of that name. ``custom_attributes__NAME`` filters by a custom attribute; a device without it has an
-    empty one. Fields that the public API has of its other services (:data:`NOT_KEPT`) are taken, and empty of every
-    device.
+    A filter is a parameter of its own (``state__eq=registered`` or ``state=registered``) or stands in ``filter``; each
+    may be there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there
+    is none of that name. ``custom_attributes__NAME`` filters by a custom attribute; a device without it has an empty
+    one. Fields that the public API has of its other services (:data:`~mirror_sdk.wire.directory.NOT_KEPT`) are taken,
+    and empty of every device.
     """
     paging = query_paging()
-    conditions = read_filters(paging.filters, own=PARAMETERS)
+    conditions = query_conditions(PARAMETERS)
     parts = services()
 
     def read() -> Response:
@@ -167,61 +145,6 @@ def get_device(device_id: str) -> Response:
     return json_answer(serialize.device(services().devices.described(device_id)))
 
 
-@routes.put("/v3/devices/<device_id>")
-@requires(Scope.WRITE)
-@described("Directory", _DESCRIBED, body=_DESCRIPTION)
-def put_device(device_id: str) -> Response:
-    """Say something of a device: a name, a description, custom attributes.
-
-    What is not given stays. An empty name or description takes away the one that was set; custom attributes replace all
-    there are. What the device or the service tells may be sent back as it is, and is refused when it is another.
-    :data:`NOT_KEPT` may be there without a value. All applications share what is said.
-    """
-    return _describe(device_id)
-
-
-@routes.patch("/v3/devices/<device_id>")
-@requires(Scope.WRITE)
-@described("Directory", _DESCRIBED, body=_DESCRIPTION)
-def patch_device(device_id: str) -> Response:
-    """The same as PUT."""
-    return _describe(device_id)
-
-
-@routes.get("/v3/devices/<device_id>/connection")
-@requires(Scope.READ)
-@described(
-    "Directory",
-    Answer(
-        200,
-        "The connection.",
-        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
-    ),
-    is_extension=True,
-)
-def get_device_connection(device_id: str) -> Response:
-    """How a device is connected.
-
-    By which protocols, whether a request would reach it now, and when it was last heard. Where its messages come from
-    is told to a key with the scope ``admin`` only.
-    """
-    found = services().connections.connection(device_id)
-    return json_answer(serialize.device_connection(found, with_address=Scope.ADMIN in g.scopes))
-
-
-@routes.get("/v3/devices/<device_id>/contacts")
-@requires(Scope.READ)
-@described("Directory", Answer(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
-def get_device_contacts(device_id: str) -> Response:
-    """When a device was heard lately, as far as this application was told of it.
-
-    Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
-    by it.
-    """
-    heard_at = services().devices.contacts(app_id(), device_id)
-    return json_answer(serialize.device_contacts(device_id, heard_at))
-
-
 @routes.get("/v2/endpoints/<device_id>")
 @requires(Scope.READ, query=_OF_RESOURCES)
 @described("Directory", Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)))
@@ -238,30 +161,3 @@ def list_resources(device_id: str) -> Response:
 
 def _endpoint_resources(announced: Sequence[AnnouncedResource]) -> Response:
     return json_answer([serialize.endpoint_resource(resource) for resource in announced])
-
-
-def _describe(device_id: str) -> Response:
-    refuse_if_match()
-    sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
-    stored = services().devices.describe(device_id, lambda found: _changed(found, sent))
-    return when_stored(stored, lambda found: json_answer(serialize.device(found)))
-
-
-def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
-    """What is said of a device from now on.
-
-    Raises:
-        Refusal: What was sent besides is not what the device has (400).
-    """
-    others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
-    require_unchanged(others, serialize.device(found), _WHOSE)
-    told = found.description
-    if "name" in sent:
-        # It is what the device is called without a name of its own, and what it goes on to be called by.
-        own = sent["name"] not in {None, "", found.device.endpoint_name}
-        told = replace(told, name=sent["name"] if own else None)
-    if "description" in sent:
-        told = replace(told, description=sent["description"] or None)
-    if "custom_attributes" in sent:
-        told = replace(told, attributes=sent["custom_attributes"] or {})
-    return told

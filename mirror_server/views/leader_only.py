@@ -18,7 +18,7 @@ CALLER = "mirror.caller"
 
 _POLL = "notifications.pull"
 _LEADER_ONLY = {
-    "devices.get_device_connection",
+    "device_directory.get_device_connection",
     "device_requests.list_waiting_requests",
     "device_requests.list_waiting_requests_of_device",
     "notifications.delete_callback",

@@ -7,17 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.channel import (
-    CallbackRegistration,
-    Channel,
-    WebsocketChannel,
-    WebsocketRegistration,
-)
+from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
-from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
 from mirror_server.description.parts import (
     FLAG,
@@ -29,19 +24,17 @@ from mirror_server.description.parts import (
     described,
     header,
     json_of,
-    text_of,
     whole_number,
     words,
 )
-from mirror_server.notifications.log import More, NotificationLog, Page, Woken, beyond_log
+from mirror_server.notifications.log import More, NotificationLog, Page, Woken
 from mirror_server.notifications.outbound import LIMIT_SECONDS
-from mirror_server.notifications.sockets import ReaderSocket, reader_frame
-from mirror_server.notifications.websockets import Websockets
+from mirror_server.notifications.polls import POLL
+from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
 from mirror_server.views.deferred import PARK, Deferred, Soon
-from mirror_server.views.event_stream import EXAMPLE, EventStream
 from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
@@ -49,12 +42,10 @@ from mirror_server.views.requests import (
     query_integer,
     query_text,
     read_body,
-    read_integer,
     requires,
     services,
     without_head,
 )
-from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
@@ -63,16 +54,15 @@ _CLOSING_SECONDS = 0.3
 # More of them are read and encoded on another thread.
 _QUICK_ENTRIES = 100
 _LATEST = "latest"
-_frame_of = partial(reader_frame, show_instant=serialize.timestamp)
-_ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
+ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
-_POSITION = {"oneOf": [whole_number(0), words(_LATEST)]}
+POSITION = {"oneOf": [whole_number(0), words(_LATEST)]}
 _OF_POLLS = (
     Parameter(
         "after",
         "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
         " the end. Without it the server keeps a position for the key and moves it.",
-        _POSITION,
+        POSITION,
         is_extension=True,
     ),
     Parameter(
@@ -82,16 +72,6 @@ _OF_POLLS = (
         is_extension=True,
     ),
     Parameter("noWait", "With `true` the poll is answered at once, as with `hold=0`.", FLAG),
-)
-_BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", _POSITION)
-_LAST_EVENT_ID = header(
-    "Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)
-)
-_OWN_POSITION = Parameter(
-    "after",
-    "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
-    _POSITION,
-    is_extension=True,
 )
 _OF_A_POSITION = (
     header(
@@ -118,7 +98,6 @@ _MESSAGE = json_of(
     "a registration",
 )
 _REGISTRATION = json_of(CallbackRegistration, "the registration object of the specification", "everything")
-_OPEN_WEBSOCKET = json_of(WebsocketChannel, "an open socket")
 DELIVERY = Operation(
     name="deliver",
     group="Notifications",
@@ -134,7 +113,7 @@ routes = Blueprint("notifications", __name__)
 
 
 @routes.get("/v2/notification/pull")
-@requires(*_ANY_USE, query=_OF_POLLS)
+@requires(*ANY_USE, query=_OF_POLLS)
 @without_head
 @described(
     "Notifications",
@@ -150,42 +129,16 @@ def pull() -> Response:
     """
     held = _read_hold_seconds()
     parts = services()
-    after = _read_after(parts.log)
+    after = read_after(parts.log)
     if after is not None:
         return _poll_after(parts.log, after, held)
-    if parts.webhooks.registration(app_id()) is not None:
-        raise other_channel("a webhook", "DELETE /v2/notification/callback")
-    if parts.websockets.exists(app_id()):
-        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
+    parts.channels.check(app_id(), POLL)
     return _plain_poll(parts, held)
-
-
-@routes.get("/v2/notification/events")
-@requires(*_ANY_USE, query=(_BEGIN,))
-@without_head
-@described(
-    "Notifications",
-    Answer(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
-    parameters=(_LAST_EVENT_ID,),
-    errors=(429,),
-    is_extension=True,
-)
-def stream_events() -> Response:
-    """The notification log as server-sent events.
-
-    Each entry is an event: its number is the ``id``, the list it belongs to the ``event`` (``async-responses``,
-    ``notifications``, ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), its JSON
-    the ``data``. What is gone from the log is an event named ``gap`` with the first and the last number that is
-    missing. A comment every 15 seconds shows that the stream lives. A client that comes back with ``Last-Event-ID``
-    misses nothing.
-    """
-    log = services().log
-    return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
 
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
-@requires(*_ANY_USE, query=None)
+@requires(*ANY_USE, query=None)
 @described("Notifications", Answer(204, "There is no poll channel any more; also when there was none."))
 def delete_poll_channel() -> Response:
     """End the poll channel, and with it the poll that is open."""
@@ -193,7 +146,7 @@ def delete_poll_channel() -> Response:
 
 
 @routes.put("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @described("Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION)
 def put_callback() -> Response:
     """Register a webhook, in the place of the one before.
@@ -205,15 +158,12 @@ def put_callback() -> Response:
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
     parts = services()
-    if parts.polls.exists(app_id()):
-        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-    if parts.websockets.exists(app_id()):
-        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
+    parts.channels.check(app_id(), WEBHOOK)
     return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_answer())
 
 
 @routes.get("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @described("Notifications", Answer(200, "The webhook.", _REGISTRATION), errors=(404,))
 def get_callback() -> Response:
     """The webhook, as it was put."""
@@ -224,117 +174,15 @@ def get_callback() -> Response:
 
 
 @routes.delete("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @described("Notifications", Answer(204, "There is no webhook any more."), errors=(404,))
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
 
 
-@routes.put("/v2/notification/websocket")
-@requires(*_ANY_USE)
-@described(
-    "Notifications",
-    Answer(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
-    Answer(
-        201,
-        "It is registered, and waits for its socket.",
-        json_of(WebsocketChannel, "registered, no socket open"),
-    ),
-    body=json_of(WebsocketRegistration, "everything"),
-    takes_no_body=True,
-)
-def put_websocket() -> Response:
-    """Register a websocket channel, or change how the one there is writes.
-
-    A body is optional. The socket itself is opened by ``GET /v2/notification/websocket-connect``. A key with a channel
-    of another type is refused.
-    """
-    registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
-    application, parts = app_id(), services()
-    if not parts.opens_websockets:
-        message = (
-            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
-            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
-            " (PUT /v2/notification/callback)"
-        )
-        raise Refusal(400, message)
-    if parts.polls.exists(application):
-        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-
-    def answer(is_new: bool) -> Response:
-        return _websocket_channel(parts.websockets, application, 201 if is_new else 200)
-
-    return when_stored(parts.websockets.register(application, registration), answer)
-
-
-@routes.get("/v2/notification/websocket")
-@requires(*_ANY_USE)
-@described("Notifications", Answer(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
-def get_websocket() -> Response:
-    """Whether the socket of the websocket channel is open, and how many entries wait for it."""
-    return _websocket_channel(services().websockets, app_id())
-
-
-@routes.delete("/v2/notification/websocket")
-@requires(*_ANY_USE)
-@described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
-def delete_websocket() -> Response:
-    """Remove the websocket channel, and close its socket with the code 1001."""
-
-    def answer(was_there: bool) -> Response:
-        if not was_there:
-            raise _no_websocket()
-        return empty_answer()
-
-    return when_stored(services().websockets.delete(app_id()), answer)
-
-
-@routes.get("/v2/notification/websocket-connect")
-@requires(*_ANY_USE, query=(_OWN_POSITION,))
-@without_head
-@described("Notifications", Answer(101, "It is open: from here on websocket is spoken."), errors=(426, 429))
-def connect_websocket() -> Response:
-    """Open the websocket of the channel.
-
-    The key stands in ``Authorization``, or where a program cannot set that, as a browser cannot, among the offered
-    protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``; ``wss`` is chosen. Each text frame is a message as a long
-    poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB.
-
-    A message counts as delivered when the client has answered the ping that follows it, which libraries do by
-    themselves, also before the program has read it: a program that closes the websocket takes what its library still
-    holds first. The next websocket begins behind the last message that was answered for.
-
-    A websocket is closed with the code 1001 when another one of the same key is opened, the channel is deleted or the
-    server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no
-    channel, the client does not answer pings or the server fails. The reason says more. Unlike with other operations a
-    key that may not, or a channel that is not there, is told after the handshake, as a client of the public API expects
-    it: by 1008 and 1011 instead of 401, 403 and 404.
-
-    With ``after``, an extension, it needs no channel: the reader holds its own position, any number of them read with
-    one key, and nothing is removed. Each message has ``mirror-cursor``, ``mirror-gap`` and ``mirror-time`` beside its
-    entries, as the headers of such a poll tell them, and comes without entries at the beginning and while nothing
-    happens.
-    """
-    parts, application = services(), app_id()
-    after = _read_after(parts.log)
-    if OPEN not in request.environ:
-        message = (
-            "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
-            " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
-        )
-        raise Refusal(426, message)
-    if after is None:
-        return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
-    last_seq = parts.log.last_seq(application)
-    if after > last_seq:
-        raise beyond_log("after", after, last_seq)
-    reader = ReaderSocket(parts.log, application, after, is_admitted=g.still_admits, frame_of=_frame_of)
-    return OpenedWebsocket(reader)
-
-
 @routes.get("/v2/notification/channel")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @described(
     "Notifications",
     Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
@@ -342,18 +190,19 @@ def connect_websocket() -> Response:
 )
 def get_channel() -> Response:
     """Which channel delivers the notifications, and how a webhook or websocket stands."""
-    parts = services()
-    row = parts.webhooks.registration(app_id())
-    if row is not None:
-        return json_answer(serialize.callback_channel(row, parts.webhooks.backlog(app_id())))
-    websocket = parts.websockets.state(app_id())
-    if websocket is not None:
-        return json_answer({"delivery_mechanism": "WEBSOCKET", "backlog": websocket.waiting})
-    if not parts.polls.exists(app_id()):
+    application, parts = app_id(), services()
+    channel = parts.channels.of(application)
+    if channel is None:
         message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
         message += " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
         raise Refusal(404, message)
-    return json_answer({"delivery_mechanism": "LONG_POLLING"})
+    if channel == POLL:
+        return json_answer({"delivery_mechanism": channel.mechanism})
+    backlog = parts.webhooks.backlog(application)
+    row = parts.webhooks.registration(application)
+    if row is not None:
+        return json_answer(serialize.callback_channel(row, backlog))
+    return json_answer({"delivery_mechanism": channel.mechanism, "backlog": backlog})
 
 
 def _check_host(url: str) -> None:
@@ -381,7 +230,7 @@ def _read_hold_seconds() -> int:
     return DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
 
 
-def _read_after(log: NotificationLog) -> int | None:
+def read_after(log: NotificationLog) -> int | None:
     """The position in the query; ``latest`` is the end of the log.
 
     Raises:
@@ -390,22 +239,6 @@ def _read_after(log: NotificationLog) -> int | None:
     if query_text("after") == _LATEST:
         return log.last_seq(app_id())
     return query_integer("after", low=0)
-
-
-def _read_last_event_id(log: NotificationLog) -> int:
-    """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
-
-    Raises:
-        Refusal: One of them is no position, or it is beyond the end of the log (400).
-    """
-    # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
-    after = _read_after(log)
-    text = request.headers.get("Last-Event-ID")
-    number = after if text is None else read_integer("Last-Event-ID", text, low=0)
-    last_seq = log.last_seq(app_id())
-    if number is not None and number > last_seq:
-        raise beyond_log("after" if text is None else "Last-Event-ID", number, last_seq)
-    return last_seq if number is None else number
 
 
 def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
@@ -543,18 +376,6 @@ def _deleted(was_there: bool) -> Response:
     if not was_there:
         raise _no_callback()
     return empty_answer()
-
-
-def _websocket_channel(websockets: Websockets, application: str, status: int = 200) -> Response:
-    state = websockets.state(application)
-    if state is None:
-        raise _no_websocket()
-    word = "connected" if state.is_connected else "disconnected"
-    return json_answer({"status": word, "queue_size": state.waiting}, status)
-
-
-def _no_websocket() -> Refusal:
-    return Refusal(404, "this key has no websocket channel; a PUT here makes one")
 
 
 def _no_callback() -> Refusal:

@@ -6,10 +6,8 @@ from flask import Blueprint, Response
 
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Answer, described, object_like, text_of
-from mirror_server.metrics import CONTENT_TYPE
-from mirror_server.service.keys import Scope
-from mirror_server.views.answers import json_answer, when_read
+from mirror_server.description.parts import Answer, described, object_like
+from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires, services
 
@@ -25,8 +23,8 @@ routes = Blueprint("operation", __name__)
 @requires()
 @described("Operation", Answer(200, "It does, and is one of these.", object_like(_HEALTH)), is_extension=True)
 def get_health() -> Response:
-    """Whether the server answers."""
-    return json_answer(_HEALTH)
+    """Whether the server answers, and which extensions it has."""
+    return json_answer(_HEALTH | {"extensions": services().extensions.names})
 
 
 @routes.get("/readyz")
@@ -36,24 +34,6 @@ def get_readiness() -> Response:
     """Whether the server can store what it is given."""
     probe = services().readiness.probe()
     return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer(_READY), expired=_not_ready)
-
-
-@routes.get("/metrics")
-@requires(Scope.ADMIN)
-@described(
-    "Operation",
-    Answer(
-        200,
-        "In Prometheus' text format.",
-        text_of("text/plain", "# TYPE mirror_open_polls gauge\nmirror_open_polls 2.0\n"),
-    ),
-    is_extension=True,
-)
-def get_metrics() -> Response:
-    """Metrics for Prometheus."""
-    # It counts devices, requests and rows, of which there may be many.
-    read = services().metrics.exposition
-    return when_read(read, lambda text: Response(text, content_type=CONTENT_TYPE), is_long=True)
 
 
 def _not_ready() -> Response:

@@ -34,9 +34,6 @@ View = TypeVar("View", bound=Callable[..., Any])
 SERVICES = "mirror"
 """The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
 
-UNVERSIONED = "mirror.unversioned"
-"""Key of the WSGI environment of a request whose path had no version, as older programs ask. Source: wire.md 9."""
-
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")

@@ -4,6 +4,7 @@
 
 import importlib
 import pkgutil
+from itertools import chain
 
 import pytest
 from flask import Blueprint, Flask
@@ -11,15 +12,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from mirror_sdk.wire import routes
 from mirror_server import views
+from mirror_server.hooks import Extensions
 from mirror_server.views.description import each_route
 
 
 def app_without_server():
     app = Flask(__name__, static_folder=None)
-    for part in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
-        blueprint = vars(importlib.import_module(part.name)).get("routes")
-        if isinstance(blueprint, Blueprint):
-            app.register_blueprint(blueprint)
+    parts = [
+        importlib.import_module(part.name) for part in pkgutil.iter_modules(views.__path__, "mirror_server.views.")
+    ]
+    own = [part.routes for part in parts if isinstance(getattr(part, "routes", None), Blueprint)]
+    for routes_of_part in chain(own, *Extensions().hook.blueprints()):
+        app.register_blueprint(routes_of_part)
     return app
 
 
@@ -29,7 +33,7 @@ TEXT_LISTS = {
     f"{name}__{test}"
     for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")
     for test in ("in", "nin")
-}
+} | {"path"}
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS

@@ -78,7 +78,7 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
 def test_rules_that_are_put_while_the_thread_ends_are_applied_before_the_response(
     server: Any, monkeypatch: Any
 ) -> None:
-    applier = RuleApplier(server.services.database, RuleMatcher(), lambda _session, _device_id: None)
+    applier = RuleApplier(server.services.database, RuleMatcher())
     # The thread has found no rules, and takes the lock before ``start`` does.
     monkeypatch.setattr(applier, "start", lambda: None)
     stored = Future[None]()

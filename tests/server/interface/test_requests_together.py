@@ -14,7 +14,7 @@ from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, device_objects, waiting
 from mirror_server.store.maintenance import violations
-from mirror_server.store.process_messages import TOLD, WAITING
+from mirror_server.store.signals import TOLD, WAITING
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
 APPS = ("a", "b")
@@ -34,7 +34,7 @@ def one_by_one(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> l
 def add_devices(server: Any, number: int) -> list[str]:
     devices: DeviceService = server.services.devices
     introduced = tuple(IntroducedResource(path) for path in PATHS)
-    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced) for at in range(number)]
+    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced, "test") for at in range(number)]
     return [devices.registered(each).result(60) for each in told]
 
 
@@ -167,7 +167,7 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
     messages, read = place_elsewhere(server, key, ids), []
     of_devices = waiting.of_devices
     monkeypatch.setattr(waiting, "of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
-    server.services.receive(*messages)
+    server.services.database.receive(*messages)
     assert server.services.database.settle(60)
     assert read[0] == ids
     assert server.responses(key) == dict.fromkeys(ids, (200, None))
@@ -175,8 +175,12 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
     "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
-    "it cannot be looked for": (lambda dispatcher: dispatcher._link, "is_reachable", lambda one, id_: id_ == one),
-    "it cannot be sent to": (lambda dispatcher: dispatcher._link, "send", lambda one, device_id, *_: device_id == one),
+    "it cannot be looked for": (lambda dispatcher: dispatcher._backends, "is_reachable", lambda one, id_: id_ == one),
+    "it cannot be sent to": (
+        lambda dispatcher: dispatcher._backends,
+        "send",
+        lambda one, device_id, *_: device_id == one,
+    ),
     "its answer cannot be stored": (lambda dispatcher: dispatcher, "_finish", lambda one, job, _: job.device_id == one),
 }
 
@@ -195,7 +199,7 @@ def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, mon
 
     messages = place_elsewhere(server, key, ids)
     monkeypatch.setattr(of(dispatcher), name, fail)
-    server.services.receive(*messages)
+    server.services.database.receive(*messages)
     for _ in range(4):
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}

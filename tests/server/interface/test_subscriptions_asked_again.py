@@ -4,7 +4,7 @@ import pytest
 from resource_paths import HUMIDITY, TEMPERATURE
 from simulated_resources import sensor
 
-from mirror_server.store.process_messages import AGAIN
+from mirror_server.store.signals import AGAIN
 
 RULES = "/v2/subscriptions"
 RESOURCES = (sensor(TEMPERATURE), sensor(HUMIDITY, "40"))
@@ -129,7 +129,7 @@ def test_another_process_has_the_device_asked_again(server, key, device):
     server.subscribe(key, device)
     server.advance(key, TIMEOUT_SECONDS)
     server.patch(key, device, answer="normal")
-    server.services.receive(f"{AGAIN} {device}")
+    server.services.database.receive(f"{AGAIN} {device}")
     assert server.services.database.settle(60)
     assert told(server, key, device) == ("active", True)
 

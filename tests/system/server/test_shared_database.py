@@ -121,12 +121,12 @@ def test_all_messages_of_a_transaction_arrive_and_an_id_from_outside_adds_none_a
 ):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "receive", lambda *told: heard.extend(told))
+    monkeypatch.setattr(second.database, "receive", lambda *told: heard.extend(told))
     messages = [f"log {number:040}" for number in range(1000)]
-    first.database.write(lambda session: [session.notify(message) for message in messages])
+    first.database.write(lambda session: [session.publish(*message.split()) for message in messages])
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
         first.subscriptions.unsubscribe("app", device_id).result(60)
-    first.database.write(lambda session: session.notify("log end"))
+    first.database.write(lambda session: session.publish("log", "end"))
     wait_for(lambda: "log end" in heard)
     assert heard == [*messages, "waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
 
@@ -351,7 +351,7 @@ def rows_in(services: Services) -> list[HistoryRow]:
 
 def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
     settings = Settings(database_url=url, keep_history_seconds=3600)
-    registration = Registration("sensor", "Sensor", False, 3600, ())
+    registration = Registration("sensor", "Sensor", False, 3600, (), "test")
     first, second = (Services(settings) for _ in range(2))
     with closing(second):
         with closing(first):

@@ -50,7 +50,7 @@ def processes(url: str) -> Iterator[list[Database]]:
 
     def work(session: Session) -> None:
         for device_id in DEVICES:
-            devices.put(session, DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0))
+            devices.put(session, DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0, "test"))
         for app_id in ("a", "b"):
             logs.create(session, app_id)
 
@@ -217,7 +217,7 @@ def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(
 
 def test_who_counts_looks_once_at_how_far_was_counted(url, processes):
     """By the difference of two looks a number is given again that another one took in between."""
-    count = revisions._COUNT.replace(":count", "1")
+    count = revisions.COUNT.replace(":count", "1")
     plan = databases.query(url, f"EXPLAIN (VERBOSE, COSTS OFF) {count}")
     assert sum("Scan on public.revision_numbers" in line for (line,) in plan) == 1
 

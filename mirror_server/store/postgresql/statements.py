@@ -1,0 +1,164 @@
+"""The statements of PostgreSQL that differ from those of SQLite: fewer, as each is a way to the database and back.
+
+A statement may hold others that change something, and takes arrays of values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import count
+from typing import Any
+
+from mirror_server.core.commands import Command
+from mirror_server.core.instants import Instant
+from mirror_server.store import commands, logs, resources, revisions, subscriptions
+from mirror_server.store.logs import LogEnd
+from mirror_server.store.session import Row, Session
+
+_TYPES = {
+    resources.REPORT: "bytea text text bigint bigint bigint bigint text text",
+    resources.DESIRE: "bigint text bytea text bigint bigint bigint bigint text bigint text text",
+    commands.INSERT: "text text text text text text bytea text text bigint bigint bigint bigint",
+    commands.FINISH: "bigint bigint",
+}
+"""Statements that are executed for many rows at once, and the types of what each takes."""
+_TYPES_BY_NAME = {"device_id": "text", "path": "text", "command_id": "bigint"}
+
+_NOTE = (
+    f"WITH counted AS ({revisions.COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
+    " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
+    " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
+)
+_NOTE_ALONE = _NOTE.format("", "")
+_NOTE_WITH = _NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) FROM changed)")
+_APPEND = (
+    f"WITH counted AS ({logs.COUNT}), added AS"
+    " (INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
+    " SELECT :app_id, last_seq - :count + place, :at, device_id, :kind, body FROM counted,"
+    " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, place))"
+    " SELECT last_seq, stored_bytes FROM counted"
+)
+_HEARERS = subscriptions.HEARERS.format("SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]))")
+
+
+class PostgresSession(Session):
+    """A session on PostgreSQL."""
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """See :class:`Session`."""
+        if statement in _TYPES and len(rows) > 1:
+            return self.run(_for_many(statement), **_arrays(rows))
+        return super().run_many(statement, rows)
+
+    def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]], **common: Any) -> list[list[Row]]:
+        """See :class:`Session`."""
+        if len(each) < 2:
+            return super().rows_of_each(statement, each, **common)
+        names = tuple(each[0])
+        arrays = {name: [one[name] for one in each] for name in names}
+        found: list[list[Row]] = [[] for _ in each]
+        for place, *row in self.rows(_for_each(statement, names), **arrays, **common):
+            found[place - 1].append(tuple(row))
+        return found
+
+
+@commands.insert.register
+def _insert(session: PostgresSession, placed: Sequence[Command]) -> list[int]:
+    if len(placed) == 1:
+        return commands.insert.dispatch(Session)(session, placed)
+    statement = f"{_for_many(commands.INSERT)}, app_id, async_id"
+    found = session.rows(statement, **_arrays([commands.row_of(command) for command in placed]))
+    numbers = {(app_id, async_id): number for number, app_id, async_id in found}
+    return [numbers[command.app_id, command.async_id] for command in placed]
+
+
+@logs.append.register
+def _append(
+    session: PostgresSession,
+    app_id: str,
+    entries: Sequence[tuple[str, bytes]],
+    *,
+    kind: str,
+    at: Instant,
+    read_seq: int,
+) -> LogEnd | None:
+    device_ids, bodies = map(list, zip(*entries, strict=True))
+    about = logs.counted(app_id, entries, read_seq)
+    row = session.row(_APPEND, **about, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
+    return None if row is None else LogEnd(*row)
+
+
+@revisions.note_change.register
+def _note_change(
+    session: PostgresSession, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1
+) -> int:
+    known = list(dict.fromkeys(device_ids))
+    statement = _NOTE_ALONE if known else revisions.COUNT
+    revision = int(session.scalar(statement, count=count, device_ids=known, contact_at=contact_at))
+    session.after_commit(partial(session.changes.note, revision, known, count))
+    return revision
+
+
+@revisions.note_change_with.register
+def _note_change_with(
+    session: PostgresSession,
+    device_ids: Sequence[str],
+    change: str,
+    rows: Callable[[int], Sequence[Row]],
+    *,
+    contact_at: Instant | None = None,
+) -> tuple[int, int]:
+    if not device_ids:
+        return revisions.note_change_with.dispatch(Session)(session, device_ids, change, rows, contact_at=contact_at)
+    known, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
+    about = {"count": numbers, "device_ids": known, "contact_at": contact_at}
+    # By what the last number of all is more.
+    ((revision, changed),) = session.rows(_NOTE_WITH.format(_counted(change)), **about, **_arrays(rows(1 - numbers)))
+    session.after_commit(partial(session.changes.note, revision, known, numbers))
+    return revision - numbers + 1, changed
+
+
+@subscriptions.rows_of_hearers.register
+def _rows_of_hearers(session: PostgresSession, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    if wanted:
+        device_ids, paths = map(list, zip(*wanted, strict=True))
+        yield session.rows(_HEARERS, device_ids=device_ids, paths=paths)
+
+
+def _arrays(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The parameters of a statement of :func:`_for_many` for rows, of which there is at least one."""
+    return {f"v{number}": list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
+
+
+@lru_cache
+def _for_many(statement: str) -> str:
+    """A statement with ``?`` for one row as one for many rows, each column of which is an array."""
+    types = _TYPES[statement].split()
+    names = [f"v{number}" for number in range(1, len(types) + 1)]
+    values = f"unnest({', '.join(f'CAST(:{name} AS {type_}[])' for name, type_ in zip(names, types, strict=True))})"
+    if statement.startswith("INSERT"):
+        return re.sub(r"VALUES \([?, ]*\)", f"SELECT * FROM {values} AS v", statement)
+    table = f"{values} AS v ({', '.join(names)})"
+    numbers = count(1)
+    change, _, condition = re.sub(r"\?", lambda _: f"v{next(numbers)}", statement).partition(" WHERE ")
+    return f"{change} FROM {table} WHERE {condition}"
+
+
+@lru_cache
+def _counted(statement: str) -> str:
+    """The same for a statement whose revision is given by what the last one of ``counted`` is more."""
+    change, _, rest = _for_many(statement).partition(" FROM ")
+    return f"{re.sub(r'revision = ', 'revision = counted.last_revision + ', change)} FROM counted, {rest}"
+
+
+@lru_cache
+def _for_each(statement: str, names: Sequence[str]) -> str:
+    """A query for one set of parameters as one for many, each an array, which tells the number of the set first."""
+    arrays = ", ".join(f"CAST(:{name} AS {_TYPES_BY_NAME[name]}[])" for name in names)
+    one = re.sub(rf":({'|'.join(names)})\b", r"asked.\1", statement)
+    return (
+        f"SELECT asked.number, found.* FROM unnest({arrays}) WITH ORDINALITY AS asked ({', '.join(names)}, number)"
+        f" CROSS JOIN LATERAL ({one}) AS found"
+    )

@@ -1,0 +1,25 @@
+"""The kinds of signals that a transaction publishes; see :meth:`mirror_server.store.session.Session.publish`."""
+
+LOG = "log"
+"""The log of an application has a new entry, or ended."""
+
+SOCKET = "socket"
+"""The websocket channel of an application was changed or ended, or another connection of it opened."""
+
+WAITING = "waiting"
+"""Something waits for a device."""
+
+UNTOLD = "untold"
+"""A request for a device is stored, and its async-id not told yet: the device, a space, the async-id."""
+
+TOLD = "told"
+"""The async-id of a request was told."""
+
+AGAIN = "again"
+"""A device is to be asked what waits for it, also what it left unanswered before."""
+
+APPLY = "apply"
+"""Presubscription rules are to be applied to the registered devices."""
+
+EXPIRY = "expiry"
+"""A command expires at an instant."""
