@@ -67,7 +67,7 @@ def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> Co
 
     Args:
         model: Its model; of its items, where ``is_list`` is set.
-        variants: Which of the model's examples are shown.
+        variants: Which of the model's examples are shown; models of ``mirror_sdk.wire`` have some.
         is_list: Whether the body is a list of the model.
     """
     return Content(model, variants, is_list)
@@ -79,7 +79,7 @@ def text_of(media_type: str, example: str, meaning: str | None = None) -> Conten
     return Content(media_type=media_type, schema=schema, example=example)
 
 
-def object_like(example: dict[str, str]) -> Content:
+def object_like(example: dict[str, Any]) -> Content:
     """A body that is an object without a model."""
     return Content(schema={"type": "object"}, example=example)
 

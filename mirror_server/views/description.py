@@ -26,8 +26,8 @@ routes = Blueprint("description", __name__)
 def get_description() -> Response:
     """This description."""
     has_bench = services().bench is not None
-    routes = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
-    answer = Response(_document(tuple(routes)), content_type="application/json")
+    there = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
+    answer = Response(_document(tuple(there)), content_type="application/json")
     make_conditional(answer)
     return answer
 
@@ -41,8 +41,11 @@ def _document(described: tuple[Route, ...]) -> bytes:
 
 
 def each_route(app: Flask) -> Iterator[Route]:
-    """Everything the app answers to."""
+    """Everything the app answers to, but views that are not described, as another package may have them."""
     for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        if "operation" not in view.__dict__:
+            continue
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
         for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE):
-            yield Route(method.lower(), path, app.view_functions[rule.endpoint])
+            yield Route(method.lower(), path, view)

@@ -8,10 +8,9 @@ from typing import Any
 
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceContacts, DeviceUpdate
-from mirror_sdk.wire.directory import DeviceConnection as ConnectionBody
+from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.description.parts import Answer, described, json_of
-from mirror_server.service.connections import DeviceConnection
+from mirror_server.service import connections
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
 from mirror_server.store.descriptions import Description
@@ -29,7 +28,6 @@ _WHOSE = {
     "state": "a device registers and deregisters by itself",
     "queue_mode": "a device says so itself when it registers",
 }
-
 _DESCRIBED = Answer(200, "The device as it is now.", json_of(Device, "with what people say of it"))
 _DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
 
@@ -64,7 +62,7 @@ def patch_device(device_id: str) -> Response:
     Answer(
         200,
         "The connection.",
-        json_of(ConnectionBody, "a device that sleeps, asked for with a key for operators", "simulated"),
+        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
     ),
     is_extension=True,
 )
@@ -92,7 +90,7 @@ def get_device_contacts(device_id: str) -> Response:
     return json_answer(told)
 
 
-def connection_content(found: DeviceConnection, *, with_address: bool) -> dict[str, Any]:
+def connection_content(found: connections.DeviceConnection, *, with_address: bool) -> dict[str, Any]:
     """How a device is connected, as far as that is known; its address where asked for."""
     told: dict[str, Any] = {"object": "device-connection", "device_id": found.device.device_id}
     if found.connection is not None:

@@ -27,10 +27,9 @@ from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
-from mirror_server.views.filters import DEVICE_FILTERS
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
-from mirror_server.views.selection import query_conditions
+from mirror_server.views.selection import DEVICE_FILTERS, query_conditions
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""

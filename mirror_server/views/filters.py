@@ -133,10 +133,6 @@ def _described(name: str, operator: str, what: str, fields: Fields) -> Parameter
     return Parameter(f"{name}__{operator}", f"Only {what} whose `{name}` is {meaning}.", schema, is_extension)
 
 
-DEVICE_FILTERS = filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight")
-"""Of all that selects devices as the directory does."""
-
-
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY, *, own: Collection[str] = ()
 ) -> list[Condition]:

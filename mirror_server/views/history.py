@@ -23,7 +23,6 @@ from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.views.download import Download
-from mirror_server.views.filters import DEVICE_FILTERS
 from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
 from mirror_server.views.history_example import FORMS
 from mirror_server.views.requests import (
@@ -36,7 +35,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
-from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
+from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
 from mirror_server.views.serialize import timestamp
 
 if TYPE_CHECKING:

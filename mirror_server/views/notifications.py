@@ -21,6 +21,7 @@ from mirror_server.description.parts import (
     Answer,
     Operation,
     Parameter,
+    Schema,
     described,
     header,
     json_of,
@@ -56,7 +57,8 @@ _QUICK_ENTRIES = 100
 _LATEST = "latest"
 ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
-POSITION = {"oneOf": [whole_number(0), words(_LATEST)]}
+POSITION: Schema = {"oneOf": [whole_number(0), words(_LATEST)]}
+"""The schema of a position of a reader that keeps its own."""
 _OF_POLLS = (
     Parameter(
         "after",

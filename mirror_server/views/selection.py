@@ -11,8 +11,10 @@ from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
 from mirror_server.description.parts import TEXT, Parameter
 from mirror_server.store.conditions import Condition
-from mirror_server.views.filters import read_filters
+from mirror_server.views.filters import filter_parameters, read_filters
 
+DEVICE_FILTERS = filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight")
+"""Of all that selects devices as the directory does."""
 PATTERNS = Parameter(
     "path",
     "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given several"

@@ -34,10 +34,9 @@ from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
 from mirror_server.views.as_of import snapshot_at
 from mirror_server.views.download import Download
-from mirror_server.views.filters import DEVICE_FILTERS
 from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
-from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
+from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
 from mirror_server.views.snapshot_example import FORMS
 
 _CHUNK_BYTES = 256 * 1024
