@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Collection, Mapping
-from importlib import import_module
 from typing import Any
 
 _ATTRIBUTES = "\n\nAttributes:\n"
@@ -35,11 +35,14 @@ def meanings_of_attributes(model: type) -> dict[str, str]:
 
 
 def _in_markdown(text: str, module: str) -> str:
-    """A text of a module without its line breaks, and with the value of each constant that it names."""
+    """A text of a module without its line breaks, and with the value of each constant that it names.
+
+    A constant is its own or, by its full name, one of a module that it imports.
+    """
 
     def value(named: re.Match[str]) -> str:
         place, _, name = named[1].rpartition(".")
-        return _shown(getattr(import_module(place or module), name))
+        return _shown(getattr(sys.modules[place or module], name))
 
     return _CONSTANT.sub(value, _BREAK_IN_PARAGRAPH.sub(" ", text)).replace("``", "`")
 
