@@ -144,7 +144,11 @@ def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
 
 @specifies
 def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
-    """Routes. Called when the app is made."""
+    """Routes. Called when the app is made.
+
+    Each view is marked with :func:`mirror_server.views.requests.requires`, and with
+    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    """
 
 
 @specifies

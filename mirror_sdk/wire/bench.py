@@ -22,7 +22,16 @@ _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterV
 
 
 class BenchResourceBody(WireModel):
-    """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource)."""
+    """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource).
+
+    Attributes:
+        value: The device's own value, as text.
+        observable: Whether the resource can be subscribed; one that is executable cannot.
+        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
+            too. Not of one that is executable.
+        writable: Whether the resource can be written.
+        executable: Whether the resource can be executed.
+    """
 
     value: Annotated[str, Field(max_length=65536)] | None = None
     observable: bool | None = None
@@ -32,13 +41,24 @@ class BenchResourceBody(WireModel):
 
 
 class BenchNewResource(BenchResourceBody):
-    """A resource of a new simulated device."""
+    """A resource of a new simulated device.
+
+    Attributes:
+        path: The resource path.
+    """
 
     path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
 
 
 class BenchNewDevice(WireModel):
-    """A simulated device to add; it registers at once."""
+    """A simulated device to add; it registers at once.
+
+    Attributes:
+        endpoint_name: The name the device registers with.
+        endpoint_type: The type the device registers with.
+        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        resources: What it has.
+    """
 
     endpoint_name: Annotated[_Name, Field(min_length=1)]
     endpoint_type: _Name = "default"
@@ -47,13 +67,23 @@ class BenchNewDevice(WireModel):
 
 
 class BenchDeviceAdded(WireModel):
-    """The id of the device that was added."""
+    """The id of the device that was added.
+
+    Attributes:
+        id: The device's id.
+    """
 
     id: str
 
 
 class BenchDevicePatch(WireModel):
-    """How a simulated device is to behave from now on."""
+    """How a simulated device is to behave from now on.
+
+    Attributes:
+        online: Whether the device is connected.
+        answer: How it answers requests: as it should, with a refusal, or never.
+        latency_seconds: How long it takes to answer.
+    """
 
     online: bool | None = None
     answer: AnswerMode | None = None
@@ -61,7 +91,17 @@ class BenchDevicePatch(WireModel):
 
 
 class BenchResource(WireModel):
-    """A resource inside a simulated device, with the device's own value as text."""
+    """A resource inside a simulated device, with the device's own value as text.
+
+    Attributes:
+        path: The resource path.
+        value: The device's own value, as text.
+        observable: Whether the resource can be subscribed; one that is executable cannot.
+        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
+            too. Not of one that is executable.
+        writable: Whether the resource can be written.
+        executable: Whether the resource can be executed.
+    """
 
     path: str
     value: str
@@ -72,7 +112,19 @@ class BenchResource(WireModel):
 
 
 class BenchDevice(WireModel):
-    """A simulated device and its state."""
+    """A simulated device and its state.
+
+    Attributes:
+        id: The device's id.
+        endpoint_name: The name the device registers with.
+        endpoint_type: The type the device registers with.
+        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        online: Whether the device is connected.
+        registered: Whether the device is registered.
+        answer: How it answers requests: as it should, with a refusal, or never.
+        latency_seconds: How long it takes to answer.
+        resources: What it has now, and its own values.
+    """
 
     id: str
     endpoint_name: str
@@ -86,20 +138,33 @@ class BenchDevice(WireModel):
 
 
 class BenchDeviceList(WireModel):
-    """All simulated devices."""
+    """All simulated devices.
+
+    Attributes:
+        data: The devices.
+    """
 
     object: Literal["list"] = "list"
     data: list[BenchDevice]
 
 
 class BenchClock(WireModel):
-    """The server's clock; it can be advanced only when it is manual."""
+    """The server's clock; it can be advanced only when it is manual.
+
+    Attributes:
+        now: The time for the server.
+        manual: Whether the clock stands still until it is advanced.
+    """
 
     now: Timestamp
     manual: bool = False
 
 
 class BenchAdvance(WireModel):
-    """How far the manual clock is to be advanced."""
+    """How far the manual clock is to be advanced.
+
+    Attributes:
+        advance_seconds: How much time is to pass; the clock stops before the year 9999.
+    """
 
     advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

@@ -47,6 +47,12 @@ class SerializationConfig(WireModel):
 
     With ``include_seq``, an extension, each entry has its number in the notification log, by which those of all kinds
     are brought into the order in which they happened.
+
+    Attributes:
+        include_timestamp: With the time of each change.
+        include_uid: With the identity of each notification.
+        include_original_ep: With the endpoint name beside the device's id.
+        deregistrations_as_object: Devices that left as ``{"ep": "<device id>"}`` in the place of their id alone.
     """
 
     include_timestamp: _Boolean = False
@@ -57,7 +63,13 @@ class SerializationConfig(WireModel):
 
 
 class Serialization(WireModel):
-    """How notifications are written."""
+    """How notifications are written.
+
+    Attributes:
+        type: The version of the format.
+        max_chunk_size: How many notifications a message has at most.
+        cfg: What notifications carry besides.
+    """
 
     type: Literal["v2"] = "v2"
     max_chunk_size: _ChunkSize = 10000
@@ -128,7 +140,13 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 class CallbackRegistration(WireModel):
-    """The webhook an application registers; URL, header names and values have 400 characters together at most."""
+    """The webhook an application registers; URL, header names and values have 400 characters together at most.
+
+    Attributes:
+        url: Where notifications are sent to: http or https.
+        headers: Headers to send with each message; not those of the connection, such as Host or Content-Length.
+        serialization: How notifications are written; by default with no options.
+    """
 
     url: Annotated[
         str,
@@ -154,13 +172,22 @@ class CallbackRegistration(WireModel):
 
 
 class WebsocketRegistration(WireModel):
-    """How a websocket channel is to write its messages."""
+    """How a websocket channel is to write its messages.
+
+    Attributes:
+        serialization: How notifications are written; by default with no options.
+    """
 
     serialization: Serialization | None = None
 
 
 class WebsocketChannel(WireModel):
-    """A websocket channel: whether its socket is open, and how many entries of the log wait to be delivered."""
+    """A websocket channel.
+
+    Attributes:
+        status: Whether its socket is open.
+        queue_size: How many entries of the log wait to be delivered.
+    """
 
     status: Literal["connected", "disconnected"]
     queue_size: int
@@ -171,6 +198,13 @@ class Channel(WireModel):
 
     ``backlog`` is the number of entries that wait, for a webhook or a websocket, ``failures`` that of the failed calls
     since the last success. Why a call failed is told to the operator of the server alone.
+
+    Attributes:
+        delivery_mechanism: A webhook, long polling or a websocket.
+        url: Where the webhook leads to.
+        last_error: That the last call failed, and where the operator finds why; absent when it did not.
+        last_success_at: When a message was last taken.
+        next_attempt_at: When the message is sent again; absent when the last call succeeded.
     """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING", "WEBSOCKET"]

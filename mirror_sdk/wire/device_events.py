@@ -9,11 +9,14 @@ from mirror_sdk.wire.model import Order, Timestamp, WireModel
 EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
 """By the words of the history and of the tables."""
 EVENT_ID_PATTERN = "^0{16}[0-7][0-9a-f]{15}$"
-FILTER_FIELDS = ("id", "device_id", "event_type", "date_time", "description", "state_change")
 
 
 class DeviceEventData(WireModel):
-    """What a device event tells besides; of another service it may be anything else."""
+    """What a device event tells besides; of another service it may be anything else.
+
+    Attributes:
+        endpoint_name: The name the device registers with.
+    """
 
     endpoint_name: str | None = None
 
@@ -22,13 +25,13 @@ class DeviceEvent(WireModel):
     """What became of a device's registration.
 
     Attributes:
-        id: Its id; what happened later has a greater one.
-        device_id: The device.
+        id: The event's id: what happened later has a greater one.
+        device_id: The device's id.
         date_time: When it happened.
-        created_at: The same.
-        etag: The same.
-        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``; an open set.
-        event_type_description: The kind of message, ``INFO``.
+        created_at: The same as ``date_time``.
+        etag: The same as ``date_time``.
+        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More may come.
+        event_type_description: Always ``INFO``.
         description: What happened, in words.
         state_change: Whether the device was registered afterwards and not before, or the other way round.
         changes: Always empty, as in the public API.
@@ -50,7 +53,15 @@ class DeviceEvent(WireModel):
 
 
 class DeviceEventPage(WireModel):
-    """One page of the device events; ``total_count`` only when it was asked for."""
+    """One page of the device events; ``total_count`` only when it was asked for.
+
+    Attributes:
+        data: The events.
+        has_more: Whether another page follows.
+        limit: How many entries a page has at most.
+        order: In which order the entries stand.
+        after: The id the page begins behind, as it was asked for.
+    """
 
     object: Literal["list"] = "list"
     data: list[DeviceEvent]

@@ -41,8 +41,16 @@ Revision = Annotated[int, Field(ge=0, lt=2**63)]
 class Reported(WireModel):
     """The last value received from the device; empty before the first one.
 
-    ``origin`` says by what it came, ``revision`` is the number of the mirror's change that brought it: a larger one is
-    later, also within one millisecond. Servers without these extensions leave them out.
+    Servers without the extensions leave them out.
+
+    Attributes:
+        value: The value, in JSON as base64.
+        content_type: The format of the value.
+        reported_at: When the value was received from the device.
+        expires_at: Until when the value is fresh; absent when the device does not say.
+        origin: By what the value came: ``read``, ``subscription`` or ``auto_observation``; an extension.
+        revision: The number of the mirror's change that brought it: a larger one is later, also within one millisecond;
+            an extension.
     """
 
     value: Payload | None = None
@@ -56,13 +64,22 @@ class Reported(WireModel):
 class Desired(WireModel):
     """The last value requested to be written, and what became of the write; empty before the first write.
 
-    ``content_type`` is the format it was written in, ``category`` why the write failed, told only to
-    the application that placed it, ``revision`` the number of the mirror's change that made it what it is, its status
-    included: a larger one is later, also within one millisecond. ``acknowledged_at`` and ``acknowledged_by`` say when
-    and by whom a failed write was acknowledged; the next write clears them. Servers without these extensions leave them
-    out.
-    ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
-    issue time.
+    Servers without the extensions leave them out.
+
+    Attributes:
+        value: The value, in JSON as base64.
+        content_type: The format it was written in; an extension.
+        status: 0 pending, 1 success, 2 failure.
+        desired_at: The issue time while the write is pending, then the time of the status update.
+        status_updated_at: When the write succeeded or failed; absent while it is pending.
+        requested_at: When the write was issued; an extension.
+        category: Why the write failed, in one word, as in its async response: only for the key that placed it, absent
+            for every other; an extension.
+        revision: The number of the mirror's change that made it what it is, its status included: a larger one is later,
+            also within one millisecond; an extension.
+        acknowledged_at: When the failed write was acknowledged; absent when it was not. The next write clears it; an
+            extension.
+        acknowledged_by: Who acknowledged it: a name that was given, or that of an access key; an extension.
     """
 
     value: Payload | None = None
@@ -78,9 +95,15 @@ class Desired(WireModel):
 
 
 class ResourceState(WireModel):
-    """One resource of a device object; ``subscribed_at`` is an extension.
+    """One resource of a device object.
 
-    ``subscribed`` is ``None`` where it is not known, of a snapshot as of an earlier instant alone.
+    Attributes:
+        resource_path: The resource path.
+        subscribed: Whether the device accepted a subscription that has not ended; null where that is not known, as it
+            was at an earlier instant.
+        subscribed_at: Since when it is subscribed; absent when it is not; an extension.
+        reported: The last value received from the device.
+        desired: The last value requested to be written.
     """
 
     resource_path: str
@@ -91,7 +114,17 @@ class ResourceState(WireModel):
 
 
 class DeviceObject(WireModel):
-    """The mirror of one device: a snapshot of every resource it has ever introduced."""
+    """The mirror of one device: a snapshot of every resource it has ever introduced.
+
+    Attributes:
+        device_id: The device's id.
+        endpoint_name: The name the device registers with.
+        created_at: When this answer was made.
+        updated_at: The device's last registration event.
+        last_reported_at: The newest time of a reported value; absent when there is none.
+        last_desired_at: The newest time of a desired value; absent when there is none.
+        resources: Every resource the device has ever introduced.
+    """
 
     object: Literal["device-echo"] = "device-echo"
     device_id: str

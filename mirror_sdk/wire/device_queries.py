@@ -12,7 +12,6 @@ from mirror_sdk.wire.model import Order, Timestamp, WireModel
 MAX_NAME_CHARACTERS = 200
 MAX_QUERY_CHARACTERS = 1000
 MAX_QUERIES = 1000
-FILTER_FIELDS = ("id", "name", "query", "created_at", "updated_at", "etag")
 
 _Name = Annotated[
     str,
@@ -30,8 +29,8 @@ class DeviceQuery(WireModel):
     """A filter of the directory that was saved under a name.
 
     Attributes:
-        id: Its id; a query that was saved later has a greater one.
-        name: What it is called; no other one has this name.
+        id: The query's id: one that was saved later has a greater one.
+        name: What it is called; no other query has this name.
         query: The filter, as ``filter=`` of the directory takes it: ``state=registered&endpoint_type=Light``.
         created_at: When it was saved.
         updated_at: When it was last changed.
@@ -48,7 +47,16 @@ class DeviceQuery(WireModel):
 
 
 class DeviceQueryBody(WireModel):
-    """A query to be saved. Programs send whole objects: the other members may be there without a value."""
+    """A query to be saved. Programs send whole objects: the other members may be there without a value.
+
+    Attributes:
+        name: What it is to be called; no other query may have this name.
+        query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
+        id: Nothing: the service makes it.
+        created_at: Nothing: the service tells it.
+        updated_at: Nothing: the service tells it.
+        etag: Nothing: the service tells it.
+    """
 
     name: _Name
     query: _Query
@@ -63,6 +71,14 @@ class DeviceQueryUpdate(WireModel):
     """What is to be changed of a query; what is not given stays.
 
     Programs send whole queries back: the other members may be there when they are as the query has them.
+
+    Attributes:
+        name: What it is to be called; no other query may have this name.
+        query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
+        id: As it is.
+        created_at: As it is.
+        updated_at: As it is.
+        etag: As it is.
     """
 
     name: _Name | None = None
@@ -75,7 +91,15 @@ class DeviceQueryUpdate(WireModel):
 
 
 class DeviceQueryPage(WireModel):
-    """One page of the saved queries; ``total_count`` only when it was asked for."""
+    """One page of the saved queries; ``total_count`` only when it was asked for.
+
+    Attributes:
+        data: The queries.
+        has_more: Whether another page follows.
+        limit: How many entries a page has at most.
+        order: In which order the entries stand.
+        after: The id the page begins behind, as it was asked for.
+    """
 
     object: Literal["list"] = "list"
     data: list[DeviceQuery]

@@ -17,7 +17,9 @@ from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
 DEFAULT_EXPIRY_SECONDS = 2 * 3600
+"""How long a device request may wait for its device where it does not say so itself."""
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
+"""The same of a device in queue mode, which sleeps."""
 MAX_RETRIES = 10
 MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
 """Regular expression of a content type, whatever parameters it has."""
@@ -85,6 +87,16 @@ class DeviceRequestBody(WireModel):
     """What the device is to do: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
 
     A ``uri`` with a query (``?pmin=5``), ``PUT`` and no payload sets notification rules.
+
+    Attributes:
+        method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
+        content_type: The format of the payload; a write without it is ``text/plain``.
+        accept: The format the answer should have.
+        payload_b64: The value to write, or the argument to execute with, in JSON as base64.
+        expiry_seconds: How long the request may wait for the device: :data:`DEFAULT_EXPIRY_SECONDS` by default, and
+            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. Then it ends with 429
+            ``REQUEST_EXPIRED`` if it was not sent, and with 504 ``TIMEOUT`` if it was sent and the device has not
+            responded, so that it is not known whether the device acted.
     """
 
     method: Method
@@ -118,6 +130,14 @@ class WaitingRequest(WireModel):
 
     ``state`` is ``with_device`` once the device has it in hand, and ``waiting`` before; ``attempts`` is the number of
     failed ones.
+
+    Attributes:
+        async_response_id: The async-id, by which the answer is recognised.
+        device_id: The device's id.
+        method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
+        uri: The resource path, and the query of notification rules.
+        placed_at: When it was accepted.
+        expires_at: Until when it may wait for the device.
     """
 
     object: Literal["device-request"] = "device-request"
@@ -132,7 +152,14 @@ class WaitingRequest(WireModel):
 
 
 class WaitingRequestPage(WireModel):
-    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
+    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id.
+
+    Attributes:
+        data: The requests.
+        has_more: Whether another page follows.
+        limit: How many entries a page has at most.
+        order: In which order the entries stand.
+    """
 
     object: Literal["list"] = "list"
     data: list[WaitingRequest]
@@ -143,7 +170,11 @@ class WaitingRequestPage(WireModel):
 
 
 class DesiredChanged(ErrorBody):
-    """The body of a 412: the resource as it is now, with the revision to write with [an extension]."""
+    """The body of a 412: the resource as it is now, with the revision to write with [an extension].
+
+    Attributes:
+        resource: The resource as it is now, as in the device object.
+    """
 
     resource: ResourceState
 
@@ -153,6 +184,11 @@ class DeviceRequestAccepted(WireModel):
 
     ``async_response`` is how it ended, as a poll with ``after`` tells it, where the request was held open for that
     (``Prefer: wait``) and it ended in time [an extension].
+
+    Attributes:
+        async_response_id: The async-id, by which the answer is recognised.
+        async_response: How the request ended, where ``Prefer: wait`` asked for it and it did in time. It stands in the
+            notification log too, under the number in ``seq``.
     """
 
     async_response_id: Annotated[str, Field(alias="async-response-id")]

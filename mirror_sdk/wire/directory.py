@@ -64,10 +64,23 @@ MAX_ATTRIBUTE_CHARACTERS = 128
 
 
 class Device(WireModel):
-    """A device as the directory lists it; ``queue_mode`` and ``last_contact_at`` are extensions.
+    """A device as the directory lists it.
 
-    ``last_contact_at`` is when anything last came from the device: a registration, its update or end, a value, an
-    answer; ``None`` where the service does not tell.
+    Attributes:
+        id: The device's id.
+        name: What people call it; its ``endpoint_name`` where nobody gave it another name.
+        description: What people say of it; absent where nobody does.
+        endpoint_name: The name the device registers with.
+        endpoint_type: The type the device registers with.
+        state: ``registered`` or ``deregistered``.
+        created_at: When the device first registered.
+        updated_at: The device's last registration event.
+        etag: Changes with the device: when it last registered or updated its registration, or something was said of it.
+        bootstrapped_timestamp: The same as ``created_at``.
+        custom_attributes: What people note of it.
+        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        last_contact_at: When anything last came from the device: a registration, its update or end, a value, an answer;
+            absent where the service does not tell; an extension.
     """
 
     object: Literal["device"] = "device"
@@ -163,6 +176,18 @@ class DeviceUpdate(WireModel):
 
     An empty ``name`` or ``description`` takes away the one that was set. ``custom_attributes`` replaces all there are.
     Programs send whole devices back: the other members may be there when they are as the device has them.
+
+    Attributes:
+        id: As it is.
+        endpoint_name: As it is: a device names itself.
+        endpoint_type: As it is: a device says it itself.
+        state: As it is: a device registers and deregisters by itself.
+        created_at: As it is.
+        updated_at: As it is.
+        etag: As it is.
+        bootstrapped_timestamp: As it is.
+        queue_mode: As it is.
+        last_contact_at: As it is.
     """
 
     name: (
@@ -192,7 +217,15 @@ class DeviceUpdate(WireModel):
 
 
 class DevicePage(WireModel):
-    """One page of the directory; ``total_count`` only when it was asked for."""
+    """One page of the directory; ``total_count`` only when it was asked for.
+
+    Attributes:
+        data: The devices.
+        has_more: Whether another page follows.
+        limit: How many entries a page has at most.
+        order: In which order the entries stand.
+        after: The id the page begins behind, as it was asked for.
+    """
 
     object: Literal["list"] = "list"
     data: list[Device]
@@ -207,14 +240,16 @@ class DeviceConnection(WireModel):
     """How a device is connected; an extension.
 
     Attributes:
-        device_id: The device.
-        protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``; ``None`` where the service has no connection of it.
-        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``.
+        device_id: The device's id.
+        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent where the service has no connection of the
+            device. More may come.
+        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``; absent where it speaks no
+            LwM2M.
         binding: What the device said of its transport: ``U``, or ``UQ`` in queue mode.
         reachable: Whether a request would reach it now; not so while it sleeps.
         lifetime_seconds: For how long its registration holds without an update.
-        registration_expires_at: When that ends, unless it is updated; ``None`` for a device that is not registered.
-        last_contact_at: When anything last came from it.
+        registration_expires_at: When that ends, unless it is updated; absent for a device that is not registered.
+        last_contact_at: When anything last came from the device.
         address: Address and port its messages come from; told to a key with the scope ``admin`` only.
     """
 
@@ -276,6 +311,9 @@ class DeviceContacts(WireModel):
 
     ``heard_at`` is when values came that the device sent because of a subscription of the application, the newest last:
     what the application's notification log still holds shortly before the device's last contact.
+
+    Attributes:
+        device_id: The device's id.
     """
 
     object: Literal["device-contacts"] = "device-contacts"
@@ -284,7 +322,14 @@ class DeviceContacts(WireModel):
 
 
 class EndpointResource(WireModel):
-    """A resource of a device as ``GET /v2/endpoints/{id}`` lists it."""
+    """A resource of a device as ``GET /v2/endpoints/{id}`` lists it.
+
+    Attributes:
+        uri: The resource path.
+        obs: Whether it can be subscribed.
+        rt: Its resource type, empty when the device names none.
+        type: Its content type, empty when the device names none.
+    """
 
     uri: str
     obs: bool

@@ -8,14 +8,29 @@ from mirror_sdk.wire.model import WireModel
 
 
 class FieldError(WireModel):
-    """What is wrong with one field."""
+    """What is wrong with one field.
+
+    Attributes:
+        name: The parameter or the member; a member of a member stands behind a dot.
+        message: What is wrong with it.
+    """
 
     name: str
     message: str
 
 
 class ErrorBody(WireModel):
-    """An error as the service words it; ``reason`` is the public API's error word where it has one."""
+    """An error as the service words it.
+
+    Attributes:
+        code: The status of the answer.
+        type: The kind of error, as a word for programs: :data:`ERROR_TYPES`; a 400 that names a field is a
+            ``validation_error``.
+        message: What is wrong and what to do next.
+        fields: What is wrong with which field.
+        request_id: Identifies the request in the server's log.
+        reason: The public API's error word, where it has one.
+    """
 
     object: Literal["error"] = "error"
     code: int

@@ -13,6 +13,17 @@ class AsyncResponse(WireModel):
     """The outcome of a device request, matched by ``id``, its async-id; ``error`` is an open set of categories.
 
     Only with its number in the log, ``seq``, it names the device and the resource path of the request.
+
+    Attributes:
+        status: 200 when the device did it, else 400 or above.
+        payload: The value that was read, in JSON as base64; empty when there is none.
+        ct: The content type of the payload.
+        max_age: For how many seconds the value is fresh; 0 when the device does not say.
+        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
+        timestamp: When the request ended, in milliseconds since 1970; only with ``after``, or when it was asked for.
+        ep: The device's id; only with ``seq``; an extension.
+        original_ep: The name the device registers with; only with ``seq``; an extension.
+        path: The resource path that the request was about; only with ``seq``; an extension.
     """
 
     id: str
@@ -30,7 +41,19 @@ class AsyncResponse(WireModel):
 
 
 class Notification(WireModel):
-    """An observation event; ``timestamp`` is the device's time of the change, in whole milliseconds."""
+    """An observation event; ``timestamp`` is the device's time of the change, in whole milliseconds.
+
+    Attributes:
+        ep: The device's id.
+        path: The resource path.
+        ct: The content type of the payload.
+        payload: The value, in JSON as base64; empty when there is none.
+        max_age: For how many seconds the value is fresh; 0 when the device does not say.
+        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
+        original_ep: The name the device registers with. A webhook has it of an observation only when it asked for it.
+        seq: The number of this entry in the notification log; only with ``after``, or when it was asked for; an
+            extension.
+    """
 
     ep: str
     path: str
@@ -44,7 +67,14 @@ class Notification(WireModel):
 
 
 class RegisteredResource(WireModel):
-    """A resource as a device announces it."""
+    """A resource as a device announces it.
+
+    Attributes:
+        path: The resource path.
+        rt: Its resource type.
+        ct: Its content type.
+        obs: Whether it can be subscribed.
+    """
 
     path: str
     rt: str | None = None
@@ -56,6 +86,19 @@ class RegistrationEvent(WireModel):
     """A device registered or updated its registration.
 
     ``ended_subscriptions`` are the paths of the application's own single subscriptions that a full registration ended.
+
+    Attributes:
+        ep: The device's id.
+        original_ep: The name the device registers with.
+        ept: The type the device registers with.
+        q: Whether the device is in queue mode.
+        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
+        timestamp: When it happened, in milliseconds since 1970.
+        seq: The number of this entry in the notification log; only with ``after``, or when it was asked for; an
+            extension.
+        resources: What the device has.
+        ended_subscriptions: The paths this application had subscribed by themselves, which this registration ended;
+            absent where there are none; an extension.
     """
 
     ep: str
@@ -70,7 +113,13 @@ class RegistrationEvent(WireModel):
 
 
 class DeviceGone(WireModel):
-    """A device that deregistered or whose registration expired, as an object; all but ``ep`` only with ``seq``."""
+    """A device that deregistered or whose registration expired, as an object; all but ``ep`` only with ``seq``.
+
+    Attributes:
+        original_ep: The name the device registers with; only with ``seq``; an extension.
+        uid: The identity of this entry, the same when it is sent again; only with ``seq``; an extension.
+        timestamp: When it happened, in milliseconds since 1970; only with ``seq``; an extension.
+    """
 
     ep: str
     original_ep: Annotated[str | None, Field(alias="original-ep")] = None
@@ -86,7 +135,17 @@ _Gone = Annotated[
 
 
 class NotificationMessage(WireModel):
-    """One message; each list is there only when it has entries."""
+    """One message; each list is there only when it has entries.
+
+    Attributes:
+        async_responses: Outcomes of the application's device requests.
+        notifications: What subscribed resources sent.
+        registrations: Devices that registered.
+        reg_updates: Devices that updated their registration.
+        de_registrations: Devices that deregistered: their ids, or objects with ``after`` and for a webhook that asked
+            for these.
+        registrations_expired: Devices whose registration expired: as in ``de-registrations``.
+    """
 
     async_responses: Annotated[list[AsyncResponse], Field(alias="async-responses")] = []
     notifications: list[Notification] = []

@@ -28,7 +28,14 @@ NO_QUOTA = 2**31 - 1
 
 
 class Endpoint(WireModel):
-    """A registered device as ``GET /v2/endpoints`` lists it."""
+    """A registered device as ``GET /v2/endpoints`` lists it.
+
+    Attributes:
+        name: The device's id.
+        type: The type the device registers with.
+        status: Always ``ACTIVE``.
+        q: Whether the device is in queue mode.
+    """
 
     name: str
     type: str = ""
@@ -40,6 +47,13 @@ class Limits(WireModel):
     """The limits of an application, and how far it has come.
 
     This service has no quotas, so that both are a number that is never reached.
+
+    Attributes:
+        transaction_quota: A number that is never reached: there is no quota.
+        transaction_count: How many entries the notification log of this application holds, which goes back a day:
+            registrations, values of subscribed resources, answers to device requests.
+        endpoint_quota: A number that is never reached: there is no quota.
+        endpoint_count: How many devices are registered.
     """
 
     transaction_quota: Annotated[int, Field(alias="transaction-quota")]

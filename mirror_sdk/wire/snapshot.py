@@ -62,6 +62,10 @@ class DeviceRanges(WireModel):
 
     The first has no ``after`` and the last no ``last``, and each goes on where the one before ends: a device that
     comes later is in one of them too. ``revision`` is the number of the mirror's last change.
+
+    Attributes:
+        device_count: How many devices there are in all.
+        data: The ranges, by id.
     """
 
     object: Literal["device-ranges"] = "device-ranges"

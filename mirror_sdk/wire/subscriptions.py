@@ -60,7 +60,13 @@ _PathPattern = Annotated[
 
 
 class PresubscriptionRule(WireModel):
-    """Which resources of which devices to subscribe at registration; a member that is absent matches everything."""
+    """Which resources of which devices to subscribe at registration; a member that is absent matches everything.
+
+    Attributes:
+        endpoint_name: The device's id or endpoint name; ``*`` may stand at its end.
+        endpoint_type: The device's type; ``*`` may stand at its end.
+        resource_path: Resource paths; ``*`` may stand at the end of each.
+    """
 
     endpoint_name: Annotated[_Name | None, Field(alias="endpoint-name")] = None
     endpoint_type: Annotated[_Name | None, Field(alias="endpoint-type")] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from itertools import chain
@@ -12,19 +12,29 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core.core_schema import ModelSchema
 
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.paths import PATH_PATTERN
 from mirror_server import __version__
-from mirror_server.description import parameters
-from mirror_server.description.members import add_meanings
-from mirror_server.description.operations import DELIVERY, OPERATIONS
-from mirror_server.description.parts import Answer, Content, Operation, Schema
+from mirror_server.description.docstrings import meanings_of_attributes, prose
+from mirror_server.description.parts import (
+    TEXT,
+    Answer,
+    Content,
+    Operation,
+    Parameter,
+    Route,
+    Schema,
+    header,
+    whole_number,
+)
 
 _REFERENCE = "#/components/schemas/{model}"
 _SUMMARY = """\
 The last reported and the last desired value of every resource of every device. Requests to devices are accepted first
-and answered later, through a notification log that a long poll, a webhook or an event stream reads.
+and answered later, through a notification log.
 
 It follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo); operations,
 parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
@@ -34,59 +44,18 @@ for the client's own `If-None-Match`, and that of the presubscription rules for 
 
 A trailing slash and doubled slashes mean the same path, and so does `x-unversioned`, which older programs ask for.
 Times are RFC 3339 in UTC, payloads base64. An unknown member of a body is refused, and so is an unknown parameter of
-the query. A parameter or a member that is there twice is refused; filters and `path` may be, and all filters have to
-hold.
+the query. A parameter or a member that is there twice is refused, unless its description says that it may be.
 """
-_HEADERS: dict[str, Schema] = {
-    routes.REQUEST_ID_HEADER: {
-        "description": "Identifies the request in the server's log; a client may send 32 hex digits of its own.",
-        "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-    },
-    routes.CURSOR_HEADER: {
-        "description": "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
-        "x-extension": True,
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    routes.GAP_HEADER: {
-        "description": "First and last number of entries that are gone from the log. Only with `after`.",
-        "x-extension": True,
-        "schema": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
-    },
-    routes.TIME_HEADER: {
-        "description": "All that happened before this instant, by this service's clock, stands in the log up to the"
-        " number in `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
-        "x-extension": True,
-        "schema": {"type": "string", "format": "date-time"},
-    },
-    routes.TOTAL_HEADER: {
-        "description": "How many devices the answer has.",
-        "x-extension": True,
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    routes.SUBSCRIPTION_HEADER: {
-        "description": "`active` once the device accepted the subscription, `asked` until it answers, `refused` when it"
-        " refused: it is asked again when it next registers or updates its registration.",
-        "x-extension": True,
-        "schema": {"type": "string", "enum": ["active", "asked", "refused"]},
-    },
-    routes.REQUESTED_AT_HEADER: {
-        "description": "When the request was accepted, by this service's clock: of a repeated async-id the first time."
-        " Of a write it is `desired.requested_at` too.",
-        "x-extension": True,
-        "schema": {"type": "string", "format": "date-time"},
-    },
-    routes.EXPIRES_AT_HEADER: {
-        "description": "Until when the request may wait for the device, by this service's clock.",
-        "x-extension": True,
-        "schema": {"type": "string", "format": "date-time"},
-    },
-    routes.PREFERENCE_APPLIED_HEADER: {
-        "description": "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
-        "x-extension": True,
-        "schema": {"type": "string", "pattern": "^wait=[0-9]+$"},
-    },
-    "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
-    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
+_REQUEST_ID = header(
+    routes.REQUEST_ID_HEADER,
+    "Identifies the request in the server's log; a client may send 32 hex digits of its own.",
+    TEXT | {"pattern": "^[0-9a-f]{32}$"},
+    is_extension=False,
+)
+_RETRY_AFTER = header("Retry-After", "Seconds to wait.", whole_number(0), is_extension=False)
+_RESOURCE_PATH: Schema = {
+    "description": "A resource path without its first slash; the other slashes stand as they are: `3303/0/5700`.",
+    "schema": TEXT | {"pattern": PATH_PATTERN.replace("(?:/", "(?:(?:^|/)", 1)},
 }
 _ERROR_MEANINGS = {
     400: "Something in the request is wrong; `fields` names it.",
@@ -109,20 +78,22 @@ _ERROR_MEANINGS = {
 }
 
 
-def describe(routes_and_scopes: Mapping[tuple[str, str], Collection[str]]) -> dict[str, Any]:
-    """The OpenAPI document of the operations that a server has.
+def describe(described: Iterable[Route], delivery: Operation) -> dict[str, Any]:
+    """The OpenAPI document of a server.
 
     Args:
-        routes_and_scopes: The server's methods (``get``) and paths (``/v3/devices/{device_id}``), and the scopes of
-            which a key must have one; none where no key is needed.
+        described: All it answers to.
+        delivery: What it sends to a webhook.
     """
-    there = {place: OPERATIONS[place] for place in OPERATIONS if place in routes_and_scopes}
+    described = list(described)
     paths: dict[str, Any] = {}
-    for (method, path), operation in there.items():
-        paths.setdefault(path, {})[method] = _operation(operation, path, routes_and_scopes[method, path])
-    schemas = _schemas([*there.values(), DELIVERY])
-    for name in _refused_extras(there.values(), schemas):
+    for route in described:
+        paths.setdefault(route.path, {})[route.method] = _of_route(route)
+    operations = [*(route.operation for route in described), delivery]
+    schemas = _schemas(operations)
+    for name in _refused_extras(operations[:-1], schemas):
         schemas[name]["additionalProperties"] = False
+    headers = chain.from_iterable(answer.headers for operation in operations for answer in operation.answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -135,7 +106,7 @@ def describe(routes_and_scopes: Mapping[tuple[str, str], Collection[str]]) -> di
         "servers": [{"url": "."}],
         "security": [{"access_key": []}],
         "paths": paths,
-        "webhooks": {DELIVERY.name: {"put": _operation(DELIVERY, "", ())}},
+        "webhooks": {delivery.name: {"put": _operation(delivery) | {"security": []}}},
         "components": {
             "securitySchemes": {
                 "access_key": {
@@ -144,67 +115,94 @@ def describe(routes_and_scopes: Mapping[tuple[str, str], Collection[str]]) -> di
                     "description": "An access key; one key is one application.",
                 }
             },
-            "headers": _HEADERS,
+            "headers": {one.name: one.to_openapi() for one in (_REQUEST_ID, _RETRY_AFTER, *headers)},
             "responses": {str(code): _error(code) for code in _ERROR_MEANINGS},
             "schemas": schemas,
         },
     }
 
 
-class _WithoutTitles(GenerateJsonSchema):
-    """Leaves out the titles of members, which only repeat their names."""
+class _Schemas(GenerateJsonSchema):
+    """Describes each member by the docstring of its model, and leaves out titles, which only repeat names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
+    def model_schema(self, schema: ModelSchema) -> Schema:
+        model, found = schema["cls"], super().model_schema(schema)
+        found["description"] = prose(model)
+        meanings, members = meanings_of_attributes(model), found.get("properties", {})
+        for name, field in model.model_fields.items():
+            if name in meanings and (member := members.get(field.alias or name)):
+                member["description"] = meanings[name]
+        if "object" in members:
+            members["object"]["description"] = "The kind of this object, always the same word."
+        return found
 
-def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Schema:
+
+def _names_in(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
+
+
+def _parameters(route: Route) -> list[Schema]:
+    given = (*route.query, *route.operation.parameters)
+    return [
+        *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(route.path)),
+        *({"name": one.name, "in": one.place} | one.to_openapi() for one in given),
+    ]
+
+
+def _of_path(name: str) -> Schema:
+    if name == "path":
+        return _RESOURCE_PATH
+    what, mark, _ = name.partition("_id")
+    return {"description": f"The {what}'s {'id' if mark else 'name'}.", "schema": TEXT | {"minLength": 1}}
+
+
+def _operation(operation: Operation) -> Schema:
     described: Schema = {
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
-        "responses": {str(answer.code): _answer(answer) for answer in operation.answers} | _errors(operation, scopes),
+        "responses": {str(answer.code): _answer(answer) for answer in operation.answers},
     }
     if operation.meaning:
         described["description"] = operation.meaning
-    of_path = [parameters.OF_PATHS[name] for name in re.findall(r"{(\w+)}", path)]
-    if of_path or operation.parameters:
-        described["parameters"] = [parameter.to_openapi() for parameter in (*of_path, *operation.parameters)]
     if operation.body is not None:
-        described["requestBody"] = {
-            "required": not operation.takes_no_body,
-            "content": _content(operation.body),
-        }
-    if (other_name := routes.unversioned(path)) is not None:
-        described["x-unversioned"] = other_name
-    if scopes:
-        described["x-scopes"] = sorted(scopes)
-    else:
-        described["security"] = []
+        described["requestBody"] = {"required": not operation.takes_no_body, "content": _content(operation.body)}
     if operation.is_extension:
         described["x-extension"] = True
     return described
 
 
+def _of_route(route: Route) -> Schema:
+    described = _operation(route.operation)
+    described["responses"] |= _errors(route)
+    if parameters := _parameters(route):
+        described["parameters"] = parameters
+    if (other_name := routes.unversioned(route.path)) is not None:
+        described["x-unversioned"] = other_name
+    return described | ({"x-scopes": sorted(route.scopes)} if route.scopes else {"security": []})
+
+
 def _answer(answer: Answer) -> Schema:
     described: Schema = {"description": answer.meaning, "headers": _header_references(*answer.headers)}
-    content = {media_type: one for form in answer.contents for media_type, one in _content(form).items()}
+    content = dict(chain.from_iterable(_content(form).items() for form in answer.contents))
     return described | ({"content": content} if content else {})
 
 
-def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
-    if operation is DELIVERY:
-        return {}
-    codes = {408, 414, 431, 500, 503, *operation.errors}
-    if scopes:
+def _errors(route: Route) -> Schema:
+    codes = {408, 414, 431, 500, 503, *route.operation.errors}
+    if _names_in(route.path):
+        codes.add(404)
+    if route.scopes:
         codes |= {400, 401, 403, 429}
-    if operation.body is not None:
+    if route.operation.body is not None:
         codes |= {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 
 def _error(code: int) -> Schema:
-    headers = ["Retry-After"] if code in {429, 503} else []
     body = {
         "object": "error",
         "code": code,
@@ -216,24 +214,26 @@ def _error(code: int) -> Schema:
     content = {"schema": {"$ref": _REFERENCE.format(model=ErrorBody.__name__)}, "example": body}
     return {
         "description": _ERROR_MEANINGS[code],
-        "headers": _header_references(*headers),
+        "headers": _header_references(*([_RETRY_AFTER] if code in {429, 503} else [])),
         "content": {"application/json": content},
     }
 
 
-def _header_references(*names: str) -> Schema:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in (routes.REQUEST_ID_HEADER, *names)}
+def _header_references(*headers: Parameter) -> Schema:
+    return {one.name: {"$ref": f"#/components/headers/{one.name}"} for one in (_REQUEST_ID, *headers)}
 
 
 def _content(content: Content) -> Schema:
     if content.model is None:
         return {content.media_type: {"schema": content.schema, "example": content.example}}
     reference = {"$ref": _REFERENCE.format(model=content.model.__name__)}
-    examples = {variant: _example(content.model, variant) for variant in content.variants}
+    values = {variant: _example(content.model, variant) for variant in content.variants}
     return {
         content.media_type: {
-            "schema": {"type": "array", "items": reference} if content.many else reference,
-            "examples": {variant: {"value": [value] if content.many else value} for variant, value in examples.items()},
+            "schema": {"type": "array", "items": reference} if content.is_list else reference,
+            "examples": {
+                variant: {"value": [value] if content.is_list else value} for variant, value in values.items()
+            },
         }
     }
 
@@ -256,10 +256,9 @@ def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
         models |= {content.model for content in _contents(operation) if content.model is not None}
     ordered = sorted(models, key=lambda model: model.__name__)
     _, schema = models_json_schema(
-        [(model, "validation") for model in ordered], ref_template=_REFERENCE, schema_generator=_WithoutTitles
+        [(model, "validation") for model in ordered], ref_template=_REFERENCE, schema_generator=_Schemas
     )
     found: dict[str, Schema] = schema["$defs"]
-    add_meanings(found)
     return found
 
 

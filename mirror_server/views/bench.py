@@ -7,8 +7,17 @@ from typing import Any, TypeVar
 
 from flask import Blueprint, Response
 
-from mirror_sdk.wire.bench import BenchAdvance, BenchDevicePatch, BenchNewDevice, BenchResourceBody
+from mirror_sdk.wire.bench import (
+    BenchAdvance,
+    BenchClock,
+    BenchDeviceAdded,
+    BenchDeviceList,
+    BenchDevicePatch,
+    BenchNewDevice,
+    BenchResourceBody,
+)
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, described, json_of
 from mirror_server.service.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -20,6 +29,8 @@ T = TypeVar("T")
 
 PREFIX = "/sim/v1"
 _TIMEOUT_SECONDS = 600
+_DONE = Answer(204, "It has.")
+_CLOCK = json_of(BenchClock, "a clock that can be advanced")
 
 routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 """The routes of the bench; without simulated devices each is a 404 that says how to get some."""
@@ -27,8 +38,9 @@ routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 
 @routes.get("/devices")
 @requires(Scope.ADMIN)
-def list_devices() -> Response:
-    """The simulated devices with their own values."""
+@described("Bench", Answer(200, "All of them.", json_of(BenchDeviceList, "one device")), is_extension=True)
+def list_simulated_devices() -> Response:
+    """The simulated devices and their own values."""
     simulator = _bench().simulator
 
     def read() -> Response:
@@ -40,68 +52,99 @@ def list_devices() -> Response:
 
 @routes.post("/devices")
 @requires(Scope.ADMIN)
-def add_device() -> Response:
-    """Add a simulated device, and register it."""
+@described(
+    "Bench",
+    Answer(201, "It is there.", json_of(BenchDeviceAdded, "201")),
+    body=json_of(BenchNewDevice, "with resources", "a name alone"),
+    errors=(409,),
+    is_extension=True,
+)
+def add_simulated_device() -> Response:
+    """Add a simulated device, which registers at once."""
     body = read_body(BenchNewDevice)
     return _run(lambda bench: bench.add_device(body), lambda device_id: json_answer({"id": device_id}, 201))
 
 
 @routes.patch("/devices/<device_id>")
 @requires(Scope.ADMIN)
-def patch_device(device_id: str) -> Response:
-    """Change how a simulated device behaves."""
+@described(
+    "Bench",
+    Answer(204, "It does."),
+    body=json_of(BenchDevicePatch, "goes offline", "rejects", "takes its time"),
+    is_extension=True,
+)
+def set_behaviour(device_id: str) -> Response:
+    """How a simulated device behaves from now on."""
     body = read_body(BenchDevicePatch)
     return _run(lambda bench: bench.set_behaviour(device_id, body), lambda _: empty_answer())
 
 
 @routes.put("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
-def put_resource(device_id: str, path: str) -> Response:
-    """Give a device a value of its own, or a new resource."""
+@described(
+    "Bench",
+    _DONE,
+    body=json_of(BenchResourceBody, "a new value", "a new resource with its flags"),
+    is_extension=True,
+)
+def put_simulated_resource(device_id: str, path: str) -> Response:
+    """The device changes its own value, or gets a new resource."""
     resource_path, body = read_path(path), read_body(BenchResourceBody)
     return _run(lambda bench: bench.put_resource(device_id, resource_path, body), lambda _: empty_answer())
 
 
 @routes.delete("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
-def delete_resource(device_id: str, path: str) -> Response:
-    """Take a resource from a device."""
+@described("Bench", _DONE, is_extension=True)
+def delete_simulated_resource(device_id: str, path: str) -> Response:
+    """The device removes a resource; the mirror keeps it."""
     resource_path = read_path(path)
     return _run(lambda bench: bench.simulator.remove_resource(device_id, resource_path), lambda _: empty_answer())
 
 
 @routes.post("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@described("Bench", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
-    """Have a device register."""
+    """The device makes a full registration."""
     return _run(lambda bench: bench.simulator.register(device_id), lambda _: empty_answer())
 
 
 @routes.put("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@described("Bench", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
-    """Have a device update its registration."""
+    """The device updates its registration."""
     return _run(lambda bench: bench.simulator.update(device_id), lambda _: empty_answer())
 
 
 @routes.delete("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@described("Bench", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
-    """Have a device deregister."""
+    """The device deregisters."""
     return _run(lambda bench: bench.simulator.deregister(device_id), lambda _: empty_answer())
 
 
 @routes.get("/clock")
 @requires(Scope.ADMIN)
+@described("Bench", Answer(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
-    """What the server's clock shows."""
+    """What time it is for the server."""
     return json_answer(_clock(_bench()))
 
 
 @routes.post("/clock")
 @requires(Scope.ADMIN)
+@described(
+    "Bench",
+    Answer(200, "The clock afterwards, and all that became due is done.", _CLOCK),
+    body=json_of(BenchAdvance, "an hour"),
+    errors=(409,),
+    is_extension=True,
+)
 def advance_clock() -> Response:
-    """Move a manual clock on, with all that becomes due meanwhile."""
+    """Let time pass, where the clock is manual."""
     seconds = read_body(BenchAdvance).advance_seconds
     bench = _bench()
     return _run(lambda _: bench.advance(seconds), lambda _: json_answer(_clock(bench)))

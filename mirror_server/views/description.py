@@ -9,12 +9,11 @@ from functools import lru_cache
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
+from mirror_server.description.parts import Answer, Route, described, object_like
 from mirror_server.views.answers import make_conditional
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
+from mirror_server.views.notifications import DELIVERY
 from mirror_server.views.requests import requires, services
-
-Route = tuple[str, str, frozenset[str]]
-"""Method and path, as the description writes them, and scopes."""
 
 _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
 
@@ -23,26 +22,30 @@ routes = Blueprint("description", __name__)
 
 @routes.get("/openapi.json")
 @requires()
+@described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
-    """The OpenAPI document of this server; without a key."""
+    """This description."""
     has_bench = services().bench is not None
-    described = (route for route in each_route(current_app) if has_bench or not route[1].startswith(BENCH_PREFIX))
-    answer = Response(_document(frozenset(described)), content_type="application/json")
+    there = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
+    answer = Response(_document(tuple(there)), content_type="application/json")
     make_conditional(answer)
     return answer
 
 
 @lru_cache(maxsize=2)
-def _document(described: frozenset[Route]) -> bytes:
+def _document(described: tuple[Route, ...]) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    return orjson.dumps(describe({(method, path): scopes for method, path, scopes in described}))
+    return orjson.dumps(describe(described, DELIVERY))
 
 
 def each_route(app: Flask) -> Iterator[Route]:
-    """Everything the app answers to."""
+    """Everything the app answers to, but views that are not described, as another package may have them."""
     for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        if "operation" not in view.__dict__:
+            continue
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
-        for method in (rule.methods or set()) - _METHODS_OF_EVERY_ROUTE:
-            yield method.lower(), path, app.view_functions[rule.endpoint].__dict__["required_scopes"]
+        for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE):
+            yield Route(method.lower(), path, view)

@@ -8,8 +8,9 @@ from typing import Any
 
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.directory import NOT_KEPT, DeviceUpdate
-from mirror_server.service.connections import DeviceConnection
+from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
+from mirror_server.description.parts import Answer, described, json_of
+from mirror_server.service import connections
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
 from mirror_server.store.descriptions import Description
@@ -27,42 +28,69 @@ _WHOSE = {
     "state": "a device registers and deregisters by itself",
     "queue_mode": "a device says so itself when it registers",
 }
+_DESCRIBED = Answer(200, "The device as it is now.", json_of(Device, "with what people say of it"))
+_DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
 
 routes = Blueprint("device_directory", __name__)
 
 
 @routes.put("/v3/devices/<device_id>")
 @requires(Scope.WRITE)
+@described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def put_device(device_id: str) -> Response:
-    """Change what is said of a device; what is not given stays."""
+    """Say something of a device: a name, a description, custom attributes.
+
+    What is not given stays. An empty name or description takes away the one that was set; custom attributes replace all
+    there are. What the device or the service tells may be sent back as it is, and is refused when it is another.
+    :data:`NOT_KEPT` may be there without a value. All applications share what is said.
+    """
     return _describe(device_id)
 
 
 @routes.patch("/v3/devices/<device_id>")
 @requires(Scope.WRITE)
+@described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def patch_device(device_id: str) -> Response:
-    """The same as PUT, which leaves out nothing either."""
+    """The same as PUT."""
     return _describe(device_id)
 
 
 @routes.get("/v3/devices/<device_id>/connection")
 @requires(Scope.READ)
+@described(
+    "Directory",
+    Answer(
+        200,
+        "The connection.",
+        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
+    ),
+    is_extension=True,
+)
 def get_device_connection(device_id: str) -> Response:
-    """How a device is connected; where its messages come from is for operators."""
+    """How a device is connected.
+
+    By which protocols, whether a request would reach it now, and when it was last heard. Where its messages come from
+    is told to a key with the scope ``admin`` only.
+    """
     found = services().connections.connection(device_id)
     return json_answer(connection_content(found, with_address=Scope.ADMIN in g.scopes))
 
 
 @routes.get("/v3/devices/<device_id>/contacts")
 @requires(Scope.READ)
+@described("Directory", Answer(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
 def get_device_contacts(device_id: str) -> Response:
-    """When a device was heard lately."""
+    """When a device was heard lately, as far as this application was told of it.
+
+    Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
+    by it.
+    """
     heard_at = services().devices.contacts(app_id(), device_id)
     told = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
     return json_answer(told)
 
 
-def connection_content(found: DeviceConnection, *, with_address: bool) -> dict[str, Any]:
+def connection_content(found: connections.DeviceConnection, *, with_address: bool) -> dict[str, Any]:
     """How a device is connected, as far as that is known; its address where asked for."""
     told: dict[str, Any] = {"object": "device-connection", "device_id": found.device.device_id}
     if found.connection is not None:

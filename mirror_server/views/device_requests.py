@@ -18,7 +18,10 @@ from mirror_sdk.wire.device_requests import (
     MAX_RETRIES,
     MAX_WAIT_SECONDS,
     MEDIA_TYPE_PATTERN,
+    DesiredChanged,
+    DeviceRequestAccepted,
     DeviceRequestBody,
+    WaitingRequestPage,
 )
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
@@ -31,6 +34,19 @@ from mirror_sdk.wire.routes import (
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.description.parts import (
+    INSTANT,
+    TEXT,
+    Answer,
+    Content,
+    Parameter,
+    described,
+    header,
+    json_of,
+    text_of,
+    whole_number,
+    words,
+)
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -54,22 +70,124 @@ from mirror_server.views.requests import (
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-_PAGING = ("limit", "after")
-_OLDER = ("noResp", "sync")
 _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _BYTES = "application/octet-stream"
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
-_ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
+_ASYNC_ID_FORM = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
+
+_ASYNC_ID = Parameter(
+    "async-id",
+    "The request's identity, by which its answer is recognised. The same one for the same request within 24 h queues"
+    " nothing twice; for another request it is a conflict. Without it the server makes one.",
+    TEXT | {"pattern": ASYNC_ID_PATTERN},
+)
+_EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS))
+_RETRY = Parameter(
+    "retry",
+    "How often it is tried again when the device does not answer. The default is 2 for a device in queue mode, else 0."
+    " For a `POST` it is always 0, because the device may have executed it although its response was lost: with another"
+    " number the device may execute it more than once.",
+    whole_number(0, MAX_RETRIES),
+)
+_IF_MATCH = header(
+    "If-Match",
+    "The `revision` of the desired value that the writer saw, `0` where there was none, or `*` for any: if it is"
+    " another by now, because of another write or because the last one has ended, nothing is queued and the answer is"
+    " 412. Quotes around it are optional. Only with a write of one resource. A repeated async-id is answered as the"
+    " first time.",
+    TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
+)
+_PREFER = header(
+    PREFER_HEADER,
+    "With `wait=SECONDS` (RFC 7240) the 202 is held back until the request has ended, and tells how; for so long at"
+    f" most, and {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used before; a server that cannot wait"
+    " sends its 202 at once.",
+)
+_PREFERENCE_APPLIED = header(
+    PREFERENCE_APPLIED_HEADER,
+    "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
+    TEXT | {"pattern": "^wait=[0-9]+$"},
+)
+_OF_ACCEPTED = (
+    header(
+        REQUESTED_AT_HEADER,
+        "When the request was accepted, by this service's clock: of a repeated async-id the first time. Of a write it"
+        " is `desired.requested_at` too.",
+        INSTANT,
+    ),
+    header(EXPIRES_AT_HEADER, "Until when the request may wait for the device, by this service's clock.", INSTANT),
+)
+_ACCEPTED = Answer(202, "Accepted, and on disk.", json_of(DeviceRequestAccepted, "202"), headers=_OF_ACCEPTED)
+_PAGING = (
+    Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    Parameter("after", "The async-id of the last request of the page before.", TEXT),
+)
+_WAITING_PAGE = Answer(
+    200,
+    "A page; the values of writes are not shown.",
+    json_of(WaitingRequestPage, "one that waits and one that the device has in hand"),
+)
+_ONLY_NO = words("false", default="false")
+_OLDER = (
+    Parameter(
+        "noResp",
+        "With `true` nobody is told how the request ends, and the answer is 204; 409 for a device in queue mode.",
+        words("true", "false", default="false"),
+    ),
+    Parameter("sync", "Whether to wait for the device: only without.", _ONLY_NO),
+)
+_FROM_CACHE = Parameter(
+    "cacheOnly",
+    "Have what the mirror holds for the answer, and ask the device for nothing.",
+    words("true", "false", default="false"),
+)
+_NOT_FROM_CACHE = Parameter(
+    "cacheOnly", "Whether the answer is to come from the cache: only when it is read.", _ONLY_NO
+)
+_RULES = tuple(
+    Parameter(name, "A notification rule, in the place of a value.", TEXT | {"pattern": NUMBER_PATTERN})
+    for name in NOTIFICATION_RULES
+)
+_NOBODY_IS_TOLD = Answer(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
+_VALUE = "A value as it is, in the format that `Content-Type` tells."
+
+
+def _raw(example: str) -> Content:
+    """A body that is not looked into: in JSON it may be anything."""
+    return Content(media_type="*/*", schema={"description": _VALUE}, example=example)
+
 
 routes = Blueprint("device_requests", __name__)
 
 
 @routes.post("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
+@requires(Scope.READ, Scope.WRITE, query=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY))
+@described(
+    "Device requests",
+    Answer(
+        202,
+        "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
+        json_of(DeviceRequestAccepted, "202", "202 with the answer"),
+        headers=(*_OF_ACCEPTED, _PREFERENCE_APPLIED),
+    ),
+    Answer(
+        412,
+        "The desired value is not the one of `If-Match` any more; nothing was queued.",
+        json_of(DesiredChanged, "written by another application since", "never written"),
+    ),
+    parameters=(_IF_MATCH, _PREFER),
+    body=json_of(DeviceRequestBody, "read", "write", "execute", "notification rules"),
+    errors=(409,),
+)
 def place_device_request(device_id: str) -> Response:
-    """E2: have a device read, written or executed; the answer comes by a notification."""
+    """Have a device read, write or execute a resource.
+
+    The answer comes later, as an async response on the notification channel, with the same async-id. At most
+    :data:`~mirror_sdk.wire.device_requests.QUEUE_LIMIT` requests wait for one device. A key needs the scope ``read``
+    to read, and ``write`` to write or execute. ``If-Match`` and ``Prefer`` are extensions.
+    """
     async_id = _read_async_id()
     body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
     require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
@@ -94,23 +212,38 @@ def place_device_request(device_id: str) -> Response:
 
 @routes.get("/v2/device-requests")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
+@described("Device requests", _WAITING_PAGE, is_extension=True)
 def list_waiting_requests() -> Response:
-    """The device requests of this key that wait for an answer."""
+    """The requests of this application that have no answer yet, oldest first."""
     return _waiting(None)
 
 
 @routes.get("/v2/device-requests/<device_id>")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
+@described("Device requests", _WAITING_PAGE, is_extension=True)
 def list_waiting_requests_of_device(device_id: str) -> Response:
-    """Those that wait for one device."""
+    """The requests of this application for one device that have no answer yet, oldest first."""
     return _waiting(device_id)
 
 
 @routes.get("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.READ, query=("cacheOnly", *_OLDER))
+@requires(Scope.READ, query=(_FROM_CACHE, *_OLDER))
 @without_head
+@described(
+    "Device requests",
+    Answer(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
+    _ACCEPTED,
+    _NOBODY_IS_TOLD,
+    Answer(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+    errors=(409,),
+)
 def read_resource(device_id: str, path: str) -> Response:
-    """The older way to have a resource read; with ``cacheOnly`` what the mirror holds is the answer."""
+    """Have a device read a resource, as older programs ask for it.
+
+    As ``POST /v2/device-requests/{device_id}`` with ``GET``, and an async-id that the server makes. With ``cacheOnly``
+    the answer is the value itself, in the format it has, as long as it is fresh by what the device said; without a word
+    of the device it is fresh until the next one comes.
+    """
     is_from_cache = query_flag("cacheOnly")
     _check_older()
     asked = CommandRequest("GET", read_path(path))
@@ -127,9 +260,15 @@ def read_resource(device_id: str, path: str) -> Response:
 
 
 @routes.put("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=("cacheOnly", *_OLDER, *NOTIFICATION_RULES))
+@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER, *_RULES))
+@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("1"), takes_no_body=True, errors=(409,))
 def write_resource(device_id: str, path: str) -> Response:
-    """The older way to have a resource written: the body is the value; or its notification rules, in the query."""
+    """Have a device write a resource, as older programs ask for it.
+
+    As ``POST /v2/device-requests/{device_id}`` with ``PUT``, and an async-id that the server makes. The body is the
+    value as it is, ``text/plain`` where no ``Content-Type`` tells another format; one number, text or boolean in JSON
+    is written as plain text. Without a body the parameters set notification rules.
+    """
     _check_older(is_cacheable=False)
     rules = _read_rules()
     payload = read_raw_body()
@@ -145,9 +284,14 @@ def write_resource(device_id: str, path: str) -> Response:
 
 
 @routes.post("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=("cacheOnly", *_OLDER))
+@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER))
+@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("0='1'"), takes_no_body=True, errors=(409,))
 def execute_resource(device_id: str, path: str) -> Response:
-    """The older way to have a resource executed: the body is the argument, if there is one."""
+    """Have a device execute a resource, as older programs ask for it.
+
+    As ``POST /v2/device-requests/{device_id}`` with ``POST``, and an async-id that the server makes. The body is the
+    argument, if there is one.
+    """
     _check_older(is_cacheable=False)
     payload = read_raw_body() or None
     content_type = None if payload is None else _read_content_type()
@@ -156,8 +300,10 @@ def execute_resource(device_id: str, path: str) -> Response:
 
 @routes.delete("/v2/endpoints/<device_id>/<path:path>")
 @requires(Scope.WRITE, query=_OLDER)
+@described("Device requests")
 def delete_resource(device_id: str, path: str) -> Response:
-    """Refused: the mirror keeps what a device ever had. Source: specification 2.1."""
+    """Refused: nothing is deleted of a device."""
+    # Source: specification 2.1.
     message = f"DELETE is not to be had of /{path} of the device {device_id!r}: nothing is deleted of a device"
     raise Refusal(400, f"{message}. Write it, execute it, or have the device remove it")
 
@@ -307,7 +453,7 @@ def _accepted(environ: WSGIEnvironment, command: Command, entry: LogEntry | None
 
 def _read_async_id() -> str | None:
     async_id = query_text("async-id")
-    if async_id is not None and not _ASYNC_ID.match(async_id):
+    if async_id is not None and not _ASYNC_ID_FORM.match(async_id):
         message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
         raise Refusal.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
     return async_id

@@ -8,27 +8,65 @@ from functools import partial
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
+from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import AcknowledgementBody
+from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_server.clock import Clock
+from mirror_server.description.parts import (
+    ETAG,
+    FLAG,
+    NOT_CHANGED,
+    UNLESS_CHANGED,
+    Answer,
+    Parameter,
+    described,
+    json_of,
+)
 from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
-from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
+from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
-from mirror_server.views.selection import query_conditions
+from mirror_server.views.selection import DEVICE_FILTERS, query_conditions
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
+
+_LIST = (*list_parameters("devices", "device"), *DEVICE_FILTERS)
+_OF_RESOURCES = tuple(
+    Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
+    for name in ("cacheOnly", "noResp")
+)
 
 routes = Blueprint("devices", __name__)
 
 
 @routes.get("/v3/devices/<device_id>/echo")
 @requires(Scope.READ)
+@described(
+    "Mirror",
+    Answer(
+        200,
+        "The device object.",
+        json_of(
+            DeviceObject,
+            "a read value and a write that succeeded",
+            "a pending write has no time of a status update",
+            "empty values at first registration",
+        ),
+        headers=(ETAG,),
+    ),
+    NOT_CHANGED,
+    parameters=(UNLESS_CHANGED,),
+)
 def get_device_object(device_id: str) -> Response:
-    """E1: what the mirror holds of a device. Source: wire.md 1."""
+    """The device object: the last reported and the last desired value of every resource.
+
+    It never asks the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag`` and
+    ``If-None-Match`` are extensions.
+    """
     parts = services()
     # The headers are looked through only where there is something to find.
     known = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
@@ -51,8 +89,20 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
 
 @routes.post("/v3/devices/<device_id>/echo/acknowledgements")
 @requires(Scope.WRITE)
+@described(
+    "Mirror",
+    Answer(204, "It is acknowledged."),
+    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
+    errors=(409,),
+    is_extension=True,
+)
 def acknowledge_failed_write(device_id: str) -> Response:
-    """Acknowledge a failed write, so that it does not count as failed any more."""
+    """Acknowledge a failed write, so that it does not count as failed any more.
+
+    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
+    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
+    ``revision``.
+    """
     body = read_body(AcknowledgementBody)
     stored = services().commands.acknowledge(
         app_id(), device_id, body.resource_path, by=body.by, revision=body.revision
@@ -62,8 +112,16 @@ def acknowledge_failed_write(device_id: str) -> Response:
 
 @routes.get("/v3/devices")
 @requires(Scope.READ, query=None)
+@described("Directory", Answer(200, "A page.", json_of(DevicePage, "a later page")), parameters=_LIST)
 def list_devices() -> Response:
-    """A page of the directory."""
+    """The devices, page by page.
+
+    A filter is a parameter of its own (``state__eq=registered`` or ``state=registered``) or stands in ``filter``; each
+    may be there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there
+    is none of that name. ``custom_attributes__NAME`` filters by a custom attribute; a device without it has an empty
+    one. Fields that the public API has of its other services (:data:`~mirror_sdk.wire.directory.NOT_KEPT`) are taken,
+    and empty of every device.
+    """
     paging = query_paging()
     conditions = query_conditions(PARAMETERS)
     parts = services()
@@ -80,15 +138,17 @@ def list_devices() -> Response:
 
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
+@described("Directory", Answer(200, "The device.", json_of(Device, "registered")))
 def get_device(device_id: str) -> Response:
-    """A device of the directory."""
+    """A device as the directory lists it."""
     return json_answer(serialize.device(services().devices.described(device_id)))
 
 
 @routes.get("/v2/endpoints/<device_id>")
-@requires(Scope.READ, query=("cacheOnly", "noResp"))
-def list_endpoint_resources(device_id: str) -> Response:
-    """The resources that a device announced; the device is not asked, whatever older programs say of that."""
+@requires(Scope.READ, query=_OF_RESOURCES)
+@described("Directory", Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)))
+def list_resources(device_id: str) -> Response:
+    """The resources a device has now."""
     query_flag("cacheOnly")
     query_flag("noResp")
     find = partial(services().devices.announced, device_id)

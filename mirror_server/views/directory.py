@@ -9,15 +9,22 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
-from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQueryBody, DeviceQueryUpdate
+from mirror_sdk.wire.device_events import EVENT_ID_PATTERN, DeviceEvent, DeviceEventPage
+from mirror_sdk.wire.device_queries import (
+    MAX_QUERIES,
+    DeviceQuery,
+    DeviceQueryBody,
+    DeviceQueryPage,
+    DeviceQueryUpdate,
+)
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import TEXT, Answer, described, json_of
 from mirror_server.service.keys import Scope
 from mirror_server.store.device_events import KINDS, DeviceEventRow
 from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
-from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
-from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
+from mirror_server.views.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
+from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 from mirror_server.views.serialize import timestamp
@@ -76,13 +83,30 @@ _OF_EVENTS = Fields(
     },
 )
 
+_QUERY_LIST = (*list_parameters("queries", "query"), *filter_parameters("queries", "name%3DLights", _OF_QUERIES))
+_QUERY = json_of(DeviceQuery, "lights that are registered")
+_QUERY_UPDATE = json_of(DeviceQueryUpdate, "another name", "a whole query sent back")
+_CHANGED_QUERY = Answer(200, "The query as it is now.", _QUERY)
+_EVENT_LIST = (
+    *list_parameters("events", "event", TEXT | {"pattern": EVENT_ID_PATTERN}),
+    *filter_parameters("events", "event_type%3Dexpired", _OF_EVENTS),
+)
+_EVENT_PAGE = Answer(200, "A page.", json_of(DeviceEventPage, "a page"))
+_ONE_EVENT = Answer(200, "The event.", json_of(DeviceEvent, "registered", "expired"))
+
 routes = Blueprint("directory", __name__)
 
 
 @routes.get("/v3/device-queries")
 @requires(Scope.READ, query=None)
+@described(
+    "Directory", Answer(200, "A page.", json_of(DeviceQueryPage, "with the total count")), parameters=_QUERY_LIST
+)
 def list_device_queries() -> Response:
-    """A page of the saved queries."""
+    """The saved filters of the directory, page by page.
+
+    All applications share them. Filters as in ``GET /v3/devices``.
+    """
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
     directory = services().directory
@@ -98,8 +122,17 @@ def list_device_queries() -> Response:
 
 @routes.post("/v3/device-queries")
 @requires(Scope.WRITE)
+@described(
+    "Directory",
+    Answer(201, "It is saved.", _QUERY),
+    body=json_of(DeviceQueryBody, "lights that are registered"),
+)
 def post_device_query() -> Response:
-    """Save a query."""
+    """Save a filter of the directory.
+
+    ``query`` is what ``filter`` of ``GET /v3/devices`` takes, and is checked as that is; to use a saved filter, read it
+    and send it there. A name is taken once. :data:`MAX_QUERIES` are saved at most.
+    """
     body = read_body(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
     stored = services().directory.save_query(body.name, body.query)
@@ -108,41 +141,55 @@ def post_device_query() -> Response:
 
 @routes.get("/v3/device-queries/<query_id>")
 @requires(Scope.READ)
+@described("Directory", Answer(200, "The query.", _QUERY))
 def get_device_query(query_id: str) -> Response:
-    """A saved query."""
+    """A saved filter of the directory."""
     return json_answer(_query(services().directory.query(query_id)))
 
 
 @routes.put("/v3/device-queries/<query_id>")
 @requires(Scope.WRITE)
+@described("Directory", _CHANGED_QUERY, body=_QUERY_UPDATE)
 def put_device_query(query_id: str) -> Response:
-    """Change a saved query; what is not given stays."""
+    """Change a saved filter.
+
+    What is not given stays. What the service tells may be sent back as it is.
+    """
     return _change(query_id)
 
 
 @routes.patch("/v3/device-queries/<query_id>")
 @requires(Scope.WRITE)
+@described("Directory", _CHANGED_QUERY, body=_QUERY_UPDATE)
 def patch_device_query(query_id: str) -> Response:
-    """The same as PUT, which leaves out nothing either."""
+    """The same as PUT."""
     return _change(query_id)
 
 
 @routes.delete("/v3/device-queries/<query_id>")
 @requires(Scope.WRITE)
+@described("Directory", Answer(204, "It is there no more."))
 def delete_device_query(query_id: str) -> Response:
-    """Delete a saved query."""
+    """Delete a saved filter."""
     return when_stored(services().directory.delete_query(query_id), lambda _: empty_answer())
 
 
 @routes.get("/v3/device-events")
 @requires(Scope.READ, query=None)
+@described("Directory", _EVENT_PAGE, parameters=_EVENT_LIST)
 def list_device_events() -> Response:
-    """A page of what became of registrations."""
+    """What became of the registrations of devices, page by page.
+
+    The oldest first; ``order=DESC`` begins with what is newest. Filters as in ``GET /v3/devices``; ``event_type`` is
+    ``registration``, ``reg_update``, ``deregistration`` or ``expired``, and no other word matches. It is kept for a
+    while, a month where the operator says nothing else.
+    """
     return _events()
 
 
 @routes.get("/v3/device-events/<event_id>")
 @requires(Scope.READ)
+@described("Directory", _ONE_EVENT)
 def get_device_event(event_id: str) -> Response:
     """What became of a registration once."""
     return _event(event_id)
@@ -150,15 +197,17 @@ def get_device_event(event_id: str) -> Response:
 
 @routes.get("/v3/devicelog")
 @requires(Scope.READ, query=None)
+@described("Directory", _EVENT_PAGE, parameters=_EVENT_LIST)
 def list_device_log() -> Response:
-    """The same by its older path, which the SDKs of the public API use."""
+    """The older path of ``GET /v3/device-events``."""
     return _events()
 
 
 @routes.get("/v3/devicelog/<event_id>")
 @requires(Scope.READ)
+@described("Directory", _ONE_EVENT)
 def get_device_log_entry(event_id: str) -> Response:
-    """The same by its older path."""
+    """The older path of ``GET /v3/device-events/{event_id}``."""
     return _event(event_id)
 
 

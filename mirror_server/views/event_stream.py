@@ -27,6 +27,15 @@ _LONGEST_SECONDS = 55
 # Others wait while events are made.
 _MOST_AT_ONCE = 100
 _BEGIN = b"retry: 2000\n\n"
+EXAMPLE = (
+    "retry: 2000\n\n"
+    'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
+    '"ct":"text/plain","payload":"NDA2","max-age":0,"uid":"8b8df6a6-0f2c-4a39-8a8e-9b7a52a4a0f3",'
+    '"timestamp":1614180566644}\n\n'
+    ": still here\n\n"
+    'id: 57\nevent: gap\ndata: {"first":42,"last":57}\n\n'
+)
+"""A stream as its description shows it."""
 # nginx gathers an answer before it passes it on, if it is not told; where it compresses, a stream would not even begin.
 _PASSED_ON = {"X-Accel-Buffering": "no"}
 

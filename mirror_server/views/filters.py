@@ -10,20 +10,23 @@ from urllib.parse import parse_qsl
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.description.parts import FLAG, INSTANT, TEXT, Parameter, Schema, words
 from mirror_server.store import descriptions
 from mirror_server.store.conditions import Condition
 from mirror_server.views.requests import read_instant
 
 _COMPARISONS = {
-    "eq": "IN",
-    "neq": "NOT IN",
-    "in": "IN",
-    "nin": "NOT IN",
-    "gte": ">=",
-    "lte": "<=",
-    "gt": ">",
-    "lt": "<",
+    "eq": ("IN", "equal to this"),
+    "neq": ("NOT IN", "other than this"),
+    "in": ("IN", "one of these, separated by commas"),
+    "nin": ("NOT IN", "none of these, separated by commas"),
+    "gte": (">=", "this or above"),
+    "lte": ("<=", "this or below"),
+    "gt": (">", "above this"),
+    "lt": ("<", "below this"),
 }
+_OWN_OPERATORS = {"gt", "lt"}
+"""Those that the public API lacks."""
 # The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
 _MOST_FILTERS = 100
 # What people say of devices is looked up for each device and each of these.
@@ -105,6 +108,31 @@ DIRECTORY = Fields(
 )
 
 
+_SCHEMAS: dict[ReadValue | None, Schema] = {read_moment: INSTANT, read_truth: FLAG, _read_state: words(*STATES)}
+
+
+def filter_parameters(what: str, example: str, fields: Fields = DIRECTORY) -> tuple[Parameter, ...]:
+    """The filters of a list in its description.
+
+    Args:
+        what: What it is a list of: ``devices``.
+        example: Of what ``filter`` takes.
+        fields: By what can be filtered.
+    """
+    together = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.", TEXT)
+    return together, *(_described(name, operator, what, fields) for name in fields.columns for operator in _COMPARISONS)
+
+
+def _described(name: str, operator: str, what: str, fields: Fields) -> Parameter:
+    schema = _SCHEMAS.get(fields.readers.get(name), TEXT)
+    if operator in {"in", "nin"}:
+        # Times and states in a list are checked too, one by one.
+        schema = {"type": "array", "items": schema, "minItems": 1}
+    _, meaning = _COMPARISONS[operator]
+    is_extension = operator in _OWN_OPERATORS
+    return Parameter(f"{name}__{operator}", f"Only {what} whose `{name}` is {meaning}.", schema, is_extension)
+
+
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY, *, own: Collection[str] = ()
 ) -> list[Condition]:
@@ -145,7 +173,7 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
     if operator not in FILTER_OPERATORS or not mark:
         named, operator = name, "eq"
     texts = text.split(",") if operator in {"in", "nin"} else [text]
-    comparison = _COMPARISONS[operator]
+    comparison, _ = _COMPARISONS[operator]
     if named in fields.columns:
         read = fields.readers.get(named)
         values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)

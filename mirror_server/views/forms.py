@@ -8,9 +8,14 @@ from flask import request
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON, Compression
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Parameter, words
 from mirror_server.views.requests import query_choice
 
-_COMPRESSION = "compression"
+COMPRESSION = Parameter(
+    "compression",
+    "How the buffers of an Arrow stream are compressed.",
+    words(*COMPRESSIONS, default=COMPRESSIONS[0]),
+)
 
 
 def accepted_form(what: str) -> str:
@@ -34,4 +39,4 @@ def query_compression() -> Compression:
     Raises:
         Refusal: There is no such way (400).
     """
-    return cast("Compression", query_choice(_COMPRESSION, COMPRESSIONS) or "none")
+    return cast("Compression", query_choice(COMPRESSION.name, COMPRESSIONS) or "none")

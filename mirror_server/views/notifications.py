@@ -9,11 +9,27 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.channel import CallbackRegistration
+from mirror_sdk.wire.channel import CallbackRegistration, Channel
+from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
+from mirror_server.description.parts import (
+    FLAG,
+    INSTANT,
+    TEXT,
+    Answer,
+    Operation,
+    Parameter,
+    Schema,
+    described,
+    header,
+    json_of,
+    whole_number,
+    words,
+)
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken
+from mirror_server.notifications.outbound import LIMIT_SECONDS
 from mirror_server.notifications.polls import POLL
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
@@ -41,14 +57,78 @@ _QUICK_ENTRIES = 100
 _LATEST = "latest"
 ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
+POSITION: Schema = {"oneOf": [whole_number(0), words(_LATEST)]}
+"""The schema of a position of a reader that keeps its own."""
+_OF_POLLS = (
+    Parameter(
+        "after",
+        "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
+        " the end. Without it the server keeps a position for the key and moves it.",
+        POSITION,
+        is_extension=True,
+    ),
+    Parameter(
+        "hold",
+        "For how many seconds the poll is held open when there is nothing to tell.",
+        whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
+        is_extension=True,
+    ),
+    Parameter("noWait", "With `true` the poll is answered at once, as with `hold=0`.", FLAG),
+)
+_OF_A_POSITION = (
+    header(
+        CURSOR_HEADER,
+        "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
+        whole_number(0),
+    ),
+    header(
+        GAP_HEADER,
+        "First and last number of entries that are gone from the log. Only with `after`.",
+        TEXT | {"pattern": "^[0-9]+-[0-9]+$"},
+    ),
+    header(
+        TIME_HEADER,
+        "All that happened before this instant, by this service's clock, stands in the log up to the number in"
+        " `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
+        INSTANT,
+    ),
+)
+_MESSAGE = json_of(
+    NotificationMessage,
+    "a read or write that the device did",
+    "an observation with all its options",
+    "a registration",
+)
+_REGISTRATION = json_of(CallbackRegistration, "the registration object of the specification", "everything")
+DELIVERY = Operation(
+    name="deliver",
+    group="Notifications",
+    summary="What the server sends to a webhook",
+    meaning=f"One message at a time, in order, the next after 200 or 204; within {LIMIT_SECONDS} seconds. After a"
+    " failure it is sent again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
+    body=_MESSAGE,
+    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
+)
+"""The description of the calls of a webhook."""
+
 routes = Blueprint("notifications", __name__)
 
 
 @routes.get("/v2/notification/pull")
-@requires(*ANY_USE, query=("after", "hold", "noWait"))
+@requires(*ANY_USE, query=_OF_POLLS)
 @without_head
+@described(
+    "Notifications",
+    Answer(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
+    Answer(204, "Nothing came in time.", headers=_OF_A_POSITION),
+    errors=(409, 410, 429),
+)
 def pull() -> Response:
-    """A long poll: what is new in the log of this key."""
+    """Wait for the next notification message.
+
+    A plain poll is the channel of the key: only one at a time, and none beside a webhook or a websocket channel. Polls
+    with ``after`` (an extension) are readers with a position of their own, as many as wanted.
+    """
     held = _read_hold_seconds()
     parts = services()
     after = read_after(parts.log)
@@ -61,15 +141,22 @@ def pull() -> Response:
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
 @requires(*ANY_USE, query=None)
+@described("Notifications", Answer(204, "There is no poll channel any more; also when there was none."))
 def delete_poll_channel() -> Response:
-    """End long polling; the open poll ends at once."""
+    """End the poll channel, and with it the poll that is open."""
     return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
 
 
 @routes.put("/v2/notification/callback")
 @requires(*ANY_USE)
+@described("Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION)
 def put_callback() -> Response:
-    """Register a webhook, or replace the one there is."""
+    """Register a webhook, in the place of the one before.
+
+    The URL is first called with ``{}`` and the registered headers, and has to answer with 200 or 204. A refusal does
+    not tell why it did not. URL, header names and values have :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS`
+    characters together at most. Where it may lead to is a setting.
+    """
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
     parts = services()
@@ -79,8 +166,9 @@ def put_callback() -> Response:
 
 @routes.get("/v2/notification/callback")
 @requires(*ANY_USE)
+@described("Notifications", Answer(200, "The webhook.", _REGISTRATION), errors=(404,))
 def get_callback() -> Response:
-    """The webhook as it was put."""
+    """The webhook, as it was put."""
     row = services().webhooks.registration(app_id())
     if row is None:
         raise _no_callback()
@@ -89,6 +177,7 @@ def get_callback() -> Response:
 
 @routes.delete("/v2/notification/callback")
 @requires(*ANY_USE)
+@described("Notifications", Answer(204, "There is no webhook any more."), errors=(404,))
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
@@ -96,8 +185,13 @@ def delete_callback() -> Response:
 
 @routes.get("/v2/notification/channel")
 @requires(*ANY_USE)
+@described(
+    "Notifications",
+    Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
+    errors=(404,),
+)
 def get_channel() -> Response:
-    """Which notification channel this key has, and how it does."""
+    """Which channel delivers the notifications, and how a webhook or websocket stands."""
     application, parts = app_id(), services()
     channel = parts.channels.of(application)
     if channel is None:

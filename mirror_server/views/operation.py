@@ -6,10 +6,13 @@ from flask import Blueprint, Response
 
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, described, object_like
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires, services
 
+_HEALTH = {"status": OK, "service": SERVICE}
+_READY = {"status": "ready"}
 _READY_TIMEOUT_SECONDS = 5
 _LOOK_AGAIN_SECONDS = 5
 
@@ -18,19 +21,23 @@ routes = Blueprint("operation", __name__)
 
 @routes.get("/healthz")
 @requires()
+@described(
+    "Operation",
+    Answer(200, "It does, and is one of these.", object_like(_HEALTH | {"extensions": ["compat", "page"]})),
+    is_extension=True,
+)
 def get_health() -> Response:
-    """Whether the process lives, and which extensions it has; without a key."""
-    return json_answer({"status": OK, "service": SERVICE, "extensions": services().extensions.names})
+    """Whether the server answers, and which extensions it has."""
+    return json_answer(_HEALTH | {"extensions": services().extensions.names})
 
 
 @routes.get("/readyz")
 @requires()
+@described("Operation", Answer(200, "It can.", object_like(_READY)), is_extension=True)
 def get_readiness() -> Response:
-    """Whether changes can be stored; without a key."""
+    """Whether the server can store what it is given."""
     probe = services().readiness.probe()
-    return Deferred(
-        probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer({"status": "ready"}), expired=_not_ready
-    )
+    return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer(_READY), expired=_not_ready)
 
 
 def _not_ready() -> Response:

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Response, request
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
+from mirror_server.description.parts import TEXT, Parameter, Schema, whole_number, words
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import json_answer, when_read
@@ -16,6 +17,17 @@ from mirror_server.views.requests import query_choice, query_integer, query_text
 
 PARAMETERS = ("limit", "after", "order", "include")
 """Of every list; the others are filters."""
+_ORDERS = ("ASC", "DESC")
+
+
+def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
+    """The same in the description of a list of so many: ``devices``, ``device``."""
+    return (
+        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+        Parameter("after", f"The id of the last {one} of the page before.", after),
+        Parameter("order", "In which order of their ids.", words(*_ORDERS, default="ASC")),
+        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,7 @@ def query_paging() -> Paging:
         Refusal: A parameter is none (400).
     """
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    order = query_choice("order", ("ASC", "DESC"))
+    order = query_choice("order", _ORDERS)
     include = query_choice("include", INCLUDED)
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PARAMETERS]
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)

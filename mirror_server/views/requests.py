@@ -20,6 +20,7 @@ from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, from_datetime
+from mirror_server.description.parts import Parameter
 from mirror_server.service.keys import Scope
 
 if TYPE_CHECKING:
@@ -49,15 +50,16 @@ _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 
 
-def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
+def requires(*scopes: Scope, query: Collection[Parameter] | None = ()) -> Callable[[View], View]:
     """Let a view be used with a key that has one of these scopes; without any, with no key at all.
 
-    ``query`` names the parameters it knows: with a key another one is refused. ``None`` leaves that to the view.
+    ``query`` are the parameters it knows: with a key another one is refused. ``None`` leaves that to the view.
     """
 
     def mark(view: View) -> View:
         view.__dict__["required_scopes"] = frozenset(scopes)
-        view.__dict__["known_query"] = query
+        view.__dict__["query"] = query or ()
+        view.__dict__["known_query"] = None if query is None else tuple(one.name for one in query)
         return view
 
     return mark

@@ -6,11 +6,22 @@ from collections.abc import Collection
 
 from flask import request
 
-from mirror_sdk.wire.paths import check_pattern
+from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern
 from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import TEXT, Parameter
 from mirror_server.store.conditions import Condition
-from mirror_server.views.filters import read_filters
+from mirror_server.views.filters import filter_parameters, read_filters
+
+DEVICE_FILTERS = filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight")
+"""Of all that selects devices as the directory does."""
+PATTERNS = Parameter(
+    "path",
+    "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given several"
+    " times.",
+    {"type": "array", "items": TEXT | {"pattern": TEXT_PATTERN}, "maxItems": MAX_PATTERNS},
+    is_repeated=True,
+)
 
 
 def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:

@@ -20,9 +20,11 @@ from mirror_sdk.wire.snapshot import (
     MAX_RANGES,
     NDJSON,
     Compression,
+    DeviceRanges,
 )
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.description.parts import INSTANT, Answer, Parameter, described, header, json_of, whole_number
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.service.lru_cache import LruCache
@@ -33,14 +35,34 @@ from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
-from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
-from mirror_server.views.selection import query_conditions, query_patterns
+from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
+from mirror_server.views.snapshot_example import FORMS
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
-_OWN = ("path", "as_of", "changed_after", "compression")
+_AS_OF = Parameter(
+    "as_of",
+    "The fleet as it was at this instant, out of the history. Of a reported value it is the device's own time that"
+    " counts, so that what came late stands where it belongs. Not with `changed_after`.",
+    INSTANT,
+)
+_CHANGED_AFTER = Parameter(
+    "changed_after",
+    "The `revision` of an earlier snapshot: of a device that has not changed since, the answer tells only that it is"
+    " there.",
+    whole_number(0),
+)
+_PARAMETERS = (PATTERNS, _AS_OF, _CHANGED_AFTER, COMPRESSION)
+_OWN = tuple(one.name for one in _PARAMETERS)
 _OWN_OF_RANGES = "devices_per_range"
+_DEVICES_PER_RANGE = Parameter(
+    _OWN_OF_RANGES,
+    f"How many devices a range is to have. More than {MAX_RANGES} ranges are refused.",
+    whole_number(1, MAX_DEVICES_PER_RANGE, DEFAULT_DEVICES_PER_RANGE),
+)
+_TOTAL = header(TOTAL_HEADER, "How many devices the answer has.", whole_number(0))
 
 routes = Blueprint("snapshots", __name__)
 
@@ -48,8 +70,25 @@ routes = Blueprint("snapshots", __name__)
 @routes.get(SNAPSHOT)
 @requires(Scope.READ, query=None)
 @without_head
+@described(
+    "Mirror",
+    Answer(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
+    parameters=(*_PARAMETERS, *DEVICE_FILTERS),
+    errors=(404, 406),
+    is_extension=True,
+)
 def get_snapshot() -> Response:
-    """The fleet as of one instant."""
+    """Every device object of a selection, all as of one instant.
+
+    As NDJSON, a device object a line, or as an Arrow IPC stream with a row a device and its resources in a list, as the
+    header ``Accept`` asks; NDJSON by default. The last line, or the metadata ``mirror.end`` of the last batch, tells
+    how many devices there were: an answer without it has broken off. Devices are selected as in ``GET /v3/devices``;
+    any other parameter is taken for a filter. With ``as_of`` it comes out of the history: 404 where none is kept, 400
+    with ``oldest_at`` before what is kept, and without ``Mirror-Total``; what the history does not tell, whether a
+    resource was subscribed, for how long its value was fresh and whether a failed write was acknowledged, is null or
+    left out, and ``reported_at`` is the time of the change by the device's clock (``changed_at`` of the history), so it
+    is never after ``as_of``.
+    """
     form, compression = accepted_form("a snapshot"), query_compression()
     instant = query_instant("as_of")
     if instant is not None:
@@ -73,8 +112,19 @@ def get_snapshot() -> Response:
 
 @routes.get(SNAPSHOT_RANGES)
 @requires(Scope.READ, query=None)
+@described(
+    "Mirror",
+    Answer(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
+    parameters=(_DEVICES_PER_RANGE, *DEVICE_FILTERS),
+    is_extension=True,
+)
 def get_device_ranges() -> Response:
-    """Ranges of device ids of about the same size, to take a snapshot part by part."""
+    """The ids of a selection in ranges, so that it can be taken in parts.
+
+    A part is taken with ``id__gt`` and ``id__lte``. Ranges leave nothing out: a device that registers later is in one
+    of them. Each part is a snapshot of its own; all devices as of one instant are in a whole snapshot alone. Devices
+    are selected as in ``GET /v3/devices``; any other parameter is taken for a filter.
+    """
     if request.method == "HEAD":
         raise Refusal(405, "ranges have no head to show; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE

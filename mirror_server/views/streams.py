@@ -7,8 +7,9 @@ from functools import partial
 from flask import Blueprint, Response, g, request
 from werkzeug.routing import WebsocketMismatch
 
-from mirror_sdk.wire.channel import WebsocketRegistration
+from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, Parameter, described, header, json_of, text_of, whole_number
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.notifications.sockets import ReaderSocket, Socket, reader_frame
 from mirror_server.notifications.websockets import Websockets
@@ -16,12 +17,23 @@ from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import PARK
 from mirror_server.views.errors import answer_to
-from mirror_server.views.event_stream import EventStream
-from mirror_server.views.notifications import ANY_USE, read_after
+from mirror_server.views.event_stream import EXAMPLE, EventStream
+from mirror_server.views.notifications import ANY_USE, POSITION, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 from mirror_server.views.streamed import Streamed
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
+_BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)
+_LAST_EVENT_ID = header(
+    "Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)
+)
+_OWN_POSITION = Parameter(
+    "after",
+    "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
+    POSITION,
+    is_extension=True,
+)
+_OPEN_WEBSOCKET = json_of(WebsocketChannel, "an open socket")
 
 routes = Blueprint("streams", __name__)
 
@@ -53,18 +65,47 @@ def refuse_elsewhere(_: WebsocketMismatch) -> Response:
 
 
 @routes.get("/v2/notification/events")
-@requires(*ANY_USE, query=("after",))
+@requires(*ANY_USE, query=(_BEGIN,))
 @without_head
+@described(
+    "Notifications",
+    Answer(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
+    parameters=(_LAST_EVENT_ID,),
+    errors=(429,),
+    is_extension=True,
+)
 def stream_events() -> Response:
-    """The log of this key as server-sent events."""
+    """The notification log as server-sent events.
+
+    Each entry is an event: its number is the ``id``, the list it belongs to the ``event`` (``async-responses``,
+    ``notifications``, ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), its JSON
+    the ``data``. What is gone from the log is an event named ``gap`` with the first and the last number that is
+    missing. A comment every 15 seconds shows that the stream lives. A client that comes back with ``Last-Event-ID``
+    misses nothing.
+    """
     log = services().log
     return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
 
 @routes.put("/v2/notification/websocket")
 @requires(*ANY_USE)
+@described(
+    "Notifications",
+    Answer(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
+    Answer(
+        201,
+        "It is registered, and waits for its socket.",
+        json_of(WebsocketChannel, "registered, no socket open"),
+    ),
+    body=json_of(WebsocketRegistration, "everything"),
+    takes_no_body=True,
+)
 def put_websocket() -> Response:
-    """Register a websocket channel, or change how the one there is writes; a body is optional."""
+    """Register a websocket channel, or change how the one there is writes.
+
+    A body is optional. The socket itself is opened by ``GET /v2/notification/websocket-connect``. A key with a channel
+    of another type is refused.
+    """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
     if not parts.opens_websockets:
@@ -83,15 +124,17 @@ def put_websocket() -> Response:
 
 @routes.get("/v2/notification/websocket")
 @requires(*ANY_USE)
+@described("Notifications", Answer(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
-    """Whether the socket of the channel is open, and how much waits for it."""
+    """Whether the socket of the websocket channel is open, and how many entries wait for it."""
     return _websocket_channel(services().websockets, app_id())
 
 
 @routes.delete("/v2/notification/websocket")
 @requires(*ANY_USE)
+@described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
-    """Remove the websocket channel; its socket is closed."""
+    """Remove the websocket channel, and close its socket with the code 1001."""
 
     def answer(was_there: bool) -> Response:
         if not was_there:
@@ -104,10 +147,31 @@ def delete_websocket() -> Response:
 @routes.get("/v2/notification/websocket-connect")
 # As a request to upgrade that the server did not take for a handshake.
 @routes.get("/v2/notification/websocket-connect", websocket=True)
-@requires(*ANY_USE, query=("after",))
+@requires(*ANY_USE, query=(_OWN_POSITION,))
 @without_head
+@described("Notifications", Answer(101, "It is open: from here on websocket is spoken."), errors=(426, 429))
 def connect_websocket() -> Response:
-    """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
+    """Open the websocket of the channel.
+
+    The key stands in ``Authorization``, or where a program cannot set that, as a browser cannot, among the offered
+    protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``; ``wss`` is chosen. Each text frame is a message as a long
+    poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB.
+
+    A message counts as delivered when the client has answered the ping that follows it, which libraries do by
+    themselves, also before the program has read it: a program that closes the websocket takes what its library still
+    holds first. The next websocket begins behind the last message that was answered for.
+
+    A websocket is closed with the code 1001 when another one of the same key is opened, the channel is deleted or the
+    server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no
+    channel, the client does not answer pings or the server fails. The reason says more. Unlike with other operations a
+    key that may not, or a channel that is not there, is told after the handshake, as a client of the public API expects
+    it: by 1008 and 1011 instead of 401, 403 and 404.
+
+    With ``after``, an extension, it needs no channel: the reader holds its own position, any number of them read with
+    one key, and nothing is removed. Each message has ``mirror-cursor``, ``mirror-gap`` and ``mirror-time`` beside its
+    entries, as the headers of such a poll tell them, and comes without entries at the beginning and while nothing
+    happens.
+    """
     parts, application = services(), app_id()
     after = read_after(parts.log)
     if OPEN not in request.environ:

@@ -53,6 +53,33 @@ def greet():
 """
 
 
+FAREWELL = """
+from flask import Blueprint
+
+from mirror_server.description.parts import TEXT, Answer, Parameter, described, object_like
+from mirror_server.hooks import extends
+from mirror_server.views.requests import requires
+
+routes = Blueprint("farewell", __name__)
+
+
+@extends
+def blueprints():
+    return [routes]
+
+
+@routes.get("/farewell")
+@requires(query=(Parameter("whom", "Who leaves.", TEXT),))
+@described("Operation", Answer(200, "It is taken.", object_like({"goodbye": "you"})), is_extension=True)
+def take_leave():
+    \"\"\"Take leave.
+
+    Of ``whom`` there is.
+    \"\"\"
+    return {"goodbye": "you"}
+"""
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Installs another package with an extension, of this name and with this text."""
@@ -79,6 +106,28 @@ def test_the_extension_of_another_package_adds_a_route_a_setting_and_a_metric(in
     assert "greetings 1.0" in server.call(server.key(), "GET", "/metrics").text
     assert "greeting" in server.call(None, "GET", "/healthz").json["extensions"]
     assert "--greeting TEXT" in CliRunner().invoke(serve, ["--help"]).output
+
+
+def test_what_another_package_describes_is_in_the_description_and_what_it_does_not_is_served_all_the_same(
+    install, new_server
+):
+    install("greeting", GREETING)
+    install("farewell", FAREWELL)
+    server = new_server()
+    assert server.call(None, "GET", "/greeting").status_code == 200
+    paths = server.call(None, "GET", "/openapi.json").json["paths"]
+    assert "/greeting" not in paths
+    farewell = paths["/farewell"]["get"]
+    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Of `whom` there is.")
+    assert [one["name"] for one in farewell["parameters"]] == ["whom"]
+
+
+def test_what_is_left_out_is_not_described_and_all_else_is(new_server):
+    whole = new_server().call(None, "GET", "/openapi.json").json
+    without = new_server(without=("compat",)).call(None, "GET", "/openapi.json").json
+    assert whole["paths"].keys() - without["paths"].keys() == {"/rest-versions", "/v2/limits", "/v2/endpoints"}
+    gone = whole["components"]["schemas"].keys() - without["components"]["schemas"].keys()
+    assert gone == {"Endpoint", "Limits"}
 
 
 def test_what_is_left_out_is_not_there_and_all_else_is(new_server, caplog):

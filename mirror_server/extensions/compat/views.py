@@ -8,7 +8,8 @@ from functools import partial
 import orjson
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.older_calls import REST_VERSIONS
+from mirror_sdk.wire.older_calls import REST_VERSIONS, Endpoint, Limits
+from mirror_server.description.parts import TEXT, Answer, Content, Parameter, described, json_of
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.service.snapshots import Selection, Snapshot
@@ -20,20 +21,31 @@ from mirror_server.views.requests import app_id, query_text, requires, services,
 
 _REGISTERED = Condition("registered", "IN", (1,))
 
+_TYPE = Parameter("type", "Only devices that register with this type.", TEXT)
+
 routes = Blueprint("older_calls", __name__)
 
 
 @routes.get("/rest-versions")
 @requires(*Scope)
+@described(
+    "Operation",
+    Answer(
+        200,
+        "The versions, the newest last.",
+        Content(schema={"type": "array", "items": TEXT}, example=list(REST_VERSIONS)),
+    ),
+)
 def list_rest_versions() -> Response:
-    """The versions that stand in front of paths, the newest last."""
+    """The versions that stand in front of paths."""
     return json_answer(REST_VERSIONS)
 
 
 @routes.get("/v2/limits")
 @requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
+@described("Operation", Answer(200, "Quotas and counts.", json_of(Limits, "no quotas")))
 def get_limits() -> Response:
-    """Quotas, of which there are none, and what would count against them."""
+    """The quotas of an application, of which there are none."""
     parts = services()
     application = app_id()
 
@@ -44,10 +56,17 @@ def get_limits() -> Response:
 
 
 @routes.get("/v2/endpoints")
-@requires(Scope.READ, query=("type",))
+@requires(Scope.READ, query=(_TYPE,))
 @without_head
+@described(
+    "Directory",
+    Answer(200, "The devices, by id.", json_of(Endpoint, "registered", "in queue mode", is_list=True)),
+)
 def list_endpoints() -> Response:
-    """The registered devices, in one list."""
+    """The registered devices, in one list.
+
+    An older call: ``GET /v3/devices`` has pages, filters, and devices that are not registered.
+    """
     endpoint_type = query_text("type")
     conditions = [_REGISTERED]
     if endpoint_type is not None:

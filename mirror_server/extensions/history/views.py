@@ -15,7 +15,9 @@ from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
 from mirror_server.core.events import encode
+from mirror_server.description.parts import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
 from mirror_server.extensions.history.cursor import Reading, read_cursor, request_of, write_cursor
+from mirror_server.extensions.history.example import FORMS
 from mirror_server.extensions.history.pasts import Past, PastService
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.service.keys import Scope
@@ -23,7 +25,7 @@ from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
-from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
 from mirror_server.views.requests import (
     app_id,
     query_choice,
@@ -34,7 +36,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
-from mirror_server.views.selection import query_conditions, query_patterns
+from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
 from mirror_server.views.serialize import timestamp
 
 if TYPE_CHECKING:
@@ -43,7 +45,28 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 256 * 1024
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
-_OWN = ("from", "to", "path", "device_id", "order", "limit", "after", "compression")
+_ORDERS = ("ASC", "DESC")
+_PARAMETERS = (
+    Parameter("from", "Only what happened then or later, and gaps that ended later; absent, all there is.", INSTANT),
+    Parameter("to", "Only what happened before then, not before `from`.", INSTANT),
+    PATTERNS,
+    Parameter(
+        "device_id",
+        "Only this device; may be given several times. Devices are selected by the directory's filters too.",
+        {"type": "array", "items": TEXT, "maxItems": MAX_DEVICES},
+        is_repeated=True,
+    ),
+    Parameter(
+        "order",
+        "In which order of device, path, `changed_at` and `revision`. What has no device or no path comes first, with"
+        " `DESC` last.",
+        words(*_ORDERS, default="ASC"),
+    ),
+    Parameter("limit", "How many rows at most; absent, all.", whole_number(1, MAX_ROWS)),
+    Parameter("after", "What the answer before told as `after`, with the same other parameters but `limit`.", TEXT),
+    COMPRESSION,
+)
+_OWN = tuple(one.name for one in _PARAMETERS)
 
 routes = Blueprint("history", __name__)
 
@@ -51,8 +74,24 @@ routes = Blueprint("history", __name__)
 @routes.get(HISTORY)
 @requires(Scope.READ, query=None)
 @without_head
+@described(
+    "Mirror",
+    Answer(200, "The rows, as they are read.", *FORMS),
+    parameters=(*_PARAMETERS, *DEVICE_FILTERS),
+    errors=(404, 406),
+    is_extension=True,
+)
 def get_history() -> Response:
-    """What happened, in rows."""
+    """What happened: every value that was reported, every write that ended, every registration.
+
+    As NDJSON, a row a line, or as an Arrow IPC stream, as the header ``Accept`` asks; NDJSON by default. It shows what
+    was known when the first page was begun. The last line, or the metadata ``mirror.end`` of the last batch, tells how
+    many rows there were: an answer without it has broken off, and goes on with the last ``after`` it told. Rows without
+    a path, registrations and gaps, come whatever ``path`` asks for: without them a value that did not change could not
+    be told from one that could not be heard. How many rows come is known at the end alone, so there is no
+    ``Mirror-Total``. 404 where the operator keeps no history, 400 with ``oldest_at`` where an instant lies before what
+    is kept. Any other parameter is taken for a filter, as in ``GET /v3/devices``.
+    """
     form, compression = accepted_form("the history"), query_compression()
     asked, limit, after = _asked(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
     before = None if after is None else read_cursor(after, asked)
@@ -83,7 +122,7 @@ def _asked() -> HistorySelection:
         patterns=query_patterns(),
         begin=begin,
         end=end,
-        descending=query_choice("order", ("ASC", "DESC")) == "DESC",
+        descending=query_choice("order", _ORDERS) == "DESC",
     )
 
 

@@ -10,6 +10,7 @@ from flask import Blueprint
 
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.requests import requires
@@ -26,13 +27,19 @@ routes = Blueprint("page", __name__)
 
 @routes.get("/")
 @requires()
+@described("Operation", Answer(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_page() -> KeepableAnswer:
-    """The page."""
+    """A page for people."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
 
 @routes.get("/page/<file>")
 @requires()
+@described(
+    "Operation",
+    Answer(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
+    is_extension=True,
+)
 def get_page_file(file: str) -> KeepableAnswer:
     """A file of the page."""
     if file not in _files():

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.security import safe_join
 
 from mirror_server.core.errors import Refusal
+from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.requests import requires
@@ -30,13 +31,16 @@ routes = Blueprint("reference", __name__)
 
 @routes.get("/reference")
 @requires()
+@described("Operation", Answer(302, "To its first page."), is_extension=True)
 def get_reference() -> Response:
-    """Send the browser to the first page: the links of a page are relative to the folder it is in."""
+    """The reference of the Python packages."""
+    # The links of a page are relative to the folder it is in.
     return Response(status=302, headers={"Location": f"{request.script_root}/reference/index.html"})
 
 
 @routes.get("/reference/<path:file>")
 @requires()
+@described("Operation", Answer(200, "A page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_reference_file(file: str) -> KeepableAnswer:
     """A page of the reference, or what it loads."""
     folder = Path(current_app.config.get(FOLDER, _BUILT))

@@ -2,14 +2,33 @@
 
 # ruff: noqa: PLC0415 - schemathesis takes seconds to load, which other tests do without
 
+import importlib
+import pkgutil
+from itertools import chain
+
 import pytest
+from flask import Blueprint, Flask
 from hypothesis import HealthCheck, Phase, given, settings
 
 from mirror_sdk.wire import routes
-from mirror_server.description.operations import OPERATIONS
+from mirror_server import views
+from mirror_server.hooks import Extensions
+from mirror_server.views.description import each_route
+
+
+def app_without_server():
+    app = Flask(__name__, static_folder=None)
+    parts = [
+        importlib.import_module(part.name) for part in pkgutil.iter_modules(views.__path__, "mirror_server.views.")
+    ]
+    own = [part.routes for part in parts if isinstance(getattr(part, "routes", None), Blueprint)]
+    for routes_of_part in chain(own, *Extensions().hook.blueprints()):
+        app.register_blueprint(routes_of_part)
+    return app
+
 
 FOR_PEOPLE = {("get", path) for path in (routes.PAGE, routes.PAGE_FILE, routes.REFERENCE, routes.REFERENCE_FILE)}
-FUZZED = sorted(OPERATIONS.keys() - FOR_PEOPLE)
+FUZZED = sorted({(route.method, route.path) for route in each_route(app_without_server())} - FOR_PEOPLE)
 TEXT_LISTS = {
     f"{name}__{test}"
     for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")

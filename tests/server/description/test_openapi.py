@@ -124,6 +124,12 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
         assert schemas[model]["additionalProperties"] is True
 
 
+def test_it_says_what_every_member_means(document):
+    for name, schema in document["components"]["schemas"].items():
+        for member, described in schema.get("properties", {}).items():
+            assert "description" in described or f"`{member}`" in schema["description"], (name, member)
+
+
 def test_it_names_every_parameter_of_the_query_that_is_not_refused(shared_server, document):
     for rule in shared_server.app.url_map.iter_rules():
         known = shared_server.app.view_functions[rule.endpoint].__dict__["known_query"]

@@ -1,0 +1,51 @@
+"""The forms of the fleet snapshot as its description shows them. Source: wire.md 7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+from mirror_server.description.parts import text_of
+from mirror_server.store.resources import Kind, Part, streamed_columns
+
+_LINES = (
+    '{"object":"device-echo","device_id":"015f2ab4c6d80000000000010010003f","endpoint_name":"sensor-1",'
+    '"created_at":"2026-11-20T12:37:55.576Z","updated_at":"2026-11-20T12:00:00.000Z","resources":[]}\n'
+    '{"object":"snapshot-end","taken_at":"2026-11-20T12:37:55.576Z","device_count":1,"revision":482113,"seq":57}\n'
+)
+_TYPES: Mapping[Kind, str] = {
+    "word": "string",
+    "bytes": "binary",
+    "instant": "timestamp[ms, tz=UTC]",
+    "integer": "int64",
+    "small integer": "int8",
+    "flag": "bool",
+}
+_NOTES = {
+    "reported_value": ", the payload as it came",
+    "reported_revision": ", as `revision` of a reported value in JSON",
+    "reported_origin": ", as `origin` of a reported value in JSON",
+    "desired_status": ": 0 pending, 1 success, 2 failure",
+    "desired_revision": ", as `revision` of a desired value in JSON",
+}
+
+
+def _streamed(*parts: Part) -> str:
+    lines = [f"    - `{name}` {_TYPES[kind]}{_NOTES.get(name, '')}" for name, kind in streamed_columns(*parts).items()]
+    return "\n".join(lines)
+
+
+_COLUMNS = f"""\
+An Arrow IPC stream, a row a device:
+
+- `device_id` string
+- `endpoint_name` string
+- `resources` list, null for a device that has not changed after `changed_after`; of each resource, by path:
+{_streamed("resource", "reported")}
+- `desired` list, of the resources that have a desired value:
+    - `resource` int32, the place of its resource in `resources`, from 0
+{_streamed("desired")}
+
+`path`, the content types, the origin and `acknowledged_by` are encoded as dictionaries with int32 indices. The last
+batch has no rows, and the snapshot's end in its metadata `mirror.end`."""
+FORMS = (text_of(NDJSON, _LINES), text_of(ARROW, "an Arrow IPC stream", _COLUMNS))
