@@ -41,8 +41,9 @@ def _document(described: tuple[Route, ...]) -> bytes:
 
 
 def each_route(app: Flask) -> Iterator[Route]:
-    """Everything the app answers to."""
+    """Everything the app answers to whose view is described."""
     for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
-        for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE):
-            yield Route(method.lower(), path, app.view_functions[rule.endpoint])
+        for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE) if hasattr(view, "operation") else ():
+            yield Route(method.lower(), path, view)
