@@ -20,6 +20,7 @@ from flask import Blueprint
 
 from mirror_server.config import setting
 from mirror_server.core.measurements import Measurement
+from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.hooks import extends
 from mirror_server.views.requests import requires, services
 
@@ -48,8 +49,19 @@ def measurements():
 
 @routes.get("/greeting")
 @requires()
+@described("Greetings", Answer(200, "A greeting.", text_of("text/html", "hello")), is_extension=True)
 def greet():
+    '''Greet whoever asks.
+
+    In the words of the operator.
+    '''
     return services().settings.of(Greeting).greeting
+
+
+@routes.get("/silence")
+@requires()
+def say_nothing():
+    return ""
 """
 
 
@@ -103,6 +115,10 @@ def test_the_extension_of_another_package_adds_a_route_a_setting_and_a_metric(in
     serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
     server = new_server(greeting="good morning")
     assert server.call(None, "GET", "/greeting").text == "good morning"
+    described = server.call(None, "GET", "/openapi.json").json["paths"]
+    assert described["/greeting"]["get"]["summary"] == "Greet whoever asks"
+    assert described["/greeting"]["get"]["description"] == "In the words of the operator."
+    assert "/silence" not in described
     assert "greetings 1.0" in server.call(server.key(), "GET", "/metrics").text
     assert "greeting" in server.call(None, "GET", "/healthz").json["extensions"]
     assert "--greeting TEXT" in CliRunner().invoke(serve, ["--help"]).output
@@ -136,6 +152,7 @@ def test_what_is_left_out_is_not_there_and_all_else_is(new_server, caplog):
     assert server.call(server.key(), "GET", "/").status_code == 404
     assert server.call(server.key(), "GET", "/v3/devices").status_code == 200
     assert "page" not in server.call(None, "GET", "/healthz").json["extensions"]
+    assert not [path for path in server.call(None, "GET", "/openapi.json").json["paths"] if "page" in path]
     assert "without the extension page: --without names it" in caplog.text
 
 

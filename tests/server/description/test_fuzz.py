@@ -18,9 +18,8 @@ from mirror_server.views.description import each_route
 
 def app_without_server():
     app = Flask(__name__, static_folder=None)
-    parts = [
-        importlib.import_module(part.name) for part in pkgutil.iter_modules(views.__path__, "mirror_server.views.")
-    ]
+    names = [part.name for part in pkgutil.iter_modules(views.__path__, f"{views.__name__}.")]
+    parts = map(importlib.import_module, names)
     own = [part.routes for part in parts if isinstance(getattr(part, "routes", None), Blueprint)]
     for routes_of_part in chain(own, *Extensions().hook.blueprints()):
         app.register_blueprint(routes_of_part)
