@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
     Answer,
@@ -31,6 +32,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
+from mirror_server.store import settings
 
 if TYPE_CHECKING:
     from mirror_server.clock import Timer
@@ -340,3 +342,14 @@ def _write_attributes(resource: Resource, query: str) -> Outcome:
     if "pmin" in rules:
         resource.pmin_seconds = int(rules["pmin"][0])
     return Outcome.DONE
+
+
+def advance(services: Services, seconds: float) -> None:
+    """Let domain time pass on a manual clock, with all that becomes due, and settle."""
+    milliseconds, database = round(seconds * 1000), services.database
+    until_at = services.clock.now() + milliseconds
+    database.write(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
+    assert isinstance(services.clock, ManualClock)
+    services.clock.advance(milliseconds, settle=database.settle)
+    services.clock_advanced()
+    assert database.settle(60)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from databases import ON_POSTGRESQL, new_database_url
-from devices_in_memory import DevicesInMemory
+from devices_in_memory import DevicesInMemory, advance
 from flask.testing import FlaskClient
 from psycopg.errors import InFailedSqlTransaction
 
@@ -94,13 +94,8 @@ class Server:
         return answer
 
     def advance(self, key: str, seconds: float) -> None:
-        """Let domain time pass, with all that becomes due, also of what is settled meanwhile."""
-        services, milliseconds = self.services, round(seconds * 1000)
-        until_at = str(self.now + milliseconds)
-        services.database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, until_at))
-        services.clock.advance(milliseconds, settle=services.database.settle)
-        services.clock_advanced()
-        self._settle()
+        """Let domain time pass, with all that becomes due."""
+        advance(self.services, seconds)
 
     def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
         """A device, with an observable temperature where no resources are given; gives its id."""

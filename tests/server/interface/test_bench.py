@@ -15,6 +15,7 @@ from wrong_bodies import UNREADABLE, WRONG_TYPES
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
 from mirror_server.devices.link import Registration
 from mirror_server.service.keys import Scope
+from mirror_server.store import maintenance
 
 BENCH = "/sim/v1/devices"
 CLOCK = "/sim/v1/clock"
@@ -301,6 +302,11 @@ def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, de
     assert states() == before
     disk.mend()
     assert server.call(key, "PATCH", f"{BENCH}/{device}", json={"online": False}).status_code == 204
+
+
+def test_with_a_device_its_document_is_erased(server, device):
+    rows = server.services.database.write(lambda session: maintenance.erase_device(session, device))
+    assert (rows["devices"], rows["simulated_devices"]) == (1, 1)
 
 
 def test_the_name_of_a_real_device_is_refused(server, key, refused):
