@@ -14,7 +14,6 @@ from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
-from mirror_server.devices.simulator.bench import SimulatedState
 from mirror_server.service.connections import DeviceConnection
 from mirror_server.service.devices import Described
 from mirror_server.service.snapshots import Snapshot
@@ -347,8 +346,3 @@ def callback_channel(row: CallbackRow, backlog: int) -> dict[str, Any]:
         if instant is not None:
             channel[name] = timestamp(instant)
     return channel
-
-
-def simulated_device(state: SimulatedState) -> dict[str, Any]:
-    """A simulated device with its own values."""
-    return asdict(state)
