@@ -27,6 +27,7 @@ from mirror_server.devices.link import (
     Observation,
     Observe,
     Outcome,
+    PartsOf,
     Read,
     Registration,
     Write,
@@ -95,7 +96,7 @@ class DevicesInMemory:
     """Any number of devices; each method of a test returns when the service was told what it causes."""
 
     name = "memory"
-    parts_of = None
+    parts_of: PartsOf | None = None
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
