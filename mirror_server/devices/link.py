@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mirror_server.core.instants import Instant
 
@@ -164,13 +164,13 @@ class Connection:
     """How a device is connected, as its backend knows it; ``None`` where that has no such thing, or was not told.
 
     Attributes:
-        protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``.
+        protocol: By what messages go, as ``coap``, or ``coaps`` with DTLS.
         lwm2m_version: The version of LwM2M the device registered with, as ``1.1``.
         binding: What it said of its transport: ``U``, or ``UQ`` in queue mode.
         address: Address and port its messages come from, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
     """
 
-    protocol: Literal["simulated", "coap", "coaps"]
+    protocol: str
     lwm2m_version: str | None = None
     binding: str | None = None
     address: str | None = None

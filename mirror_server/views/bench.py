@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response
@@ -44,7 +45,7 @@ def list_simulated_devices() -> Response:
     simulator = _bench().simulator
 
     def read() -> Response:
-        listed = [serialize.simulated_device(state) for state in simulator.list_states()]
+        listed = [asdict(state) for state in simulator.list_states()]
         return json_answer({"object": "list", "data": listed})
 
     return when_read(read, lambda answer: answer, is_long=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -13,7 +12,6 @@ from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
-from mirror_server.devices.simulator.bench import SimulatedState
 from mirror_server.service.devices import Described
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
@@ -211,8 +209,3 @@ def callback_channel(row: CallbackRow, backlog: int) -> dict[str, Any]:
         if instant is not None:
             channel[name] = timestamp(instant)
     return channel
-
-
-def simulated_device(state: SimulatedState) -> dict[str, Any]:
-    """A simulated device with its own values."""
-    return asdict(state)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from databases import ON_POSTGRESQL, new_database_url
+from devices_in_memory import DevicesInMemory, advance
 from flask.testing import FlaskClient
 from psycopg.errors import InFailedSqlTransaction
 
@@ -25,7 +26,7 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
-from mirror_server.store import settings
+from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
@@ -34,18 +35,22 @@ from mirror_server.web.app import create_app
 
 HoldPoll = Callable[..., Future[Any]]
 
+USUAL_RESOURCE = {"path": "/3303/0/5700", "value": "21.5", "observable": True}
+
 
 class Server:
-    """A server on a file, which may be opened again."""
+    """A server on a file, which may be opened again, with devices in memory."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        usual = {"simulate": 0, "manual_clock": True, "callback_networks": LOOPBACK}
+        usual = {"manual_clock": True, "callback_networks": LOOPBACK}
         usual |= {"database_url": new_database_url(folder), "failed_keys_per_minute": 1_000_000}
         self.settings = read_settings(**{**usual, **settings})
+        self.devices = DevicesInMemory()
         self.open()
 
     def open(self) -> None:
         self.services = Services(self.settings)
+        self.devices.join(self.services)
         self.services.start()
         self.app = create_app(self.services)
         self._client: FlaskClient = self.app.test_client()
@@ -89,26 +94,41 @@ class Server:
         return answer
 
     def advance(self, key: str, seconds: float) -> None:
-        assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
+        """Let domain time pass, with all that becomes due."""
+        advance(self.services, seconds)
 
     def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
-        """A simulated device, with an observable temperature where no resources are given; gives its id."""
-        listed = resources or ({"path": "/3303/0/5700", "value": "21.5", "observable": True},)
-        body = {"endpoint_name": name, "resources": list(listed), **more}
-        answer = self.call(key, "POST", "/sim/v1/devices", json=body)
-        assert answer.status_code == 201, answer.get_data()
-        device_id: str = answer.json["id"]
+        """A device, with an observable temperature where no resources are given; gives its id."""
+        device_id = self.devices.add(name, *(resources or (USUAL_RESOURCE,)), **more)
+        self._settle()
         return device_id
 
     def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
-        url = f"/sim/v1/devices/{device_id}/resources{path}"
-        assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
+        """The device has another value, or another flag."""
+        self.devices.set_value(device_id, path, value, **flags)
+        self._settle()
 
     def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
-        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
+        """The device is ``online`` or not, gives another ``answer``, or each after ``latency_seconds``."""
+        self.devices.behave(device_id, **behaviour)
+        self._settle()
 
     def registration(self, key: str, device_id: str, method: str) -> None:
-        assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204
+        """The device registers (POST), updates its registration (PUT), or leaves (DELETE)."""
+        act = {"POST": self.devices.register, "PUT": self.devices.update, "DELETE": self.devices.deregister}[method]
+        act(device_id)
+        self._settle()
+
+    def remove_resource(self, device_id: str, path: str) -> None:
+        """The device has a resource no more, which the service learns at its next update."""
+        self.devices.remove_resource(device_id, path)
+
+    def value_of_device(self, device_id: str, path: str) -> str:
+        """What the device itself has of a resource."""
+        return self.devices.device(device_id).resources[path].value
+
+    def _settle(self) -> None:
+        assert self.services.database.settle(60)
 
     def place(self, key: str, device_id: str, async_id: str, method: str, path: str, **body: Any) -> Any:
         """Place a device request and let it settle; ``value`` is the text to write."""
@@ -176,6 +196,33 @@ class Server:
         return self.call(key, "GET", "/v2/notification/channel").json
 
 
+class SimulatedServer(Server):
+    """A server with simulated devices, which its bench plays."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, **{"simulate": 0, **settings})
+
+    def advance(self, key: str, seconds: float) -> None:
+        assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
+
+    def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
+        body = {"endpoint_name": name, "resources": list(resources or (USUAL_RESOURCE,)), **more}
+        answer = self.call(key, "POST", "/sim/v1/devices", json=body)
+        assert answer.status_code == 201, answer.get_data()
+        device_id: str = answer.json["id"]
+        return device_id
+
+    def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
+        url = f"/sim/v1/devices/{device_id}/resources{path}"
+        assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
+
+    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
+        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
+
+    def registration(self, key: str, device_id: str, method: str) -> None:
+        assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """Asynchronous tests run on an event loop of asyncio, one for each test."""
@@ -225,6 +272,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
+def simulated_server(tmp_path: Path) -> Iterator[SimulatedServer]:
+    running = SimulatedServer(tmp_path)
+    yield running
+    running.services.close()
+
+
+@pytest.fixture
 def key(server: Server) -> str:
     return server.key()
 
@@ -249,7 +303,7 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     def make(**settings: Any) -> Server:
         folder = tmp_path / f"other-{len(made)}"
         folder.mkdir()
-        made.append(Server(folder, **settings))
+        made.append((Server if settings.get("simulate") is None else SimulatedServer)(folder, **settings))
         return made[-1]
 
     yield make
@@ -307,7 +361,7 @@ class Disk:
 
     def _is(self, *, read_only: bool) -> bool:
         try:
-            self._server.services.database.write(settings.probe)
+            self._server.services.database.write(stored_settings.probe)
         except StorageFailed:
             return read_only
         return not read_only
@@ -346,6 +400,14 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
 
     with ThreadPoolExecutor(4) as pool:
         yield hold
+
+
+@pytest.fixture(scope="module")
+def shared_simulated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedServer]:
+    """The same with simulated devices."""
+    running = SimulatedServer(tmp_path_factory.mktemp("simulated"), keep_history_seconds=7 * 86_400)
+    yield running
+    running.services.close()
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def test_every_error_has_the_body_of_errors(document):
 
 
 def test_a_server_without_a_bench_describes_none(new_server):
-    paths = new_server(simulate=None).call(None, "GET", "/openapi.json").json["paths"]
+    paths = new_server().call(None, "GET", "/openapi.json").json["paths"]
     assert routes.DEVICE_OBJECT in paths
     assert not [path for path in paths if path.startswith("/sim/")]
 

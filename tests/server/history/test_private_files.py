@@ -35,7 +35,7 @@ def exposed(folder: Path) -> dict[str, str]:
 def test_files_of_a_database_and_of_its_commands_are_private(folder):
     database_url = f"sqlite:///{folder / 'mirror.db'}"
     keeping = {"keep_history_seconds": DAY, "history_archive": str(folder / "archive")}
-    services = Services(read_settings(database_url=database_url, simulate=1, **keeping))
+    services = Services(read_settings(database_url=database_url, **keeping))
     services.start()
     with closing(open_database(database_url)) as database:
         kept_key(database, folder / "mirror.db", NOW)

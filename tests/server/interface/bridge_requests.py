@@ -2,8 +2,13 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
+from mirror_server.service import long_reads
+from mirror_server.service.long_reads import LongReads
 from mirror_server.web.asgi_bridge import Bridge
 
 
@@ -90,3 +95,23 @@ async def until(condition: Any) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+def take(reads: LongReads, read: Any) -> Any:
+    """What was read, which gives the turn to the next of the same application."""
+    try:
+        return read.result(60)
+    finally:
+        reads.release(read)
+
+
+@contextmanager
+def busy(server: Any) -> Iterator[None]:
+    """All threads for what takes long are at work until this ends."""
+    reads, end = server.services.long_reads, threading.Event()
+    begun = [reads.begin(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
+    try:
+        yield
+    finally:
+        end.set()
+        assert all(take(reads, read) for read in begun)

@@ -4,8 +4,8 @@ import json
 
 import pyarrow as pa
 import pytest
+from device_resources import sensor, setting
 from resource_paths import LEVEL
-from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.snapshot import ARROW, NDJSON

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from simulated_resources import sensor
+from device_resources import sensor
 
 from mirror_server.service import rule_applier
 from mirror_server.service.rule_applier import RuleApplier

@@ -1,9 +1,9 @@
 """The fleet as of an earlier instant: the snapshot as it was then, as far as a history tells. Source: wire.md 10."""
 
 import pytest
+from device_resources import control, sensor
 from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, instant, lines_of
 from resource_paths import TEMPERATURE
-from simulated_resources import control, sensor
 
 from mirror_sdk.errors import BadRequest, NoHistory
 from mirror_sdk.snapshot.reading import of_older_service

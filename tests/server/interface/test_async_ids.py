@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from device_resources import sensor, setting
 from resource_paths import HUMIDITY, TEMPERATURE
-from simulated_resources import sensor, setting
 
 DAY_SECONDS = 24 * 3600
 

@@ -1,17 +1,42 @@
 """Every route of the bench, and that it plays the device's side alone. Source: wire.md 8."""
 
+import itertools
+import json
 import re
 import threading
+from dataclasses import replace
 
 import pytest
+from bridge_requests import Request, busy
+from device_resources import action, control, sensor, setting
 from resource_paths import SWITCH, TEMPERATURE
-from simulated_resources import action, control, sensor, setting
+from wrong_bodies import UNREADABLE, WRONG_TYPES
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
+from mirror_server.devices.link import Registration
+from mirror_server.service.keys import Scope
+from mirror_server.store import maintenance
 
 BENCH = "/sim/v1/devices"
 CLOCK = "/sim/v1/clock"
 FLAGS = {"observable": False, "auto_observable": False, "writable": False, "executable": False}
+BODIES = {
+    f"POST {BENCH}": {"endpoint_name": "new"},
+    f"PATCH {BENCH}/{{}}": {"online": True},
+    f"PUT {BENCH}/{{}}/resources{SWITCH}": {"value": "5"},
+    f"POST {CLOCK}": {"advance_seconds": 1},
+}
+WITHOUT_BODY = [
+    f"GET {BENCH}",
+    f"GET {CLOCK}",
+    f"DELETE {BENCH}/{{}}/resources{SWITCH}",
+    *(f"{method} {BENCH}/{{}}/registration" for method in ("POST", "PUT", "DELETE")),
+]
+
+
+@pytest.fixture
+def server(simulated_server):
+    return simulated_server
 
 
 @pytest.fixture
@@ -153,14 +178,14 @@ def test_manual_clock_is_shown_and_advanced(server, key, refused):
 
 
 def test_system_clock_is_not_advanced(new_server, refused):
-    live = new_server(manual_clock=False)
+    live = new_server(simulate=0, manual_clock=False)
     key = live.key()
     assert "--clock manual" in refused(live.call(key, "POST", CLOCK, json={"advance_seconds": 1}), 400).message
     assert live.call(key, "GET", CLOCK).json["manual"] is False
 
 
 def test_without_simulation_every_route_of_the_bench_is_404_that_says_how_to_get_it(new_server, refused):
-    plain = new_server(simulate=None)
+    plain = new_server()
     key = plain.key()
     bodies = {("POST", BENCH): {"endpoint_name": "x"}, ("POST", CLOCK): {"advance_seconds": 1}}
     rules = [rule for rule in plain.app.url_map.iter_rules() if rule.rule.startswith("/sim/")]
@@ -192,3 +217,102 @@ def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, devic
     go_on.set()
     assert "0.05 s" in refused(answer, 503).message
     assert database.settle(60)
+
+
+def send(server, key, route, device, **options):
+    method, path = route.format(device).split()
+    return server.call(key, method, path, **options)
+
+
+def test_the_tables_name_every_route_of_the_bench(server):
+    there = {
+        f"{method} {re.sub('<[^>]*>', '{}', rule.rule.replace('/<path:path>', SWITCH))}"
+        for rule in server.app.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+        if rule.endpoint.startswith("bench.")
+    }
+    assert there == {*BODIES, *WITHOUT_BODY}
+
+
+def test_only_a_key_of_an_operator_plays_with_devices(server, key, device, refused):
+    plain = server.key(*(set(Scope) - {Scope.ADMIN}))
+    for route in (*BODIES, *WITHOUT_BODY):
+        refused(send(server, None, route, device), 401)
+        assert "--scope admin" in refused(send(server, plain, route, device), 403).message
+        assert send(server, key, route, device, json=BODIES.get(route)).status_code < 300, route
+
+
+def test_unknown_device_is_404_with_its_name(server, key, refused):
+    for route in (*BODIES, *WITHOUT_BODY):
+        if "{}" in route:
+            told = refused(send(server, key, route, "nobody", json=BODIES.get(route)), 404)
+            assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
+
+
+def test_body_that_is_no_plain_json_or_has_another_member_is_400(server, key, device, states, refused):
+    before = states()
+    for route, body in BODIES.items():
+        for make in UNREADABLE.values():
+            wrong = make(json.dumps(body))
+            refused(send(server, key, route, device, data=wrong, content_type="application/json"), 400)
+        error = refused(send(server, key, route, device, json={**body, "surprise": 1}), 400, "surprise")
+        assert "unknown" in error.fields[0].message
+        name, value = next(iter(body.items()))
+        twice = json.dumps(body)[:-1] + f", {json.dumps(name)}: {json.dumps(value)}}}"
+        refused(send(server, key, route, device, data=twice, content_type="application/json"), 400, name)
+    other = {"endpoint_name": "x", "resources": [{"path": "/1", "obs": 1}]}
+    refused(server.call(key, "POST", BENCH, json=other), 400, "resources.0.obs")
+    assert states() == before
+
+
+def test_member_of_another_type_is_never_a_failure_of_the_server(server, key, device, refused):
+    for (route, body), wrong in itertools.product(BODIES.items(), WRONG_TYPES):
+        for name in body:
+            answer = send(server, key, route, device, json={**body, name: wrong})
+            assert answer.status_code < 500, (route, name, answer.get_data())
+            assert answer.status_code < 400 or refused(answer, answer.status_code).fields
+
+
+@pytest.mark.anyio
+async def test_the_loop_answers_others_while_the_devices_are_listed(server, bridge, key, device):
+    with busy(server):
+        asked = await Request(bridge, key, BENCH).begin()
+        quick = await Request(bridge, key, "/v3/devices").begin()
+        assert (asked.status, quick.status) == (None, 200)
+    await asked.end()
+    assert asked.status == 200
+
+
+def test_a_device_has_a_connection_while_the_server_simulates(server, key, device):
+    def connection():
+        found = server.call(key, "GET", f"/v3/devices/{device}/connection").json
+        return found.get("protocol"), found["reachable"], found["lifetime_seconds"]
+
+    assert connection() == ("simulated", True, 86400)
+    server.settings = replace(server.settings, simulate=None)
+    server.restart()
+    assert connection() == (None, False, 86400)
+
+
+def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, device, disk, states):
+    before = states()
+    disk.break_down()
+    answer = server.call(key, "PATCH", f"{BENCH}/{device}", json={"online": False}, settled=False)
+    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
+    assert states() == before
+    disk.mend()
+    assert server.call(key, "PATCH", f"{BENCH}/{device}", json={"online": False}).status_code == 204
+
+
+def test_with_a_device_its_document_is_erased(server, device):
+    rows = server.services.database.write(lambda session: maintenance.erase_device(session, device))
+    assert (rows["devices"], rows["simulated_devices"]) == (1, 1)
+
+
+def test_the_name_of_a_real_device_is_refused(server, key, refused):
+    server.services.devices.registered(Registration("thermometer", "", False, 60, (), "lwm2m")).result(60)
+    for _ in range(2):
+        answer = server.call(key, "POST", BENCH, json={"endpoint_name": "thermometer"})
+        assert "a real device" in refused(answer, 400, "endpoint_name").message
+        # Nor is it when that has left.
+        server.advance(key, 60)

@@ -4,9 +4,9 @@ import itertools
 import json
 
 import pytest
+from device_resources import sensor, setting
 from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
 from resource_paths import LEVEL
-from simulated_resources import sensor, setting
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
 from mirror_server.service.keys import Scope

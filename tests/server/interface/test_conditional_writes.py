@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from device_resources import action, control, sensor
 from resource_paths import LEVEL, REBOOT, SWITCH
-from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.device_requests import DesiredChanged
 from mirror_server.service.keys import Scope

@@ -1,6 +1,6 @@
 """How a device is connected. An extension; source: wire.md 6."""
 
-from dataclasses import replace
+from devices_in_memory import DevicesInMemory
 
 from mirror_sdk.wire.directory import DeviceConnection
 from mirror_server.devices.link import Connection
@@ -18,12 +18,12 @@ def connection(server, key, device):
     return answer.json
 
 
-def test_simulated_device_has_a_connection(server, key):
+def test_device_has_a_connection(server, key):
     device = server.add_device(key, "lamp")
     assert connection(server, key, device) == {
         "object": "device-connection",
         "device_id": device,
-        "protocol": "simulated",
+        "protocol": "memory",
         "reachable": True,
         "lifetime_seconds": 86400,
         "registration_expires_at": "2026-01-06T08:00:00.000Z",
@@ -50,7 +50,7 @@ def test_device_that_is_offline_or_left_is_not_reachable(server, key):
 
 def test_device_without_a_connection_has_what_the_directory_knows(server, key):
     device = server.add_device(key, "lamp")
-    server.settings = replace(server.settings, simulate=None)
+    server.devices = DevicesInMemory()
     server.restart()
     found = connection(server, key, device)
     assert "protocol" not in found

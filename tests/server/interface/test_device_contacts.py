@@ -6,8 +6,8 @@ Both are extensions.
 from datetime import datetime
 
 import pytest
+from device_resources import sensor, setting
 from resource_paths import LEVEL, TEMPERATURE
-from simulated_resources import sensor, setting
 
 from mirror_server.service import devices
 from mirror_server.service.keys import Scope

@@ -5,8 +5,8 @@ from contextlib import closing
 from unittest.mock import ANY
 
 import pytest
+from device_resources import action, control, sensor
 from resource_paths import SWITCH, TEMPERATURE
-from simulated_resources import action, control, sensor
 
 from mirror_server.devices.link import IntroducedResource
 from mirror_server.hooks import Extensions, open_database

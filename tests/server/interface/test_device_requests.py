@@ -1,8 +1,8 @@
 """E2: what is accepted, in which order it is delivered, how it ends. Source: wire.md 2."""
 
 import pytest
+from device_resources import action, control, setting
 from resource_paths import SWITCH
-from simulated_resources import action, control, setting
 
 from mirror_server.store import commands
 

@@ -15,6 +15,11 @@ LAST = "9998-12-31T23:59:59.999Z"
 
 
 @pytest.fixture
+def server(simulated_server):
+    return simulated_server
+
+
+@pytest.fixture
 def late(server):
     """A server whose clock stands ten days before its end."""
     begin_at = CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000

@@ -19,9 +19,6 @@ UNKNOWN_DEVICE = {
     "/v2/endpoints/nobody/3303/0/5700?cacheOnly=true": {"GET": None},
     "/v2/device-requests/nobody": {"POST": READ},
     "/v2/subscriptions/nobody/3303/0/5700": {"PUT": None},
-    "/sim/v1/devices/nobody": {"PATCH": {"online": True}},
-    "/sim/v1/devices/nobody/resources/3303/0/5700": {"PUT": {"value": "1"}, "DELETE": None},
-    "/sim/v1/devices/nobody/registration": {"POST": None, "PUT": None, "DELETE": None},
 }
 PULL = "/v2/notification/pull"
 GIVEN_ID = "0123456789abcdef" * 2

@@ -1,8 +1,8 @@
 """An execute that may have reached its device is never sent again on the service's own account. Source: wire.md 2."""
 
 import pytest
+from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH
-from simulated_resources import action, setting
 
 from mirror_server.devices.link import Answer, Outcome
 from mirror_server.store import commands

@@ -4,9 +4,9 @@ import sys
 from functools import partial
 
 import pytest
+from device_resources import sensor
 from fleet_reads import HISTORY, SNAPSHOT, ask, instant, lines_of
 from resource_paths import TEMPERATURE
-from simulated_resources import sensor
 
 from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistory
 from mirror_sdk.wire.snapshot import ARROW, NDJSON

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from device_resources import action, sensor, setting
 from resource_paths import LEVEL, REBOOT, TEMPERATURE
-from simulated_resources import action, sensor, setting
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time

@@ -7,9 +7,9 @@ from functools import partial
 
 import fleet_reads
 import pytest
+from device_resources import control, sensor
 from fleet_reads import HISTORY, ask, batches_of, instant
 from resource_paths import TEMPERATURE
-from simulated_resources import control, sensor
 from waits import wait_until
 
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulated_resources import sensor, setting
+from device_resources import sensor, setting
 
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome

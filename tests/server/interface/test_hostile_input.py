@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from simulated_resources import control
+from device_resources import control
 
 PATH = "/3303/0/5700"
 

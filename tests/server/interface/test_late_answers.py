@@ -1,8 +1,8 @@
 """What a device says too late still tells what it has; its own time of a value. Source: specification 2.2 and 3.2."""
 
 import pytest
+from device_resources import control, sensor
 from resource_paths import DOOR, LEVEL, TEMPERATURE
-from simulated_resources import control, sensor
 
 RESOURCES = (sensor(TEMPERATURE), control(LEVEL, "10"), sensor(DOOR, "0", auto_observable=True))
 LATE_SECONDS = 200

@@ -4,12 +4,11 @@ import asyncio
 import gc
 import itertools
 import threading
-from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import Request, append, until
-from simulated_resources import setting
+from bridge_requests import Request, append, busy, take, until
+from device_resources import setting
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal
@@ -51,26 +50,6 @@ def long_log(server, key):
     return count
 
 
-def take(reads, read):
-    """What was read, which gives the turn to the next of the same application."""
-    try:
-        return read.result(60)
-    finally:
-        reads.release(read)
-
-
-@contextmanager
-def busy(server):
-    """All threads for what takes long are at work until this ends."""
-    reads, end = server.services.long_reads, threading.Event()
-    begun = [reads.begin(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
-    try:
-        yield
-    finally:
-        end.set()
-        assert all(take(reads, read) for read in begun)
-
-
 @pytest.mark.parametrize(("path", "query"), [*zip((LIST, SNAPSHOT, SNAPSHOT_RANGES), LOOKED_UP, strict=True)])
 async def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, key, device, path, query):
     with busy(server):
@@ -91,7 +70,6 @@ async def test_the_loop_answers_others_while_something_is_looked_for(server, bri
     [
         ("/v3/devices/{}/echo", b""),
         ("/v2/endpoints/{}", b""),
-        ("/sim/v1/devices", b""),
         ("/metrics", b""),
         ("/v3/device-events", b"event_type=expired"),
         ("/v2/limits", b""),

@@ -50,7 +50,7 @@ def test_a_key_and_a_device_are_looked_up_once_after_a_commit(server, looks):
     assert read(server, key, device).get_data() == first.get_data()
     assert looks == []
 
-    server.set_value(key, other, "30")
+    server.registration(key, other, "PUT")
     looks.clear()
     for _ in range(3):
         assert read(server, key, device).status_code == 200

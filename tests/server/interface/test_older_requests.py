@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from simulated_resources import action, control, sensor, setting
+from device_resources import action, control, sensor, setting
 
 from mirror_server.store import commands
 

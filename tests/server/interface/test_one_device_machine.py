@@ -3,10 +3,10 @@
 import base64
 import itertools
 
+from device_resources import control
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from simulated_resources import control
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.hooks import Extensions
@@ -74,8 +74,9 @@ class OneDevice(RuleBasedStateMachine):
 
     @rule(method=st.sampled_from(["POST", "PUT", "DELETE"]))
     def register(self, method):
-        answer = self.server.call(self.keys[0], method, f"/sim/v1/devices/{self.device}/registration")
-        assert answer.status_code in {204, 400}
+        device = self.server.devices.device(self.device)
+        if device.online and (device.registered or method == "POST"):
+            self.server.registration(self.keys[0], self.device, method)
 
     @rule(seconds=st.sampled_from([1, 5, 30, 120, 900, 9000]))
     def let_time_pass(self, seconds):
@@ -86,8 +87,7 @@ class OneDevice(RuleBasedStateMachine):
         self.server.restart()
 
     def device_values(self):
-        (state,) = self.server.call(self.keys[0], "GET", "/sim/v1/devices").json["data"]
-        return {resource["path"]: resource["value"] for resource in state["resources"]}
+        return {path: self.server.value_of_device(self.device, path) for path in PATHS}
 
     @invariant()
     def a_desired_value_is_that_of_the_newest_write_and_pending_until_its_response(self):

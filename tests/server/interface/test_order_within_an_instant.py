@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from device_resources import control
 from resource_paths import LEVEL
-from simulated_resources import control
 
 from mirror_server.devices.link import Content, Observation
 

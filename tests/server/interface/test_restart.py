@@ -4,8 +4,8 @@ Source: specification 6; wire.md 2, 3, 4 and 8.
 """
 
 import pytest
+from device_resources import control, sensor
 from resource_paths import DOOR, SWITCH, TEMPERATURE
-from simulated_resources import control, sensor
 
 from mirror_server.clock import SystemClock
 from mirror_server.store import keys as stored_keys
@@ -26,12 +26,6 @@ def device(server, key):
         sensor(DOOR, "0", auto_observable=True),
         endpoint_type="Light",
     )
-
-
-def value_of_device(server, key):
-    """What the device itself has of its switch."""
-    (state,) = server.call(key, "GET", "/sim/v1/devices").json["data"]
-    return next(resource["value"] for resource in state["resources"] if resource["path"] == SWITCH)
 
 
 def cursor(server, key):
@@ -91,7 +85,7 @@ def test_queued_commands_expire_or_are_delivered_in_order_after_the_restart(serv
     server.patch(key, device, online=True)
     assert list(server.responses(key)) == ["r", "w0", "w1", "w2"]
     assert server.resource(key, device, SWITCH)["desired"]["status"] == 1
-    assert value_of_device(server, key) == "2"
+    assert server.value_of_device(device, SWITCH) == "2"
 
 
 def test_a_command_under_way_is_delivered_after_the_restart_and_its_async_id_stands_for_it(server, key, device):
@@ -119,7 +113,7 @@ def test_a_command_that_expired_while_the_server_was_down_fails_and_is_not_deliv
     server.patch(key, device, online=True)
     server.advance(key, 60)
     assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED"), "r": (200, None)}
-    assert value_of_device(server, key) == "0"
+    assert server.value_of_device(device, SWITCH) == "0"
 
 
 def test_subscriptions_go_on(server, key, device, other):
@@ -173,8 +167,8 @@ def test_neither_a_restart_nor_another_leading_process_changes_anything_that_sho
         """All that shows of a device, on both sides, and the log of the application."""
         body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
         resources = sorted(body["resources"], key=lambda resource: resource["resource_path"])
-        others = [server.call(key, "GET", path).json for path in ("/v3/devices", "/sim/v1/devices")]
-        return resources, *others, server.log(key)
+        own = {path: server.value_of_device(device, path) for path in (DOOR, SWITCH, TEMPERATURE)}
+        return resources, server.call(key, "GET", "/v3/devices").json, own, server.log(key)
 
     server.put_rules(key, {}, query="?apply=now")
     server.set_value(key, device, "22")

@@ -1,8 +1,8 @@
 """How long a device object and a registration last. Source: specification 2.1 and 8; wire.md 5."""
 
 import pytest
+from device_resources import sensor
 from resource_paths import TEMPERATURE
-from simulated_resources import sensor
 
 from mirror_server.service import devices as service_devices
 from mirror_server.service import housekeeping

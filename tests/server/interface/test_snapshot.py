@@ -1,9 +1,9 @@
 """The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
 
 import pytest
+from device_resources import action, control, sensor
 from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, lines_of
 from resource_paths import TEMPERATURE
-from simulated_resources import action, control, sensor
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.arrow import stream

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from simulated_resources import sensor
+from device_resources import sensor
 
 RULES = "/v2/subscriptions"
 TEMPERATURE, HUMIDITY, MAKER = "/3303/0/5700", "/3304/0/5700", "/3/0/0"

@@ -1,8 +1,8 @@
 """A subscription that a device refused or left unanswered is asked for again. Source: specification 3.3; wire.md 3."""
 
 import pytest
+from device_resources import sensor
 from resource_paths import HUMIDITY, TEMPERATURE
-from simulated_resources import sensor
 
 from mirror_server.store.signals import AGAIN
 
@@ -77,7 +77,7 @@ def test_what_was_refused_is_asked_again_after_a_restart_once_the_device_has_it(
     server.subscribe(key, device)
     server.patch(key, device, answer="normal")
     server.restart()
-    assert server.call(key, "DELETE", f"/sim/v1/devices/{device}/resources{TEMPERATURE}").status_code == 204
+    server.remove_resource(device, TEMPERATURE)
     update(server, key, device)
     assert told(server, key, device) == ("refused", False)
     server.set_value(key, device, "19", TEMPERATURE, observable=True)

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 from bridge_requests import Request
+from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH, TEMPERATURE
-from simulated_resources import action, setting
 
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK

@@ -1,7 +1,7 @@
 """The requests of an application that have no answer yet [an extension]."""
 
 import pytest
-from simulated_resources import control
+from device_resources import control
 
 from mirror_sdk.wire.device_requests import WaitingRequestPage
 from mirror_server.service.keys import Scope

@@ -12,7 +12,7 @@ from mirror_server.web.serve import ListenError, listen, serve
 @pytest.mark.parametrize("when", ["announced", "before", "after"])
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypatch, sig, when):
-    services = Services(read_settings(database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=1, manual_clock=True))
+    services = Services(read_settings(database_url=f"sqlite:///{tmp_path}/mirror.db", manual_clock=True))
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     start, close, steps = services.start, services.close, []
 

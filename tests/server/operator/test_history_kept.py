@@ -12,6 +12,7 @@ import click
 import databases
 import pytest
 from click.testing import CliRunner, Result
+from devices_in_memory import advance
 from operator_commands import done, refused
 from waits import wait_until
 
@@ -49,7 +50,7 @@ class Life:
         self.stop()
         kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
         kept |= {"history_archive": str(archive)} if archive else {}
-        self._running = Services(read_settings(database_url=self._url, simulate=0, manual_clock=True, **kept))
+        self._running = Services(read_settings(database_url=self._url, manual_clock=True, **kept))
         self._running.start()
         assert self._running.database.settle(60)
         return self._running
@@ -76,11 +77,6 @@ def tell(services: Services, device_id: str, *values: str) -> None:
     now = services.clock.now()
     told = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
     services.devices.observed(told).result(10)
-
-
-def advance(services: Services, seconds: float) -> None:
-    assert services.bench is not None
-    services.bench.run(lambda bench: bench.advance(seconds)).result(60)
 
 
 def rows_in(database: Database) -> list[HistoryRow]:
@@ -135,7 +131,7 @@ def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row
 
 
 def test_a_server_that_ends_shows_life_until_then(url):
-    options = read_settings(database_url=url, simulate=0, keep_history_seconds=60)
+    options = read_settings(database_url=url, keep_history_seconds=60)
     first = Services(options)
     first.start()
     assert first.database.settle(60)

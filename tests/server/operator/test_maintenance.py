@@ -11,12 +11,14 @@ from pathlib import Path
 
 import databases
 import pytest
+from devices_in_memory import DevicesInMemory
 from filelock import FileLock
 from operator_commands import done, refused, refused_in_one_line, run
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.core.measurements import Measurement
+from mirror_server.devices.link import Registration
 from mirror_server.extensions.metrics.metrics import counted
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.service import keys
@@ -54,17 +56,29 @@ def is_well(url: str) -> bool:
 
 
 @contextmanager
-def served(url: str) -> Iterator[Services]:
-    """A server with two simulated devices, which was not there before or is there again."""
-    with closing(Services(read_settings(database_url=url, simulate=2, manual_clock=True))) as running:
+def served(url: str) -> Iterator[tuple[Services, DevicesInMemory]]:
+    """A server that was not there before or is there again, to which devices can come."""
+    with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
+        devices = DevicesInMemory()
+        devices.join(running)
         running.start()
+        yield running, devices
+
+
+@pytest.fixture
+def running(url: str) -> Iterator[tuple[Services, DevicesInMemory]]:
+    with served(url) as running:
         yield running
 
 
 @pytest.fixture
-def services(url: str) -> Iterator[Services]:
-    with served(url) as running:
-        yield running
+def services(running: tuple[Services, DevicesInMemory]) -> Services:
+    return running[0]
+
+
+@pytest.fixture
+def devices(running: tuple[Services, DevicesInMemory]) -> DevicesInMemory:
+    return running[1]
 
 
 def new_application(services: Services) -> str:
@@ -93,14 +107,12 @@ def write(services: Services, app_id: str, device_id: str, value: bytes) -> None
 
 
 @pytest.fixture
-def device_ids(services: Services, app_id: str) -> list[str]:
+def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> list[str]:
     """Two devices with a written value each, the first one's a secret."""
-    assert services.bench is not None
-    simulator = services.bench.simulator
-    device_ids = [state.id for state in simulator.list_states()]
+    resource = {"path": PATH, "writable": True, "observable": True}
+    device_ids = [devices.add(name, resource) for name in ("light-1", "light-2")]
     for device_id in device_ids:
-        simulator.set_value(device_id, PATH, value="", writable=True, observable=True)
-        simulator.update(device_id)
+        devices.update(device_id)
         assert services.database.settle(60)
         services.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert services.database.settle(60)
@@ -161,7 +173,7 @@ def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, de
     erased, kept = device_ids
     assert SECRET in stored_bytes(tmp_path)
     rows = erased_rows(url, erased)
-    for table in ("devices", "simulated_devices", "commands", "device_descriptions", "device_attributes"):
+    for table in ("devices", "commands", "device_descriptions", "device_attributes"):
         assert rows[table] == 1, table
     assert rows["notifications"] >= 2
     assert rows["device_events"] >= 2
@@ -347,14 +359,12 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
 
 def happen(services: Services, times: int) -> None:
     """Something that all applications are told."""
-    simulator = services.bench.simulator
     for _ in range(times):
-        simulator.update(simulator.list_states()[0].id)
-    assert services.database.settle(60)
+        services.devices.registered(Registration("light-3", "Light", False, 3600, (), "test")).result(60)
 
 
 def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
-    with served(url) as services:
+    with served(url) as (services, _):
         app_id, idle = new_application(services), new_application(services)
         happen(services, 3)
         end = services.log.last_seq(idle)
@@ -373,7 +383,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         assert (running.webhooks.backlog(idle), running.polls.count_waiting(idle)) == (0, 0)
         assert running.snapshots.open(app_id, Selection()).revision > revision.revision + 1_000_000
         assert is_well(url)
-    with served(url) as services:
+    with served(url) as (services, _):
         # Who has read more than there is now misses nothing that is new, and hears of what is lost.
         end = services.log.last_seq(app_id)
         missed = services.log.read(app_id, read_up_to)
@@ -388,13 +398,15 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
     for folder in folders:
         folder.mkdir()
     urls = list(map(databases.new_database_url, folders))
-    with served(urls[0]) as lost:
+    with served(urls[0]) as (lost, _):
         happen(lost, 10)
         taken = lost.snapshots.open("a", Selection())
         taken.close()
-    with served(urls[1]) as new, closing(new.snapshots.open("a", Selection(changed_after=taken.revision))) as since:
-        pages = list(since.pages())
-        assert sum(map(since.is_changed, since.devices(pages[0]))) == since.device_count == taken.device_count
+    with served(urls[1]) as (new, _):
+        happen(new, 1)
+        with closing(new.snapshots.open("a", Selection(changed_after=taken.revision))) as since:
+            pages = list(since.pages())
+            assert sum(map(since.is_changed, since.devices(pages[0]))) == since.device_count == taken.device_count
         assert taken.revision < since.revision < 2**53
 
 
@@ -450,13 +462,13 @@ def test_what_is_committed_is_on_disk(services):
     assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
 
 
-def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
+def test_nothing_goes_on_for_a_key_that_is_revoked(services, devices, app_id, device_ids, tmp_path, url):
     services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(60)
     put_webhook(services, app_id)
     stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
     done(url, "keys", "revoke", app_id)
-    services.bench.simulator.set_value(device_ids[0], PATH, value="25")
-    services.bench.simulator.register(device_ids[1])
+    devices.set_value(device_ids[0], PATH, "25")
+    devices.register(device_ids[1])
     assert services.database.settle(60)
     for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs"):
         assert databases.query(url, f"SELECT 1 FROM {table} WHERE app_id = '{app_id}'") == [], table

@@ -7,6 +7,11 @@ from mirror_server.service.pacing import Pacing
 
 
 @pytest.fixture
+def server(simulated_server):
+    return simulated_server
+
+
+@pytest.fixture
 def pacing(server, monkeypatch):
     monkeypatch.setattr("mirror_server.service.pacing._TICK_SECONDS", 0.01)
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)

@@ -24,7 +24,6 @@ CHANGES = {
     "no subscription": ("DELETE", f"/v2/subscriptions/{{device}}{LEVEL}", None),
     "no poll channel": ("DELETE", "/v2/notification/pull", None),
     "no webhook": ("DELETE", "/v2/notification/callback", None),
-    "the bench": ("PATCH", "/sim/v1/devices/{device}", {"online": True}),
 }
 
 
@@ -76,7 +75,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     assert server.call(newcomer, "GET", "/v3/devices").json["data"][0]["id"] == device
     assert server.call(None, "GET", "/healthz").status_code == 200
     for value in ("5", "6", "7"):
-        server.services.bench.simulator.set_value(device, LEVEL, value=value)
+        server.devices.set_value(device, LEVEL, value)
     server.services.clock.advance(31_000)
     assert server.call(key, "GET", EVERYTHING).get_data() == logged
     disk.mend()

@@ -1,4 +1,4 @@
-"""Resources of a simulated device, as the bench takes them."""
+"""Resources of a device, as a test adds it."""
 
 from typing import Any
 

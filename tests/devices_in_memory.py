@@ -1,0 +1,356 @@
+"""Devices in memory that do what a test says: the backend of the tests that tell of no kind of device.
+
+They live as devices do: one renews its registration twice in its lifetime, and in queue mode makes contact each quarter
+of an hour and listens for a while. All of it is on the clock of the server, and outlives a restart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from mirror_server.clock import ManualClock
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    Connection,
+    Content,
+    DeviceCommand,
+    Execute,
+    IntroducedResource,
+    Observation,
+    Observe,
+    Outcome,
+    PartsOf,
+    Read,
+    Registration,
+    Write,
+    WriteAttributes,
+)
+from mirror_server.store import settings
+
+if TYPE_CHECKING:
+    from mirror_server.clock import Timer
+    from mirror_server.services import Services
+
+LIFETIME_SECONDS = 24 * 3600
+UPDATE_SECONDS = 12 * 3600
+CONTACT_SECONDS = 900
+AWAKE_SECONDS = 10
+WRITTEN_TYPES = ("text/plain", "application/octet-stream")
+
+
+@dataclass
+class Resource:
+    """A resource of a device; ``sent`` is the last value that the service heard of unasked, at ``sent_at``."""
+
+    value: str = ""
+    observable: bool = False
+    auto_observable: bool = False
+    writable: bool = False
+    executable: bool = False
+    value_at: Instant = 0
+    observed: bool = False
+    sent: str | None = None
+    sent_at: Instant = 0
+    pmin_seconds: int = 0
+
+
+@dataclass
+class Device:
+    """A device; it ``answer``s normally, rejects, or is silent."""
+
+    device_id: str
+    endpoint_name: str
+    resources: dict[str, Resource]
+    endpoint_type: str = "default"
+    queue_mode: bool = False
+    online: bool = True
+    registered: bool = False
+    answer: str = "normal"
+    latency_seconds: float = 0
+    renewed_at: Instant = 0
+    awoken_at: Instant = 0
+    introduced: tuple[IntroducedResource, ...] = ()
+    in_hand: list[Callable[[Answer], None]] = field(default_factory=list)
+    timer: Timer | None = None
+
+    def is_reachable(self, now: Instant) -> bool:
+        is_awake = not self.queue_mode or now < after_seconds(self.awoken_at, AWAKE_SECONDS)
+        return self.online and self.registered and is_awake
+
+    def structure(self) -> tuple[IntroducedResource, ...]:
+        return tuple(
+            IntroducedResource(path, observable=each.observable, auto_observed=each.auto_observable)
+            for path, each in self.resources.items()
+        )
+
+
+class DevicesInMemory:
+    """Any number of devices; each method of a test returns when the service was told what it causes."""
+
+    name = "memory"
+    parts_of: PartsOf | None = None
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Device] = {}
+        self._numbers = itertools.count(1)
+        # What the service asks of a device, and whether it has it, is answered without.
+        self._lock = threading.RLock()
+
+    def join(self, services: Services) -> None:
+        """Come to a server that has not started yet."""
+        self._events, self._clock = services.devices, services.clock
+        services.backends.add(self)
+        services.on_lead.append(self._go_on)
+
+    def add(self, endpoint_name: str, *resources: dict[str, Any], **more: Any) -> str:
+        device_id, now = f"{next(self._numbers):032x}", self._clock.now()
+        own = {each.pop("path"): Resource(**each, value_at=now) for each in map(dict, resources)}
+        for resource in own.values():
+            # A new device sends nothing until something changes.
+            resource.sent = resource.value if resource.auto_observable else None
+        with self._lock:
+            device = self._devices[device_id] = Device(device_id, endpoint_name, own, **more)
+            self._register(device)
+        return device_id
+
+    def device(self, device_id: str) -> Device:
+        return self._devices[device_id]
+
+    def behave(self, device_id: str, **behaviour: Any) -> None:
+        with self._lock:
+            device = self._devices[device_id]
+            was_online = device.online
+            for name, value in behaviour.items():
+                setattr(device, name, value)
+            if device.online and not was_online:
+                self._live(device, contact=True)
+            elif was_online and not device.online:
+                self._drop(device)
+
+    def set_value(self, device_id: str, path: str, value: str, **flags: Any) -> None:
+        with self._lock:
+            device = self._devices[device_id]
+            resource = device.resources.setdefault(path, Resource())
+            for name, flag in flags.items():
+                setattr(resource, name, flag)
+            self._set(resource, value)
+            self._report(device, path)
+
+    def remove_resource(self, device_id: str, path: str) -> None:
+        with self._lock:
+            del self._devices[device_id].resources[path]
+
+    def register(self, device_id: str) -> None:
+        with self._lock:
+            self._register(self._devices[device_id])
+
+    def update(self, device_id: str) -> None:
+        with self._lock:
+            self._update(self._devices[device_id])
+
+    def deregister(self, device_id: str) -> None:
+        with self._lock:
+            device = self._devices[device_id]
+            device.registered = False
+            self._events.deregistered(device_id)
+            self._drop(device)
+
+    def has(self, device_id: str) -> bool:
+        return device_id in self._devices
+
+    def describe(self, device_id: str) -> Connection | None:
+        return Connection("memory")
+
+    def is_reachable(self, device_id: str) -> bool:
+        return self._devices[device_id].is_reachable(self._clock.now())
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        with self._lock:
+            device = self._devices[device_id]
+            if not device.is_reachable(self._clock.now()):
+                answer(Answer(Outcome.NOT_SENT))
+            elif device.latency_seconds == 0:
+                self._respond(device, command, answer)
+            else:
+                device.in_hand.append(answer)
+                due_at = after_seconds(self._clock.now(), device.latency_seconds)
+                self._clock.call_at(due_at, lambda: self._respond_late(device, command, answer))
+
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
+        cancelled(True)
+
+    def _respond_late(self, device: Device, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        with self._lock:
+            if answer in device.in_hand:
+                device.in_hand.remove(answer)
+                self._respond(device, command, answer)
+
+    def _respond(self, device: Device, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        if device.answer != "silent":
+            answer(self._answer(device, command))
+            self._report(device, command.path)
+
+    def _answer(self, device: Device, command: DeviceCommand) -> Answer:
+        resource = device.resources.get(command.path)
+        if device.answer == "reject":
+            return Answer(Outcome.REJECTED)
+        if resource is None:
+            return Answer(Outcome.NOT_FOUND)
+        if resource.executable != isinstance(command, Execute) and not isinstance(command, CancelObservation):
+            return Answer(Outcome.METHOD_NOT_ALLOWED)
+        content = None
+        match command:
+            case Read() | Observe():
+                if isinstance(command, Read) and command.accept not in (None, "text/plain", "*/*"):
+                    return Answer(Outcome.UNSUPPORTED_CONTENT_TYPE)
+                if isinstance(command, Observe):
+                    resource.observed, resource.sent, resource.sent_at = True, resource.value, self._clock.now()
+                content = Content(resource.value.encode())
+            case Write():
+                return Answer(self._write(resource, command.content))
+            case WriteAttributes():
+                return Answer(_write_attributes(resource, command.query))
+            case CancelObservation():
+                resource.observed = False
+        return Answer(Outcome.DONE, content, answered_at=None if content is None else resource.value_at)
+
+    def _write(self, resource: Resource, content: Content) -> Outcome:
+        if not resource.writable:
+            return Outcome.METHOD_NOT_ALLOWED
+        if content.content_type.partition(";")[0] not in WRITTEN_TYPES:
+            return Outcome.UNSUPPORTED_CONTENT_TYPE
+        try:
+            self._set(resource, content.payload.decode())
+        except UnicodeDecodeError:
+            return Outcome.BAD_VALUE
+        return Outcome.DONE
+
+    def _set(self, resource: Resource, value: str) -> None:
+        if value != resource.value:
+            resource.value, resource.value_at = value, self._clock.now()
+
+    def _go_on(self) -> None:
+        """The server was started: do what was due meanwhile."""
+        with self._lock:
+            for device in self._devices.values():
+                device.in_hand.clear()
+                self._wake(device)
+
+    def _wake(self, device: Device) -> None:
+        with self._lock:
+            due_at = after_seconds(device.awoken_at, CONTACT_SECONDS)
+            self._live(device, contact=device.queue_mode and self._clock.now() >= due_at)
+
+    def _live(self, device: Device, *, contact: bool) -> None:
+        now = self._clock.now()
+        if device.online and device.registered:
+            if now >= after_seconds(device.renewed_at, LIFETIME_SECONDS):
+                self._register(device)
+                return
+            if now >= after_seconds(device.renewed_at, UPDATE_SECONDS):
+                self._update(device)
+            if contact:
+                device.awoken_at = now
+                self._events.contact(device.device_id)
+            if contact or not device.queue_mode:
+                self._report(device)
+        self._arm(device)
+
+    def _register(self, device: Device) -> None:
+        device.registered = True
+        device.introduced = device.structure()
+        for resource in device.resources.values():
+            resource.observed = False
+        self._events.registered(
+            Registration(
+                device.endpoint_name,
+                device.endpoint_type,
+                device.queue_mode,
+                LIFETIME_SECONDS,
+                device.introduced,
+                self.name,
+                device.device_id,
+            )
+        )
+        self._renewed(device)
+
+    def _update(self, device: Device) -> None:
+        before, device.introduced = device.introduced, device.structure()
+        self._events.registration_updated(device.device_id, None if device.introduced == before else device.introduced)
+        self._renewed(device)
+
+    def _renewed(self, device: Device) -> None:
+        device.renewed_at = device.awoken_at = self._clock.now()
+        self._report(device)
+        self._arm(device)
+
+    def _report(self, device: Device, *only: str) -> None:
+        """Send the values of what is observed that have changed, of all resources or of one."""
+        if not (device.online and device.registered):
+            return
+        now, observations = self._clock.now(), []
+        for path in only or tuple(each.path for each in device.introduced):
+            resource = device.resources.get(path)
+            if resource is None or resource.executable or not (resource.observed or resource.auto_observable):
+                continue
+            if resource.value == resource.sent or all(path != each.path for each in device.introduced):
+                continue
+            held_until = after_seconds(resource.sent_at, resource.pmin_seconds)
+            if now < held_until:
+                self._clock.call_at(held_until, partial(self._report_held, device, path))
+            else:
+                resource.sent, resource.sent_at = resource.value, now
+                content = Content(resource.value.encode())
+                observations.append(Observation(device.device_id, path, content, resource.value_at))
+        if observations:
+            self._events.observed(observations)
+
+    def _report_held(self, device: Device, path: str) -> None:
+        with self._lock:
+            self._report(device, path)
+
+    def _drop(self, device: Device) -> None:
+        """The device loses the commands it has in hand."""
+        dropped, device.in_hand = device.in_hand, []
+        for answer in dropped:
+            answer(Answer(Outcome.UNAVAILABLE))
+
+    def _arm(self, device: Device) -> None:
+        if device.timer is not None:
+            device.timer.cancel()
+        due_at = after_seconds(device.renewed_at, UPDATE_SECONDS)
+        if device.queue_mode:
+            due_at = min(due_at, after_seconds(device.awoken_at, CONTACT_SECONDS))
+        if device.online and device.registered:
+            device.timer = self._clock.call_at(due_at, lambda: self._wake(device))
+
+
+def _write_attributes(resource: Resource, query: str) -> Outcome:
+    """Take ``pmin`` and ``pmax``, of which the latter changes nothing here."""
+    rules = parse_qs(query)
+    if not rules.keys() <= {"pmin", "pmax"} or not all(text.isdecimal() for (text,) in rules.values()):
+        return Outcome.BAD_VALUE
+    if "pmin" in rules:
+        resource.pmin_seconds = int(rules["pmin"][0])
+    return Outcome.DONE
+
+
+def advance(services: Services, seconds: float) -> None:
+    """Let domain time pass on a manual clock, with all that becomes due, and settle."""
+    milliseconds, database = round(seconds * 1000), services.database
+    until_at = services.clock.now() + milliseconds
+    database.write(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
+    assert isinstance(services.clock, ManualClock)
+    services.clock.advance(milliseconds, settle=database.settle)
+    services.clock_advanced()
+    assert database.settle(60)

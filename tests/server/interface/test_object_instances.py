@@ -1,0 +1,55 @@
+"""Object instances, which devices of some backends read and write as a whole. An extension; source: wire.md 2."""
+
+import base64
+
+import pytest
+from device_resources import control
+from resource_paths import SWITCH
+
+from mirror_server.devices.link import Content
+
+INSTANCE, LEVEL = "/3311/0", "/3311/0/5851"
+WRITTEN = {LEVEL: "5", SWITCH: "1"}
+
+
+@pytest.fixture
+def device(server, key):
+    return server.add_device(key, "light-1", control(LEVEL), control(SWITCH))
+
+
+@pytest.fixture
+def parts(server):
+    """The backend takes each object instance apart, into the same values."""
+    server.devices.parts_of = lambda *_: [(path, Content(value.encode())) for path, value in WRITTEN.items()]
+
+
+def desired(server, key, device):
+    """Of both resources the value and the status of the last write, where there was one."""
+    found = [server.resource(key, device, path)["desired"] for path in WRITTEN]
+    return [(base64.b64decode(each["value"]).decode(), each["status"]) for each in found if each]
+
+
+def test_an_instance_is_refused_where_the_backend_takes_none_apart(server, key, device, refused):
+    for method, more in (("GET", {}), ("PUT", {"value": "x"})):
+        told = refused(server.place(key, device, method, method, INSTANCE, **more), 400, "uri")
+        assert (told.reason, "only a real device" in told.message) == ("RESOURCE_NOT_FOUND", True)
+    assert desired(server, key, device) == []
+
+
+def test_a_write_of_an_instance_is_one_of_its_resources(server, key, device, parts):
+    server.patch(key, device, answer="reject")
+    assert server.place(key, device, "w", "PUT", INSTANCE, value="x").status_code == 202
+    assert server.responses(key) == {"w": (400, "REJECTED")}
+    assert desired(server, key, device) == [("5", 2), ("1", 2)]
+
+
+def test_a_write_of_an_instance_ends_also_on_a_server_without_its_backend(server, key, device, parts):
+    server.patch(key, device, online=False)
+    assert server.place(key, device, "w", "PUT", INSTANCE, value="x", expiry_seconds=60).status_code == 202
+    server.place(key, device, "later", "PUT", SWITCH, value="0")
+    assert desired(server, key, device) == [("5", 0), ("0", 0)]
+    server.devices.parts_of = None
+    server.restart()
+    server.advance(key, 60)
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+    assert desired(server, key, device) == [("5", 2), ("0", 0)]
