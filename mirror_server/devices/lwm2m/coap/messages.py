@@ -39,6 +39,8 @@ class Option(IntEnum):
 
 
 EMPTY = 0x00
+BLOCK_BYTES = 1024
+"""The largest block, which is used unless the other side wishes for smaller ones."""
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
@@ -108,6 +110,11 @@ class Message:
         """The value of an option that is a number."""
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
+
+    def add_number(self, option: Option, value: int | None) -> None:
+        """Add an option that is a number, unless there is none."""
+        if value is not None:
+            self.options.append(uint_option(option, value))
 
     def texts(self, option: int) -> tuple[str, ...]:
         """All values of an option that is text.
