@@ -134,8 +134,8 @@ class Fleet:
 
     async def take_up(self) -> None:
         """Take up the devices that were registered when the service ended, or another process had them."""
-        for known in await asyncio.to_thread(self._load):
-            self.registrar.take_up(RegisteredDevice.from_store(known))
+        for row in await asyncio.to_thread(self._database.look, registrations.load):
+            self.registrar.take_up(RegisteredDevice.from_store(row))
 
     def begin(self, endpoint: Endpoint) -> None:
         """Ask devices by this endpoint from now on."""
@@ -512,10 +512,6 @@ class Fleet:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("what was asked of a device failed", exc_info=error)
-
-    def _load(self) -> list[registrations.KnownDevice]:
-        with self._database.read() as session:
-            return registrations.load(session)
 
     def _known_paths(self, device_id: str) -> set[str]:
         with self._database.read() as session:

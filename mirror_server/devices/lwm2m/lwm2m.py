@@ -22,7 +22,7 @@ from mirror_server.devices.link import Answer, Connection, DeviceCommand, Device
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.identities import Identities
-from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
+from mirror_server.devices.lwm2m.registrar import RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
@@ -81,8 +81,8 @@ class LwM2MLink:
         clock: Clock,
         open_endpoint: OpenEndpoint,
         identities: Identities,
-        awake_seconds: float = 93,
-        limits: RegistrationLimits = DEFAULT_LIMITS,
+        awake_seconds: float,
+        limits: RegistrationLimits,
     ) -> None:
         self._events = events
         self._database = database

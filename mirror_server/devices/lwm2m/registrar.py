@@ -9,8 +9,9 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from mirror_server.clock import Clock
@@ -43,6 +44,8 @@ from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _LOCATION_BYTES = 12
 """In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
 
@@ -67,9 +70,6 @@ class RegistrationLimits:
     devices: int = 100_000
     links: int = 1000
     per_minute: int = 600
-
-
-DEFAULT_LIMITS = RegistrationLimits()
 
 
 @dataclass(slots=True)
@@ -186,8 +186,7 @@ class Registrar:
         async with self._lock(device.endpoint_name):
             if self._registry.by_id(device.device_id) is not device:
                 raise NotRegistered(device.device_id)
-            known = await asyncio.to_thread(self._known_resources, device.device_id)
-            found = {each.path: each for each in known}
+            found = {each.path: each for each in await self._look(partial(_introduced, device.device_id))}
             for path in discovered.keys() & set(device.to_discover):
                 found = with_discovered(found, path, discovered[path])
             await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
@@ -200,7 +199,7 @@ class Registrar:
         Raises:
             RegistrationRefused: It might not; what comes from it is not of that device.
         """
-        await self._check_identity(peer, await asyncio.to_thread(self._name_of, device))
+        await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
@@ -211,7 +210,13 @@ class Registrar:
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
-        return self._noted(peer, "registration", await _answered(work))
+        try:
+            response = await work
+        except RegistrationRefused as error:
+            response = _refusal(error.code, error.reason)
+        except BadLinks as error:
+            response = _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+        return self._noted(peer, "registration", response)
 
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
         if not response.is_success:
@@ -225,16 +230,16 @@ class Registrar:
         if not self._may_register(peer):
             return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
         parameters = read_registration(request.query)
-        await self._check_identity(peer, parameters.endpoint_name)
+        name = parameters.endpoint_name
+        await self._check_identity(peer, name)
         links = self._read_links(request.payload)
-        async with self._lock(parameters.endpoint_name):
-            former = await self._former(parameters.endpoint_name)
+        async with self._lock(name):
+            former = await self._former(name)
             # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
             if former is None and len(self._registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
-            known = partial(self._known_by_name, parameters.endpoint_name)
-            structure = await structure_of(links, hash_of(request.payload), known)
+            structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
         _log.info(
@@ -255,7 +260,7 @@ class Registrar:
         device = self._registry.by_name(endpoint_name)
         if device is None:
             return None
-        name = await asyncio.to_thread(self._name_of, device)
+        name = await self._look(partial(_name_of, device))
         if name == endpoint_name:
             return device
         self._registry.rename(device, name)
@@ -269,7 +274,21 @@ class Registrar:
             # It has begun anew: what was going to its former self would come too early for the new one.
             former.is_reachable = False
         device_id = await self._announce(parameters, structure)
-        device = self._new_device(device_id, peer, parameters, structure)
+        now = self._clock.now()
+        device = RegisteredDevice(
+            **asdict(parameters),
+            device_id=device_id,
+            location=secrets.token_urlsafe(_LOCATION_BYTES),
+            peer=peer,
+            expires_at=after_seconds(now, parameters.lifetime_seconds),
+            prefix=structure.links.prefix,
+            structured=structured_formats(parameters.version, structure.links.content_formats),
+            links_hash=structure.links_hash,
+            to_discover=structure.links.to_discover,
+            tokens=_tokens(structure.links.resources),
+            heard_at=now,
+            is_reachable=False,
+        )
         # An operator may have given it another name since it registered.
         former = self._registry.by_id(device_id) or former
         if former is not None:
@@ -294,29 +313,6 @@ class Registrar:
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
             raise RegistrationRefused("4.03", reason) from None
-
-    def _new_device(
-        self, device_id: str, peer: Peer, parameters: RegistrationParameters, structure: Structure
-    ) -> RegisteredDevice:
-        now = self._clock.now()
-        return RegisteredDevice(
-            device_id=device_id,
-            endpoint_name=parameters.endpoint_name,
-            location=secrets.token_urlsafe(_LOCATION_BYTES),
-            peer=peer,
-            version=parameters.version,
-            binding=parameters.binding,
-            queue_mode=parameters.queue_mode,
-            lifetime_seconds=parameters.lifetime_seconds,
-            expires_at=after_seconds(now, parameters.lifetime_seconds),
-            prefix=structure.links.prefix,
-            structured=structured_formats(parameters.version, structure.links.content_formats),
-            links_hash=structure.links_hash,
-            to_discover=structure.links.to_discover,
-            tokens=_tokens(structure.links.resources),
-            heard_at=now,
-            is_reachable=False,
-        )
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = self._device(peer, location)
@@ -346,7 +342,7 @@ class Registrar:
             return _unknown()
         await self.check_device(peer, device)
         told = read_update(request.query)
-        parameters = _parameters(device).updated(told)
+        parameters = device.updated(told)
         structure = await self._changed_structure(device, request.payload)
         # Nothing is sent to it while it waits for this answer.
         device.is_reachable = False
@@ -377,12 +373,17 @@ class Registrar:
 
     async def _changed_structure(self, device: RegisteredDevice, payload: bytes) -> Structure | None:
         """What the links of an update tell; ``None`` without, or where they are those of before."""
-        links_hash = hash_of(payload)
         # Some tell all their links at each update.
-        if not payload or links_hash == device.links_hash:
+        if not payload or hash_of(payload) == device.links_hash:
             return None
-        known = partial(self._known_resources, device.device_id)
-        return await structure_of(self._read_links(payload), links_hash, known)
+        return await self._structure(self._read_links(payload), payload, partial(_introduced, device.device_id))
+
+    async def _structure(
+        self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
+    ) -> Structure:
+        """What a device has; ``look_up`` gives what it had, where the links do not tell all."""
+        known = await self._look(look_up) if links.to_discover else ()
+        return structure_of(links, hash_of(payload), known)
 
     async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
         links = structure.links
@@ -399,12 +400,12 @@ class Registrar:
 
     async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
         """Store a registration, and that the device is to be asked for what it sent by itself before."""
-        stored = device.to_store()
+        row = device.to_store()
 
         def work(session: Session) -> None:
-            registrations.put(session, stored)
+            registrations.put(session, row)
             for path in no_longer_sent:
-                subscriptions.forgotten(session, stored.device_id, path)
+                subscriptions.forgotten(session, device.device_id, path)
 
         await asyncio.wrap_future(self._database.insist(work))
 
@@ -453,30 +454,18 @@ class Registrar:
 
         In plain text nobody registers a name that has a key: it would take the place of a device that proves itself.
         """
-        key = await asyncio.to_thread(self._key_of, endpoint_name)
+        key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
             raise RegistrationRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
         if not peer.is_secure and key is not None:
             raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
-    def _key_of(self, endpoint_name: str) -> device_keys.DeviceKey | None:
-        with self._database.read() as session:
-            return device_keys.find(session, endpoint_name)
-
-    def _name_of(self, device: RegisteredDevice) -> str:
-        """What a device is called in the directory; what it registered, where it is not there any more."""
-        with self._database.read() as session:
-            row = devices.find(session, device.device_id)
-        return device.endpoint_name if row is None else row.endpoint_name
+    async def _look(self, statement: Callable[[Session], T]) -> T:
+        """What a statement gives, on a thread that may wait for the database."""
+        return await asyncio.to_thread(self._database.look, statement)
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, most_links=self._limits.links)
-
-    def _known_by_name(self, endpoint_name: str) -> list[IntroducedResource]:
-        with self._database.read() as session:
-            row = devices.find_by_endpoint_name(session, endpoint_name)
-            found = [] if row is None else resources.announced(session, row.device_id)
-        return introduced_of(found)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
         """The values that differ from those the mirror has: a notification in between brought another one."""
@@ -487,32 +476,24 @@ class Registrar:
                 if resources.known(session, device_id, path).value != content.payload
             }
 
-    def _known_resources(self, device_id: str) -> list[IntroducedResource]:
-        with self._database.read() as session:
-            return introduced_of(resources.announced(session, device_id))
+
+def _name_of(device: RegisteredDevice, session: Session) -> str:
+    """What a device is called in the directory; what it registered, where it is not there any more."""
+    row = devices.find(session, device.device_id)
+    return device.endpoint_name if row is None else row.endpoint_name
 
 
-def _parameters(device: RegisteredDevice) -> RegistrationParameters:
-    return RegistrationParameters(
-        endpoint_name=device.endpoint_name,
-        lifetime_seconds=device.lifetime_seconds,
-        version=device.version,
-        binding=device.binding,
-        queue_mode=device.queue_mode,
-    )
+def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
+    return introduced_of(resources.announced(session, device_id))
+
+
+def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
+    row = devices.find_by_endpoint_name(session, endpoint_name)
+    return [] if row is None else _introduced(row.device_id, session)
 
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
     return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
-
-
-async def _answered(work: Awaitable[Response]) -> Response:
-    try:
-        return await work
-    except RegistrationRefused as error:
-        return _refusal(error.code, error.reason)
-    except BadLinks as error:
-        return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
 
 
 def _unknown() -> Response:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirror_sdk.wire.paths import parse_path
@@ -23,11 +22,8 @@ class Structure(NamedTuple):
     """What is still to be discovered."""
 
 
-async def structure_of(
-    links: Links, links_hash: bytes, look_up: Callable[[], Sequence[IntroducedResource]]
-) -> Structure:
-    """What a device has; ``look_up`` gives what it had, and is called on a thread where the links do not tell all."""
-    known = await asyncio.to_thread(look_up) if links.to_discover else ()
+def structure_of(links: Links, links_hash: bytes, known: Sequence[IntroducedResource]) -> Structure:
+    """What a device has, where it had what is known; that may be left out where the links tell all."""
     introduced = {each.introduced.path: each.introduced for each in links.resources}
     unknown = []
     for path in links.to_discover:
