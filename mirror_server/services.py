@@ -18,7 +18,7 @@ from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
-from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
@@ -52,6 +52,7 @@ from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
     from mirror_server.history.keeper import Keeper
     from mirror_server.history.service import HistoryService
@@ -458,7 +459,7 @@ def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
     return written(path, content)
 
 
-async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
+async def _listen(settings: Settings, identities: Identities, handler: Handler) -> CoapEndpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
     limits = Limits(payload_bytes=settings.max_coap_payload_bytes)

@@ -15,17 +15,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
-from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.registrar import RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +60,7 @@ class Statistics:
     messages: Counts
 
 
-OpenEndpoint = Callable[[Handler], Awaitable[Endpoint]]
+OpenEndpoint = Callable[[Handler], Awaitable["CoapEndpoint"]]
 """Opens the sockets; what comes by them goes to the handler. Raises :class:`CannotListen`."""
 
 
@@ -92,7 +96,7 @@ class LwM2MLink:
         self._awake_seconds = awake_seconds
         self._limits = limits
         self._fleet: Fleet | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: CoapEndpoint | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] | None = None
@@ -138,14 +142,8 @@ class LwM2MLink:
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
-        fleet, loop = self._fleet, self._loop
-        try:
-            if fleet is not None and loop is not None:
-                loop.call_soon_threadsafe(fleet.send, device_id, command, answer)
-                return
-        except RuntimeError:
-            _log.debug("the loop of the devices has ended")
-        answer(Answer(Outcome.NOT_SENT))
+        if not self._have(lambda fleet: fleet.send(device_id, command, answer)):
+            answer(Answer(Outcome.NOT_SENT))
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
@@ -172,7 +170,7 @@ class LwM2MLink:
         return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
     @property
-    def endpoint(self) -> Endpoint | None:
+    def endpoint(self) -> CoapEndpoint | None:
         """The sockets; ``None`` while it does not listen."""
         return self._endpoint
 
@@ -220,7 +218,7 @@ class LwM2MLink:
             await self._serve(fleet, endpoint, stopping, listening)
 
     async def _serve(
-        self, fleet: Fleet, endpoint: Endpoint, stopping: asyncio.Event, listening: Callable[[], None]
+        self, fleet: Fleet, endpoint: CoapEndpoint, stopping: asyncio.Event, listening: Callable[[], None]
     ) -> None:
         fleet.begin(endpoint)
         self._loop, self._fleet, self._endpoint = asyncio.get_running_loop(), fleet, endpoint
@@ -235,7 +233,7 @@ class LwM2MLink:
             await fleet.end()
             await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
 
-    async def _wait_for_port(self, fleet: Fleet, stopping: asyncio.Event) -> Endpoint | None:
+    async def _wait_for_port(self, fleet: Fleet, stopping: asyncio.Event) -> CoapEndpoint | None:
         """Listen as soon as the leader before has let go of the port; ``None`` where this is stopped meanwhile."""
         waits = itertools.count(1)
         while not stopping.is_set():
