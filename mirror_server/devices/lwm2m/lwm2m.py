@@ -88,13 +88,12 @@ class LwM2MLink:
         awake_seconds: float,
         limits: RegistrationLimits,
     ) -> None:
-        self._events = events
         self._database = database
-        self._clock = clock
         self._open_endpoint = open_endpoint
         self._identities = identities
-        self._awake_seconds = awake_seconds
-        self._limits = limits
+        self._make_fleet = partial(
+            Fleet, events=events, database=database, clock=clock, awake_seconds=awake_seconds, limits=limits
+        )
         self._fleet: Fleet | None = None
         self._endpoint: CoapEndpoint | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -196,13 +195,7 @@ class LwM2MLink:
         loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
         stopping = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
-        fleet = Fleet(
-            events=self._events,
-            database=self._database,
-            clock=self._clock,
-            awake_seconds=self._awake_seconds,
-            limits=self._limits,
-        )
+        fleet = self._make_fleet()
         try:
             await fleet.take_up()
             endpoint = await self._open_endpoint(fleet) if listening is None else None

@@ -12,6 +12,7 @@ from mirror_sdk.values import PythonValue
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
+from mirror_server.devices.lwm2m.links import is_opaque, is_within
 from mirror_server.devices.lwm2m_client.coap_socket import (
     CoapSocket,
     Incoming,
@@ -30,10 +31,9 @@ from mirror_server.devices.lwm2m_client.contents import (
     NotAcceptable,
     decode_values,
     encode_values,
-    is_opaque,
 )
 from mirror_server.devices.lwm2m_client.observing import DeviceObservation, Observations
-from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle, ids_of, is_within
+from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle, ids_of
 
 Version = Literal["1.0", "1.1"]
 _CHANGED, _CONTENT = "2.04", "2.05"
@@ -503,9 +503,12 @@ class LwM2MDevice:
         if request.method == "PUT" and request.content_format is None and not request.payload:
             return self._write_attributes(request)
         target = self._resources.get(request.path)
-        if request.method == "POST" and target is not None:
-            return self._execute(target, request.payload)
-        return self._write(request)
+        if request.method == "PUT" or target is None:
+            return self._write(request)
+        if target.on_execute is None:
+            return _METHOD_NOT_ALLOWED
+        target.on_execute(request.payload)
+        return _CHANGED
 
     def _write_attributes(self, request: Request) -> str:
         # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
@@ -516,12 +519,6 @@ class LwM2MDevice:
             return _BAD_REQUEST
         self.observations.set_attributes(request.path, changed)
         self.report()
-        return _CHANGED
-
-    def _execute(self, resource: DeviceResource, argument: bytes) -> str:
-        if resource.on_execute is None:
-            return _METHOD_NOT_ALLOWED
-        resource.on_execute(argument)
         return _CHANGED
 
     def _write(self, request: Request) -> str:
@@ -536,7 +533,11 @@ class LwM2MDevice:
         if refusal is not None:
             return refusal
         for path, value in values.items():
-            self._take(self._resources[path], value)
+            resource = self._resources[path]
+            resource.set(value, self._clock.now())
+            if resource.on_write is not None:
+                resource.on_write(value)
+            self.report(path)
         return _CHANGED if values else _BAD_REQUEST
 
     def _refusal(self, path: str, value: PythonValue) -> str | None:
@@ -546,12 +547,6 @@ class LwM2MDevice:
         if not resource.writable:
             return _METHOD_NOT_ALLOWED
         return None if resource.takes(value) else _BAD_REQUEST
-
-    def _take(self, resource: DeviceResource, value: PythonValue) -> None:
-        resource.set(value, self._clock.now())
-        if resource.on_write is not None:
-            resource.on_write(value)
-        self.report(resource.path)
 
     # What it tells
 
@@ -570,8 +565,7 @@ class LwM2MDevice:
         self._schedule()
 
     def _report(self, observation: DeviceObservation, now: Instant) -> None:
-        values = self._values(each for each in self._resources if is_within(each, observation.path))
-        payload = self._encode(observation.path, values, observation.content_format)
+        payload = self._observed(observation)
         if payload is None or now < self.observations.earliest_at(observation):
             return
         latest_at = self.observations.latest_at(observation)
@@ -630,14 +624,14 @@ class LwM2MDevice:
     def _due_at(self, observation: DeviceObservation) -> Instant | None:
         now = self._clock.now()
         earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
-        if earliest_at > now and self._is_held(observation):
+        if earliest_at > now and self._observed(observation) != observation.sent:
             return earliest_at
         # What could have been told by now, and was not, waits for the next contact.
         return None if latest_at is None or latest_at <= now else latest_at
 
-    def _is_held(self, observation: DeviceObservation) -> bool:
+    def _observed(self, observation: DeviceObservation) -> bytes | None:
         values = self._values(each for each in self._resources if is_within(each, observation.path))
-        return self._encode(observation.path, values, observation.content_format) != observation.sent
+        return self._encode(observation.path, values, observation.content_format)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

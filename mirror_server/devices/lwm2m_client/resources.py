@@ -118,11 +118,6 @@ def outer_paths(path: str) -> list[str]:
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
 
-def is_within(path: str, outer: str) -> bool:
-    """Whether a path is another one, or lies in it."""
-    return path == outer or path.startswith(outer + "/")
-
-
 @dataclass(frozen=True, slots=True)
 class LinkStyle:
     """How a device writes the links of its registration; devices differ in it.

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
+from collections.abc import AsyncIterator
 
 from mirror_server.devices.lwm2m.coap.blocks import Uploads
 from mirror_server.devices.lwm2m.coap.conversion import (
@@ -60,31 +61,21 @@ class CoapEndpoint:
         self._in_hand: Counter[Peer] = Counter()
         self._beginnings: dict[tuple[Peer, bytes], Message] = {}
 
-    async def listen(self, address: tuple[str, int]) -> None:
-        """Listen at host and port, without DTLS.
-
-        Raises:
-            CannotListen: The address is taken, or not of this machine.
-        """
-        way = MessageLayer(self, self._tuning, self._limits, self.counts, self._new_shares())
-        way.transport = await open_socket(address, way, self._limits, self.counts)
-        self._ways[False] = way
-
-    async def listen_securely(self, address: tuple[str, int], keys: Keys) -> None:
-        """Listen at host and port, with DTLS.
+    async def listen(self, address: tuple[str, int], keys: Keys | None = None) -> None:
+        """Listen at host and port, with these keys by DTLS, otherwise without it.
 
         Raises:
             CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
         """
-        shares = self._new_shares()
+        shares = Shares(self._limits, asyncio.get_running_loop().time)
         way = MessageLayer(self, self._tuning, self._limits, self.counts, shares)
-        sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, shares)
-        sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
-        way.transport = self._sessions = sessions
-        self._ways[True] = way
-
-    def _new_shares(self) -> Shares:
-        return Shares(self._limits, asyncio.get_running_loop().time)
+        if keys is None:
+            way.transport = await open_socket(address, way, self._limits, self.counts)
+        else:
+            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, shares)
+            sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
+            way.transport = self._sessions = sessions
+        self._ways[keys is not None] = way
 
     def end_sessions(self, identity: str) -> None:
         """End the DTLS sessions of an identity, whose key is no longer good."""
@@ -112,7 +103,7 @@ class CoapEndpoint:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        async with _Patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.answer_seconds):
             return response_of(await self._whole(peer, request))
 
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
@@ -122,7 +113,7 @@ class CoapEndpoint:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        async with _Patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.answer_seconds):
             first = await self._way(peer).ask(peer, request_message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
@@ -140,7 +131,7 @@ class CoapEndpoint:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        async with _Patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.answer_seconds):
             first = self._beginnings.pop((peer, token), None)
             if first is not None:
                 with contextlib.suppress(_Changed):
@@ -154,7 +145,7 @@ class CoapEndpoint:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        async with _Patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.answer_seconds):
             return response_of(await self._way(peer).ask(peer, request_message(request, token, observe=1)))
 
     def retransmit(self, peer: Peer) -> None:
@@ -175,7 +166,8 @@ class CoapEndpoint:
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
         """Answer a request of a device, at once or in a task of its own."""
-        if self._is_too_busy(peer):
+        too_many = self._in_hand[peer] >= self._limits.requests_in_hand_of_peer
+        if too_many or len(self._answering) >= self._limits.requests_in_hand:
             self.counts.refused += 1
             busy = refusal("5.03", "too many requests are being answered")
             busy.add_number(Option.MAX_AGE, 5)
@@ -195,17 +187,14 @@ class CoapEndpoint:
             _log.exception("A notification of %s was not taken", peer.address)
             return True
         if is_known and not notification.is_whole and len(message.payload) <= BLOCK_BYTES:
-            self._remember_beginning(peer, message)
+            self._beginnings[peer, message.token] = message
+            if len(self._beginnings) > self._limits.uploads:
+                del self._beginnings[next(iter(self._beginnings))]
         return is_known
 
     def notification_refused(self, peer: Peer, message: Message) -> None:
         """End the observation of a notification that is beyond the share of its peer."""
         self._handler.flooded(_notification(peer, message))
-
-    def _remember_beginning(self, peer: Peer, message: Message) -> None:
-        self._beginnings[peer, message.token] = message
-        if len(self._beginnings) > self._limits.uploads:
-            del self._beginnings[next(iter(self._beginnings))]
 
     def _way(self, peer: Peer) -> MessageLayer:
         try:
@@ -274,10 +263,6 @@ class CoapEndpoint:
                 first.payload = bytes(body)
                 return first
 
-    def _is_too_busy(self, peer: Peer) -> bool:
-        too_many = self._in_hand[peer] >= self._limits.requests_in_hand_of_peer
-        return too_many or len(self._answering) >= self._limits.requests_in_hand
-
     async def _answer(self, peer: Peer, message: Message) -> None:
         request = self._uploads.request(peer, message)
         if isinstance(request, Message):
@@ -308,22 +293,14 @@ class CoapEndpoint:
             _log.error("The answer to %s was not sent: %s", peer.address, task.exception())
 
 
-class _Patience:
-    """Lets what takes too long end with :class:`NoAnswer`."""
-
-    def __init__(self, peer: Peer, seconds: float) -> None:
-        self._peer = peer
-        self._seconds = seconds
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, None)
-        except TimeoutError:
-            raise NoAnswer(f"{self._peer.address}: no whole answer within {self._seconds:g} s") from None
+@contextlib.asynccontextmanager
+async def _patience(peer: Peer, seconds: float) -> AsyncIterator[None]:
+    """Let what takes too long end with :class:`NoAnswer`."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise NoAnswer(f"{peer.address}: no whole answer within {seconds:g} s") from None
 
 
 def _own_token() -> bytes:
