@@ -104,10 +104,6 @@ class _Taken:
     until: float
     answer: bytes | None = None
 
-    def is_again(self, peer: Peer, datagram: bytes) -> bool:
-        """Whether this is what came before."""
-        return self.peer is peer and self.datagram == hash(datagram)
-
 
 _Key = tuple[str, int, bytes]
 
@@ -185,8 +181,7 @@ class MessageLayer:
             return
         if is_response(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
             self._upper.notification_refused(peer, message)
-            self._counts.resets_sent += 1
-            self._send(peer, Message(Type.RESET, EMPTY, message.message_id).encode())
+            self._refuse(peer, message.message_id)
 
     def failed(self, peer: Peer, reason: str) -> None:
         """End what waits for a peer that cannot be reached."""
@@ -231,15 +226,14 @@ class MessageLayer:
         """Send the answer to a request: with its acknowledgement, or after it."""
         self._counts.responses_sent += 1
         response.token = request.token
-        key = _key(peer, request)
         if self._drop_acknowledgement(peer, request):
             response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
-            self._send_and_remember(peer, key, response)
         elif request.type == Type.NON_CONFIRMABLE:
             response.type, response.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
-            self._send_and_remember(peer, key, response)
         else:
             self._begin(peer, response)
+            return
+        self._send_and_remember(peer, request, response)
 
     def close(self) -> None:
         """End all that waits; the socket is closed by who opened it."""
@@ -323,8 +317,8 @@ class MessageLayer:
             return
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
+            self._remember(peer, message, datagram)
             self._acknowledge(peer, message)
-            self._remember(peer, message, datagram).answer = _acknowledgement(message).encode()
         self._forget(exchange)
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_result(message)
@@ -353,7 +347,9 @@ class MessageLayer:
     def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
         """Whether a message came before; what was answered then is answered again."""
         taken = self._taken.get(_key(peer, message))
-        if taken is None or not taken.is_again(peer, datagram) or taken.until <= self._loop.time():
+        if taken is None or taken.peer is not peer or taken.datagram != hash(datagram):
+            return False
+        if taken.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
         if taken.answer is not None:
@@ -405,13 +401,10 @@ class MessageLayer:
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
         """Say that a request came, whose answer takes its time."""
-        key = _key(peer, request)
-        del self._unacknowledged[key]
-        acknowledgement = _acknowledgement(request)
-        self._counts.acknowledgements_sent += 1
-        self._send_and_remember(peer, key, acknowledgement)
+        del self._unacknowledged[_key(peer, request)]
+        self._acknowledge(peer, request)
 
-    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> _Taken:
+    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> None:
         now = self._loop.time()
         while self._taken:
             oldest = next(iter(self._taken.values()))
@@ -420,20 +413,18 @@ class MessageLayer:
             self._taken.popitem(last=False)
         key = _key(peer, message)
         self._taken.pop(key, None)
-        taken = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
-        self._taken[key] = taken
-        return taken
+        self._taken[key] = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
 
-    def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
+    def _send_and_remember(self, peer: Peer, request: Message, message: Message) -> None:
         datagram = message.encode()
-        taken = self._taken.get(key)
+        taken = self._taken.get(_key(peer, request))
         if taken is not None:
             taken.answer = datagram
         self._send(peer, datagram)
 
     def _acknowledge(self, peer: Peer, message: Message) -> None:
         self._counts.acknowledgements_sent += 1
-        self._send(peer, _acknowledgement(message).encode())
+        self._send_and_remember(peer, message, _acknowledgement(message))
 
     def _refuse(self, peer: Peer, message_id: int | None) -> None:
         """Answer with a reset, where there is what to answer."""
