@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_server.clock import Clock
@@ -253,7 +254,8 @@ class Fleet:
             return Response("4.00", str(error).encode(), 0)
         self.registrar.move(device, peer)
         self._heard(device, now)
-        known = await asyncio.to_thread(self._known_paths, device.device_id)
+        look = partial(resources.announced, device_id=device.device_id)
+        known = {each.path for each in await asyncio.to_thread(self._database.look, look)}
         taken = [each for each in told if each.path in known]
         if told and not taken:
             return Response("4.04", b"no resource of these is one that was registered", 0)
@@ -296,8 +298,7 @@ class Fleet:
     def _release(self, device_id: str, path: str) -> None:
         """The answer to Observe was told: now what came after it."""
         device = self.registry.by_id(device_id)
-        observed = None if device is None else device.observed.get(path)
-        if observed is not None:
+        if device is not None and (observed := device.observed.get(path)) is not None:
             for notification in observed.release():
                 self._take(observed, notification, self._clock.now())
 
@@ -348,7 +349,11 @@ class Fleet:
             raise _GivenUp from None
         except NoAnswer:
             self._note_failure(device, path, "was not answered")
-            self._note_silence(device)
+            device.is_silent = True
+            if device.queue_mode:
+                device.heard_at = 0
+            if not device.is_known_address:
+                device.is_reachable = False
             raise
         except Unreachable:
             self._note_failure(device, path, "could not be sent")
@@ -358,13 +363,6 @@ class Fleet:
             device.exchange = None
         self._heard(device, self._clock.now())
         return result
-
-    def _note_silence(self, device: RegisteredDevice) -> None:
-        device.is_silent = True
-        if device.queue_mode:
-            device.heard_at = 0
-        if not device.is_known_address:
-            device.is_reachable = False
 
     def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
         self.counts.failed_exchanges += 1
@@ -502,10 +500,6 @@ class Fleet:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("what was asked of a device failed", exc_info=error)
-
-    def _known_paths(self, device_id: str) -> set[str]:
-        with self._database.read() as session:
-            return {each.path for each in resources.announced(session, device_id)}
 
 
 def _outcome_without_response(

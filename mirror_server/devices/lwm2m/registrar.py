@@ -315,10 +315,7 @@ class Registrar:
             raise RegistrationRefused("4.03", reason) from None
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
-        device = self._device(peer, location)
-        if device is None:
-            return _unknown()
-        await self.check_device(peer, device)
+        device = await self._device(peer, location)
         self.forget(device)
         await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
@@ -337,13 +334,14 @@ class Registrar:
             former.give_up_exchange()
 
     async def _update(self, peer: Peer, location: str, request: Request) -> Response:
-        device = self._device(peer, location)
-        if device is None:
-            return _unknown()
-        await self.check_device(peer, device)
+        device = await self._device(peer, location)
         told = read_update(request.query)
         parameters = device.updated(told)
-        structure = await self._changed_structure(device, request.payload)
+        structure = None
+        # Some tell all their links at each update.
+        if request.payload and hash_of(request.payload) != device.links_hash:
+            links = self._read_links(request.payload)
+            structure = await self._structure(links, request.payload, partial(_introduced, device.device_id))
         # Nothing is sent to it while it waits for this answer.
         device.is_reachable = False
         try:
@@ -357,7 +355,7 @@ class Registrar:
             )
         except NotRegistered:
             self.forget(device)
-            return _unknown()
+            raise _unknown() from None
         device.renew(self._clock.now(), parameters)
         self.move(device, peer)
         if structure is not None:
@@ -370,13 +368,6 @@ class Registrar:
         self.counts.updates += 1
         self._greet(device)
         return Response("2.04")
-
-    async def _changed_structure(self, device: RegisteredDevice, payload: bytes) -> Structure | None:
-        """What the links of an update tell; ``None`` without, or where they are those of before."""
-        # Some tell all their links at each update.
-        if not payload or hash_of(payload) == device.links_hash:
-            return None
-        return await self._structure(self._read_links(payload), payload, partial(_introduced, device.device_id))
 
     async def _structure(
         self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
@@ -422,22 +413,25 @@ class Registrar:
     def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
         observations = [
-            Observation(device.device_id, path, content, now, is_unasked=True, is_published=True)
-            for path, content in published.items()
+            Observation(device.device_id, *each, now, is_unasked=True, is_published=True) for each in published.items()
         ]
         if observations:
             self._events.observed(observations)
-        for path in published:
-            if (observed := device.observed.get(path)) is not None:
-                observed.has_value = True
+        for path in published.keys() & device.observed.keys():
+            device.observed[path].has_value = True
 
-    def _device(self, peer: Peer, location: str) -> RegisteredDevice | None:
-        """The device that may update its registration there from this peer."""
+    async def _device(self, peer: Peer, location: str) -> RegisteredDevice:
+        """The device that may update its registration there from this peer.
+
+        Raises:
+            RegistrationRefused: There is none.
+        """
         device = self._registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
-            return None
+            raise _unknown()
         if peer.is_secure != device.peer.is_secure or peer.identity != device.peer.identity:
-            return None
+            raise _unknown()
+        await self.check_device(peer, device)
         return device
 
     def _may_register(self, peer: Peer) -> bool:
@@ -496,8 +490,8 @@ def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
     return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
 
 
-def _unknown() -> Response:
-    return _refusal("4.04", "nothing is registered here; register anew under /rd")
+def _unknown() -> RegistrationRefused:
+    return RegistrationRefused("4.04", "nothing is registered here; register anew under /rd")
 
 
 def _refusal(code: str, reason: str) -> Response:

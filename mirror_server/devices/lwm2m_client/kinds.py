@@ -9,7 +9,7 @@ from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
-from mirror_server.devices.simulator.device import SimulatedDevice, device_of_kind
+from mirror_server.devices.simulator.device import device_of_kind
 from mirror_server.devices.simulator.kinds import KINDS_BY_NAME, ResourceRule
 
 _FIRST_TOKEN = 0x0100
@@ -61,7 +61,7 @@ class ModelledDevice:
             writable=rule.writable,
             observable=rule.observable,
             auto_observed_token=token if rule.auto_observable else None,
-            accepts=None if rule.accepts is None else _typed_check(path, rule.accepts),
+            accepts=lambda value: rule.accepts is None or rule.accepts(_text(value, path)),
             on_write=lambda value: self._model.set_value(path, _text(value, path), self._now()),
             on_execute=(lambda argument: self._executed(path, argument)) if rule.executable else None,
         )
@@ -80,12 +80,8 @@ class ModelledDevice:
 
     def next_measurement_at(self) -> Instant | None:
         """When a value is measured next; ``None`` where nothing is."""
-        return min(self._beats(self._model, self._now()), default=None)
-
-    @staticmethod
-    def _beats(model: SimulatedDevice, now: Instant) -> list[Instant]:
-        rules = [rule for path in model.resources if (rule := model.modelled(path)) is not None]
-        return [model.next_beat_after(now, rule.period_seconds) for rule in rules]
+        rules = filter(None, map(self._model.modelled, self._model.resources))
+        return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
         """When it comes out of its sleep next; each device has seconds of its own."""
@@ -99,7 +95,3 @@ def _typed(text: str, path: str) -> PythonValue:
 
 def _text(value: PythonValue, path: str) -> str:
     return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-
-
-def _typed_check(path: str, accepts: Callable[[str], bool]) -> Callable[[PythonValue], bool]:
-    return lambda value: accepts(_text(value, path))
