@@ -34,11 +34,10 @@ from mirror_server.devices.lwm2m.exchange import (
 )
 from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.devices.lwm2m.minutes import LimitedWarnings
-from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
 from mirror_server.devices.lwm2m.registration import RegistrationRefused
-from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.store import registrations, resources
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
@@ -110,18 +109,15 @@ class Fleet:
         awake_seconds: float,
         limits: RegistrationLimits,
     ) -> None:
-        self.registry = Registry()
-        self.observations = Observations()
         self.counts = FleetCounts()
         self.registrar = Registrar(
-            registry=self.registry,
-            observations=self.observations,
             events=events,
             database=database,
             clock=clock,
             limits=limits,
             greet=self._greet,
         )
+        self.registry = self.registrar.registry
         self._events = events
         self._database = database
         self._clock = clock
@@ -142,7 +138,7 @@ class Fleet:
 
     def begin(self, endpoint: CoapEndpoint) -> None:
         """Ask devices by this endpoint from now on."""
-        self._conversation = Conversation(endpoint, self.observations, self._clock, self._note_unreadable)
+        self._conversation = Conversation(endpoint, self.registrar.observations, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
@@ -188,7 +184,7 @@ class Fleet:
 
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
-        observed = self.observations.find(notification)
+        observed = self.registrar.observations.find(notification)
         now = self._clock.now()
         if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
@@ -209,7 +205,7 @@ class Fleet:
 
     def flooded(self, notification: Notification) -> None:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
-        observed = self.observations.find(notification)
+        observed = self.registrar.observations.find(notification)
         if observed is not None and observed.is_asked:
             self._end_observation(observed, "was stopped: it sends more messages than one device may")
 
@@ -447,7 +443,7 @@ class Fleet:
         device, path = observed.device, observed.path
         self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_asked:
-            self.observations.end(device, path)
+            self.registrar.observations.end(device, path)
             # What came before goes to its subscribers first.
             self._hand_over()
             self._events.observation_ended(device.device_id, path)

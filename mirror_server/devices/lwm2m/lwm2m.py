@@ -75,6 +75,9 @@ class LwM2MLink:
         identities: Whose DTLS sessions are to end.
         awake_seconds: How long after its last message a device in queue mode listens.
         limits: What registrations may take.
+
+    Attributes:
+        endpoint: The sockets; ``None`` while it does not listen.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class LwM2MLink:
             Fleet, events=events, database=database, clock=clock, awake_seconds=awake_seconds, limits=limits
         )
         self._fleet: Fleet | None = None
-        self._endpoint: CoapEndpoint | None = None
+        self.endpoint: CoapEndpoint | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] | None = None
@@ -127,7 +130,7 @@ class LwM2MLink:
             with suppress(RuntimeError):
                 stop()
             thread.join(2 * _STOP_SECONDS)
-        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
+        self._thread = self._fleet = self.endpoint = self._loop = self._stop = None
 
     def has(self, device_id: str) -> bool:
         """Whether the device is registered here."""
@@ -168,14 +171,9 @@ class LwM2MLink:
         peer = device.peer
         return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
-    @property
-    def endpoint(self) -> CoapEndpoint | None:
-        """The sockets; ``None`` while it does not listen."""
-        return self._endpoint
-
     def statistics(self) -> Statistics | None:
         """What is counted; ``None`` while it does not listen."""
-        fleet, endpoint = self._fleet, self._endpoint
+        fleet, endpoint = self._fleet, self.endpoint
         if fleet is None or endpoint is None:
             return None
         return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
@@ -214,7 +212,7 @@ class LwM2MLink:
         self, fleet: Fleet, endpoint: CoapEndpoint, stopping: asyncio.Event, listening: Callable[[], None]
     ) -> None:
         fleet.begin(endpoint)
-        self._loop, self._fleet, self._endpoint = asyncio.get_running_loop(), fleet, endpoint
+        self._loop, self._fleet, self.endpoint = asyncio.get_running_loop(), fleet, endpoint
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
             # Where the database does not answer now, all that waits is looked at when it does.

@@ -82,37 +82,34 @@ class RegistrationCounts:
     refused: int = 0
 
 
-Greet = Callable[[RegisteredDevice], None]
-"""Called with a device whose registration or update is being answered."""
-
-
 class Registrar:
     """Takes registrations, updates and their end; each is answered when it is on disk.
 
     Args:
-        registry: The devices that are registered.
-        observations: What they observe.
         events: The service.
         database: Where registrations are kept.
         clock: Domain time.
         limits: What they may take.
-        greet: Called with each device that can be asked in a moment.
+        greet: Called with each device whose registration or update is being answered.
+
+    Attributes:
+        counts: What came since the start.
+        registry: The devices that are registered.
+        observations: What they observe.
     """
 
     def __init__(
         self,
         *,
-        registry: Registry,
-        observations: Observations,
         events: DeviceEvents,
         database: Database,
         clock: Clock,
         limits: RegistrationLimits,
-        greet: Greet,
+        greet: Callable[[RegisteredDevice], None],
     ) -> None:
         self.counts = RegistrationCounts()
-        self._registry = registry
-        self._observations = observations
+        self.registry = Registry()
+        self.observations = Observations()
         self._events = events
         self._database = database
         self._clock = clock
@@ -148,27 +145,27 @@ class Registrar:
 
     def take_up(self, device: RegisteredDevice) -> None:
         """Take in a device that was registered when the service ended."""
-        self._registry.add(device)
+        self.registry.add(device)
         self._expect_tokens(device)
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Reach a device at another address from now on, also after a restart."""
         if peer == device.peer:
             return
-        self._registry.leave_peer(device)
-        self._observations.move(device, peer)
-        self._registry.join_peer(device)
+        self.registry.leave_peer(device)
+        self.observations.move(device, peer)
+        self.registry.join_peer(device)
         device.give_up_exchange()
         self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
 
     def hold_registrations(self) -> None:
         """End no registration until :meth:`release_registrations`: no update can be stored now."""
-        for device in self._registry:
+        for device in self.registry:
             device.expires_at = _HELD
 
     def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
         """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
-        for device in self._registry:
+        for device in self.registry:
             # One that was updated or made since has an end of its own.
             if device.expires_at != _HELD:
                 continue
@@ -184,7 +181,7 @@ class Registrar:
             NotRegistered: Its registration has ended meanwhile.
         """
         async with self._lock(device.endpoint_name):
-            if self._registry.by_id(device.device_id) is not device:
+            if self.registry.by_id(device.device_id) is not device:
                 raise NotRegistered(device.device_id)
             found = {each.path: each for each in await self._look(partial(_introduced, device.device_id))}
             for path in discovered.keys() & set(device.to_discover):
@@ -206,7 +203,7 @@ class Registrar:
 
     def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
         """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
-        device = self._registry.by_location(location)
+        device = self.registry.by_location(location)
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
@@ -237,7 +234,7 @@ class Registrar:
             former = await self._former(name)
             # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
-            if former is None and len(self._registry) >= self._limits.devices:
+            if former is None and len(self.registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
@@ -257,13 +254,13 @@ class Registrar:
 
     async def _former(self, endpoint_name: str) -> RegisteredDevice | None:
         """Who is registered by a name now; not who had it before an operator gave it another one."""
-        device = self._registry.by_name(endpoint_name)
+        device = self.registry.by_name(endpoint_name)
         if device is None:
             return None
         name = await self._look(partial(_name_of, device))
         if name == endpoint_name:
             return device
-        self._registry.rename(device, name)
+        self.registry.rename(device, name)
         return None
 
     async def _store(
@@ -290,7 +287,7 @@ class Registrar:
             is_reachable=False,
         )
         # An operator may have given it another name since it registered.
-        former = self._registry.by_id(device_id) or former
+        former = self.registry.by_id(device_id) or former
         if former is not None:
             self._replace(former, device)
             if former.links_hash == structure.links_hash:
@@ -323,8 +320,8 @@ class Registrar:
         return Response("2.02")
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
-        self._observations.end_all(former)
-        self._registry.remove(former)
+        self.observations.end_all(former)
+        self.registry.remove(former)
         # What is under way goes on where the address is the same. An execute does not: a device that restarted has
         # forgotten that it got the message already.
         device.turn = former.turn
@@ -384,7 +381,7 @@ class Registrar:
         former, device.tokens = device.tokens, _tokens(links.resources)
         ended = [path for path in former.values() if path not in device.tokens.values()]
         for path in ended:
-            self._observations.end(device, path)
+            self.observations.end(device, path)
         self._expect_tokens(device)
         await self._keep(device, ended)
         self._tell_published(device, links.published)
@@ -402,13 +399,13 @@ class Registrar:
 
     def forget(self, device: RegisteredDevice) -> None:
         """Let go of a device whose registration has ended."""
-        self._observations.end_all(device)
-        self._registry.remove(device)
+        self.observations.end_all(device)
+        self.registry.remove(device)
         device.give_up_exchange()
 
     def _expect_tokens(self, device: RegisteredDevice) -> None:
         for token, path in device.tokens.items():
-            self._observations.expect(device, bytes.fromhex(token), path)
+            self.observations.expect(device, bytes.fromhex(token), path)
 
     def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
@@ -426,7 +423,7 @@ class Registrar:
         Raises:
             RegistrationRefused: There is none.
         """
-        device = self._registry.by_location(location)
+        device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
             raise _unknown()
         if peer.is_secure != device.peer.is_secure or peer.identity != device.peer.identity:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
@@ -33,7 +34,7 @@ from mirror_server.devices.lwm2m_client.contents import (
     encode_values,
 )
 from mirror_server.devices.lwm2m_client.observing import DeviceObservation, Observations
-from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle, ids_of
+from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
 
 Version = Literal["1.0", "1.1"]
 _CHANGED, _CONTENT = "2.04", "2.05"
@@ -107,6 +108,7 @@ class LwM2MDevice:
         observations: What is observed.
         requests: The last requests of the server.
         heard_at: When the last one came, or the answer to a ping.
+        is_asleep: Whether it left the network, to come back by :meth:`wake`.
         registration_id: What the server calls the registration; empty without one.
         session_lost: Called on the event loop with the reason, when its DTLS session is lost.
 
@@ -155,7 +157,7 @@ class LwM2MDevice:
         self._socket: CoapSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: Timer | None = None
-        self._is_asleep = False
+        self.is_asleep = False
         for resource in resources:
             self.add(resource)
 
@@ -165,7 +167,8 @@ class LwM2MDevice:
         Raises:
             ValueError: Its path is no path of a resource.
         """
-        if len(ids_of(resource.path)) != 3:
+        *_, resource_id, resource_instance_id = parse_path(resource.path)
+        if resource_id is None or resource_instance_id is not None:
             raise ValueError(f"{resource.path!r} is no path of a resource such as /3303/0/5700")
         self._resources[resource.path] = resource
 
@@ -204,11 +207,6 @@ class LwM2MDevice:
     def is_connected(self) -> bool:
         """Whether it has a socket, with DTLS a session; without one the next registration or update opens it."""
         return self._socket is not None
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether it left the network, to come back by :meth:`wake`."""
-        return self._is_asleep
 
     async def register(self) -> None:
         """Make a full registration, which ends all observations.
@@ -331,7 +329,7 @@ class LwM2MDevice:
 
     def sleep(self) -> None:
         """Leave the network: what is sent to it is lost, and changes are kept until it wakes."""
-        self._is_asleep = True
+        self.is_asleep = True
         self._mute(muted=True)
 
     async def wake(self, *, from_new_port: bool = False, registers: bool = False) -> None:
@@ -346,7 +344,7 @@ class LwM2MDevice:
             NoAnswer: The server did not answer.
             Unreachable: There is no way to the server.
         """
-        self._is_asleep = False
+        self.is_asleep = False
         if from_new_port:
             self._close_socket()
         else:
@@ -472,7 +470,7 @@ class LwM2MDevice:
 
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
         """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
-        paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: ids_of(one.path)))])
+        paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
         return ",".join(f"<{each}>{self.observations.own_attributes(each).as_link()}" for each in paths)
 
     def _read(self, request: Request, within: list[DeviceResource]) -> Response:
@@ -555,7 +553,7 @@ class LwM2MDevice:
 
         A change while the device sleeps is told after it woke.
         """
-        if self._is_asleep or self._socket is None or not self.behaviour.notifies:
+        if self.is_asleep or self._socket is None or not self.behaviour.notifies:
             return
         now = self._clock.now()
         for observation in self.observations.all() if path is None else self.observations.touched_by(path):

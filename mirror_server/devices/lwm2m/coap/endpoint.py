@@ -109,6 +109,8 @@ class CoapEndpoint:
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
         """Begin to observe; what comes later with this token goes to the handler.
 
+        The token is chosen by the caller, who knows it before anything can come with it.
+
         Raises:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
