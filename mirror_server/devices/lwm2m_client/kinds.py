@@ -61,7 +61,7 @@ class ModelledDevice:
             writable=rule.writable,
             observable=rule.observable,
             auto_observed_token=token if rule.auto_observable else None,
-            accepts=lambda value: rule.accepts is None or rule.accepts(_text(value, path)),
+            accepts=None if rule.accepts is None else _typed_check(path, rule.accepts),
             on_write=lambda value: self._model.set_value(path, _text(value, path), self._now()),
             on_execute=(lambda argument: self._executed(path, argument)) if rule.executable else None,
         )
@@ -95,3 +95,7 @@ def _typed(text: str, path: str) -> PythonValue:
 
 def _text(value: PythonValue, path: str) -> str:
     return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+
+
+def _typed_check(path: str, accepts: Callable[[str], bool]) -> Callable[[PythonValue], bool]:
+    return lambda value: accepts(_text(value, path))
