@@ -20,7 +20,7 @@ from mirror_server.core.measurements import Measurement
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
-from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.lwm2m.measurements import measure as measure_devices
@@ -55,6 +55,7 @@ from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 T = TypeVar("T")
@@ -467,7 +468,7 @@ class Services:
         return bench
 
 
-async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
+async def _listen(settings: Settings, identities: Identities, handler: Handler) -> CoapEndpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
     limits = Limits(payload_bytes=settings.max_coap_payload_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
@@ -32,10 +32,7 @@ def insert(session: Session, key: DeviceKey) -> None:
     session.run(
         "INSERT INTO device_keys (endpoint_name, identity, secret, created_at)"
         " VALUES (:endpoint_name, :identity, :secret, :created_at)",
-        endpoint_name=key.endpoint_name,
-        identity=key.identity,
-        secret=key.secret,
-        created_at=key.created_at,
+        **asdict(key),
     )
     _note_change(session)
 

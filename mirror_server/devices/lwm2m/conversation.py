@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import (
@@ -21,11 +22,14 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.devices.lwm2m.exchange import Endpoint, Request, Response
+from mirror_server.devices.lwm2m.exchange import Request, Response
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
 from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.devices.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +50,12 @@ class Conversation:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: CoapEndpoint,
         observations: Observations,
         clock: Clock,
         note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
     ) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._observations = observations
         self._clock = clock
         self._note_unreadable = note_unreadable
@@ -88,7 +92,7 @@ class Conversation:
         """
         device, path = observed.device, observed.path
         request = _request(device, path, _accepts(device, path, None)[0])
-        response = await self._endpoint.rest(device.peer, request, observed.token)
+        response = await self.endpoint.rest(device.peer, request, observed.token)
         _note_failure(device, "read", path, response)
         return self._told(device, path, response) or [] if response.is_success else []
 
@@ -99,7 +103,7 @@ class Conversation:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        response = await self._endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
+        response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
         _note_failure(device, "discover", path, response)
         return response
 
@@ -127,7 +131,7 @@ class Conversation:
     async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
         """Ask for a value in one format after the other until the device has it in one."""
         for number in _accepts(device, path, wished):
-            response = await self._endpoint.request(device.peer, _request(device, path, number))
+            response = await self.endpoint.request(device.peer, _request(device, path, number))
             if response.code not in _OTHER_FORMAT:
                 break
         if wished is None:
@@ -145,7 +149,7 @@ class Conversation:
         try:
             for number in numbers:
                 request = _request(device, path, number)
-                response, sequence = await self._endpoint.observe(device.peer, request, observed.token)
+                response, sequence = await self.endpoint.observe(device.peer, request, observed.token)
                 if response.code not in _OTHER_FORMAT:
                     break
             is_observed = response.is_success and sequence is not None
@@ -180,7 +184,7 @@ class Conversation:
         if observed is None or not observed.is_asked:
             return Answer(Outcome.DONE)
         request = _request(device, path, _accepts(device, path, None)[0])
-        response = await self._endpoint.cancel(device.peer, request, observed.token)
+        response = await self.endpoint.cancel(device.peer, request, observed.token)
         self._observations.end(device, path)
         _note_failure(device, "observe no longer", path, response)
         return Answer(outcome(response))
@@ -193,7 +197,7 @@ class Conversation:
         known = device.write_formats.get(path, first)
         for payload, number in sorted(forms, key=lambda form: form.content_format != known):
             request = Request("PUT", device.prefix + path, payload=payload, content_format=number)
-            response = await self._endpoint.request(device.peer, request)
+            response = await self.endpoint.request(device.peer, request)
             if response.code not in _OTHER_FORMAT:
                 break
         if number is not None:
@@ -208,7 +212,7 @@ class Conversation:
             request = Request("POST", path, payload=payload, content_format=number)
         else:
             request = Request("PUT", path, query=attributes(command.query))
-        response = await self._endpoint.request(device.peer, request)
+        response = await self.endpoint.request(device.peer, request)
         _note_failure(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
         return Answer(outcome(response))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
@@ -23,7 +25,6 @@ from mirror_server.devices.link import (
 )
 from mirror_server.devices.lwm2m.conversation import Conversation
 from mirror_server.devices.lwm2m.exchange import (
-    Endpoint,
     NoAnswer,
     Notification,
     Peer,
@@ -33,14 +34,16 @@ from mirror_server.devices.lwm2m.exchange import (
 )
 from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.devices.lwm2m.minutes import LimitedWarnings
-from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
 from mirror_server.devices.lwm2m.registration import RegistrationRefused
-from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.store import registrations, resources
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -106,23 +109,19 @@ class Fleet:
         awake_seconds: float,
         limits: RegistrationLimits,
     ) -> None:
-        self.registry = Registry()
-        self.observations = Observations()
         self.counts = FleetCounts()
         self.registrar = Registrar(
-            registry=self.registry,
-            observations=self.observations,
             events=events,
             database=database,
             clock=clock,
             limits=limits,
             greet=self._greet,
         )
+        self.registry = self.registrar.registry
         self._events = events
         self._database = database
         self._clock = clock
         self._awake_seconds = awake_seconds
-        self._endpoint: Endpoint | None = None
         self._conversation: Conversation | None = None
         self._deliveries: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,13 +133,12 @@ class Fleet:
 
     async def take_up(self) -> None:
         """Take up the devices that were registered when the service ended, or another process had them."""
-        for known in await asyncio.to_thread(self._load):
-            self.registrar.take_up(RegisteredDevice.from_store(known))
+        for row in await asyncio.to_thread(self._database.look, registrations.load):
+            self.registrar.take_up(RegisteredDevice.from_store(row))
 
-    def begin(self, endpoint: Endpoint) -> None:
+    def begin(self, endpoint: CoapEndpoint) -> None:
         """Ask devices by this endpoint from now on."""
-        self._endpoint = endpoint
-        self._conversation = Conversation(endpoint, self.observations, self._clock, self._note_unreadable)
+        self._conversation = Conversation(endpoint, self.registrar.observations, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
@@ -186,7 +184,7 @@ class Fleet:
 
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
-        observed = self.observations.find(notification)
+        observed = self.registrar.observations.find(notification)
         now = self._clock.now()
         if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
@@ -207,7 +205,7 @@ class Fleet:
 
     def flooded(self, notification: Notification) -> None:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
-        observed = self.observations.find(notification)
+        observed = self.registrar.observations.find(notification)
         if observed is not None and observed.is_asked:
             self._end_observation(observed, "was stopped: it sends more messages than one device may")
 
@@ -252,7 +250,8 @@ class Fleet:
             return Response("4.00", str(error).encode(), 0)
         self.registrar.move(device, peer)
         self._heard(device, now)
-        known = await asyncio.to_thread(self._known_paths, device.device_id)
+        look = partial(resources.announced, device_id=device.device_id)
+        known = {each.path for each in await asyncio.to_thread(self._database.look, look)}
         taken = [each for each in told if each.path in known]
         if told and not taken:
             return Response("4.04", b"no resource of these is one that was registered", 0)
@@ -295,8 +294,7 @@ class Fleet:
     def _release(self, device_id: str, path: str) -> None:
         """The answer to Observe was told: now what came after it."""
         device = self.registry.by_id(device_id)
-        observed = None if device is None else device.observed.get(path)
-        if observed is not None:
+        if device is not None and (observed := device.observed.get(path)) is not None:
             for notification in observed.release():
                 self._take(observed, notification, self._clock.now())
 
@@ -347,7 +345,11 @@ class Fleet:
             raise _GivenUp from None
         except NoAnswer:
             self._note_failure(device, path, "was not answered")
-            self._note_silence(device)
+            device.is_silent = True
+            if device.queue_mode:
+                device.heard_at = 0
+            if not device.is_known_address:
+                device.is_reachable = False
             raise
         except Unreachable:
             self._note_failure(device, path, "could not be sent")
@@ -357,13 +359,6 @@ class Fleet:
             device.exchange = None
         self._heard(device, self._clock.now())
         return result
-
-    def _note_silence(self, device: RegisteredDevice) -> None:
-        device.is_silent = True
-        if device.queue_mode:
-            device.heard_at = 0
-        if not device.is_known_address:
-            device.is_reachable = False
 
     def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
         self.counts.failed_exchanges += 1
@@ -376,12 +371,15 @@ class Fleet:
     def _heard(self, device: RegisteredDevice, now: Instant) -> None:
         """Something came from a device; what waits for it is delivered where it was not known to listen."""
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
-        if self._endpoint is not None:
-            self._endpoint.retransmit(device.peer)
-        device.heard_at = now
-        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+        self._note_contact(device, now)
         if not was_there:
             self._make_contact(device)
+
+    def _note_contact(self, device: RegisteredDevice, now: Instant) -> None:
+        if self._conversation is not None:
+            self._conversation.endpoint.retransmit(device.peer)
+        device.heard_at = now
+        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
 
     def _make_contact(self, device: RegisteredDevice) -> None:
         # It looks into the database, and the loop waits for nothing.
@@ -392,11 +390,9 @@ class Fleet:
         asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
 
     def _begin_to_ask(self, device: RegisteredDevice) -> None:
-        if self._endpoint is None or self._conversation is None or self.registry.by_id(device.device_id) is not device:
+        if self._conversation is None or self.registry.by_id(device.device_id) is not device:
             return
-        self._endpoint.retransmit(device.peer)
-        device.heard_at = self._clock.now()
-        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+        self._note_contact(device, self._clock.now())
         self._make_contact(device)
         if device.to_discover and not device.is_being_discovered:
             device.is_being_discovered = True
@@ -404,62 +400,50 @@ class Fleet:
 
     async def _discover(self, device: RegisteredDevice) -> None:
         """Learn which resources the instances have of which a device registered no resource."""
+        discovered: dict[str, Links | None] = {}
         try:
-            async with self._discovering:
-                discovered = await self._discover_all(device)
+            with suppress(NoAnswer, Unreachable, _GivenUp):  # the rest is asked for after its next update
+                async with self._discovering:
+                    for path in device.to_discover:
+                        discovered[path] = await self._discover_below(device, path)
             if discovered:
                 await self.registrar.learn(device, discovered)
         finally:
             device.is_being_discovered = False
 
-    async def _discover_all(self, device: RegisteredDevice) -> dict[str, Links | None]:
-        discovered: dict[str, Links | None] = {}
-        try:
-            for path in device.to_discover:
-                discovered[path] = await self._discover_below(device, path)
-        except (NoAnswer, Unreachable, _GivenUp):
-            _log.debug("device %s is asked for the rest of its resources after its next update", device.device_id)
-        return discovered
-
     async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
+        """The resources below a path; ``None`` where the device tells none."""
         # The turn is given back after each: what an application asks comes between.
         async with device.turn:
-            if self._conversation is None or not self._is_current(device):
+            conversation = self._conversation
+            if conversation is None or not self._is_current(device):
                 raise Unreachable
-            response = await self._ask(device, path, self._conversation.discover(device, path))
+            response = await self._ask(device, path, conversation.discover(device, path))
             if response.code == _NOT_IMPLEMENTED:
-                return await self._read_below(device, path, self._conversation)
-        if not response.is_success:
-            return None
+                told = await self._ask(device, path, conversation.read_values(device, path))
+                return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
         try:
-            return read_links(response.payload, prefix=device.prefix)
+            return read_links(response.payload, prefix=device.prefix) if response.is_success else None
         except BadLinks as error:
             self._note_unreadable(device, path, error)
             return None
 
-    async def _read_below(self, device: RegisteredDevice, path: str, conversation: Conversation) -> Links | None:
-        """The resources that a device has a value of, where it does not know Discover; ``None`` where it tells none."""
-        told = await self._ask(device, path, conversation.read_values(device, path))
-        return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
-
     async def _read_whole(self, observed: Observed) -> None:
         """Read a value that is too long for one notification."""
-        device, path = observed.device, observed.path
-        try:
+        device = observed.device
+        with suppress(NoAnswer, Unreachable, _GivenUp):
             async with device.turn:
                 # A change that comes from now on is read once more.
                 observed.is_being_read = False
                 if self._conversation is not None and self._is_current(device):
-                    told = await self._ask(device, path, self._conversation.read_rest(observed))
+                    told = await self._ask(device, observed.path, self._conversation.read_rest(observed))
                     self._collect(device, told, self._clock.now())
-        except (NoAnswer, Unreachable, _GivenUp):
-            _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)
 
     def _end_observation(self, observed: Observed, how: str) -> None:
         device, path = observed.device, observed.path
         self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_asked:
-            self.observations.end(device, path)
+            self.registrar.observations.end(device, path)
             # What came before goes to its subscribers first.
             self._hand_over()
             self._events.observation_ended(device.device_id, path)
@@ -512,14 +496,6 @@ class Fleet:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("what was asked of a device failed", exc_info=error)
-
-    def _load(self) -> list[registrations.KnownDevice]:
-        with self._database.read() as session:
-            return registrations.load(session)
-
-    def _known_paths(self, device_id: str) -> set[str]:
-        with self._database.read() as session:
-            return {each.path for each in resources.announced(session, device_id)}
 
 
 def _outcome_without_response(

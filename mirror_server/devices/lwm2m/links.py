@@ -98,6 +98,17 @@ def read_links(
     return replace(_structure(list(_below(prefix, links))), content_formats=formats, prefix=prefix)
 
 
+def is_opaque(path: str) -> bool:
+    """Whether the object table declares a resource as bytes."""
+    definition = lookup(path)
+    return definition is not None and definition.type is ResourceType.OPAQUE
+
+
+def is_within(path: str, outer: str) -> bool:
+    """Whether a path is another one, or lies in it."""
+    return path == outer or path.startswith(f"{outer}/")
+
+
 def is_readable(path: str) -> bool:
     """Whether the object table lets a resource be read, and with it observed; what it does not have may be."""
     definition = lookup(path)
@@ -195,7 +206,7 @@ def _resource(path: str, told: Mapping[str, str], tells_observable: bool) -> Lin
     introduced = IntroducedResource(
         path,
         resource_type=_short("rt", told.get("rt", ""), path),
-        content_type=_content_type(path),
+        content_type="application/octet-stream" if is_opaque(path) else "text/plain",
         observable=observable,
         auto_observed=token is not None,
     )
@@ -207,12 +218,6 @@ def _short(name: str, text: str, path: str) -> str:
     if len(text) > _LONGEST_TEXT or not text.isprintable():
         raise BadLinks(f"{name}={reprlib.repr(text)} of {path} is no printable text of {_LONGEST_TEXT} characters")
     return text
-
-
-def _content_type(path: str) -> str:
-    definition = lookup(path)
-    is_opaque = definition is not None and definition.type is ResourceType.OPAQUE
-    return "application/octet-stream" if is_opaque else "text/plain"
 
 
 def _auto_token(path: str, told: Mapping[str, str]) -> bytes | None:

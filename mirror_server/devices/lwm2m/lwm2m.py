@@ -15,19 +15,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Answer, Connection, Content, DeviceCommand, DeviceEvents, Outcome
-from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.payloads import written
-from mirror_server.devices.lwm2m.registrar import BACKEND, DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
+from mirror_server.devices.lwm2m.registrar import BACKEND, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +68,7 @@ class Statistics:
     messages: Counts
 
 
-OpenEndpoint = Callable[[Handler], Awaitable[Endpoint]]
+OpenEndpoint = Callable[[Handler], Awaitable["CoapEndpoint"]]
 """Opens the sockets; what comes by them goes to the handler. Raises :class:`CannotListen`."""
 
 
@@ -79,6 +83,9 @@ class LwM2MLink:
         identities: Whose DTLS sessions are to end.
         awake_seconds: How long after its last message a device in queue mode listens.
         limits: What registrations may take.
+
+    Attributes:
+        endpoint: The sockets; ``None`` while it does not listen.
     """
 
     name = BACKEND
@@ -91,18 +98,18 @@ class LwM2MLink:
         clock: Clock,
         open_endpoint: OpenEndpoint,
         identities: Identities,
-        awake_seconds: float = 93,
-        limits: RegistrationLimits = DEFAULT_LIMITS,
+        awake_seconds: float,
+        limits: RegistrationLimits,
     ) -> None:
-        self._events = events
         self._database = database
         self._clock = clock
         self._open_endpoint = open_endpoint
         self._identities = identities
-        self._awake_seconds = awake_seconds
-        self._limits = limits
+        self._make_fleet = partial(
+            Fleet, events=events, database=database, clock=clock, awake_seconds=awake_seconds, limits=limits
+        )
         self._fleet: Fleet | None = None
-        self._endpoint: Endpoint | None = None
+        self.endpoint: CoapEndpoint | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] | None = None
@@ -134,7 +141,7 @@ class LwM2MLink:
             with suppress(RuntimeError):
                 stop()
             thread.join(2 * _STOP_SECONDS)
-        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
+        self._thread = self._fleet = self.endpoint = self._loop = self._stop = None
 
     def parts_of(self, path: str, content: Content) -> Sequence[tuple[str, Content]]:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
@@ -152,14 +159,8 @@ class LwM2MLink:
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
-        fleet, loop = self._fleet, self._loop
-        try:
-            if fleet is not None and loop is not None:
-                loop.call_soon_threadsafe(fleet.send, device_id, command, answer)
-                return
-        except RuntimeError:
-            _log.debug("the loop of the devices has ended")
-        answer(Answer(Outcome.NOT_SENT))
+        if not self._have(lambda fleet: fleet.send(device_id, command, answer)):
+            answer(Answer(Outcome.NOT_SENT))
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
@@ -204,14 +205,9 @@ class LwM2MLink:
         peer = device.peer
         return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The sockets; ``None`` while it does not listen."""
-        return self._endpoint
-
     def statistics(self) -> Statistics | None:
         """What is counted; ``None`` while it does not listen."""
-        fleet, endpoint = self._fleet, self._endpoint
+        fleet, endpoint = self._fleet, self.endpoint
         if fleet is None or endpoint is None:
             return None
         return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
@@ -231,13 +227,7 @@ class LwM2MLink:
         loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
         stopping = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
-        fleet = Fleet(
-            events=self._events,
-            database=self._database,
-            clock=self._clock,
-            awake_seconds=self._awake_seconds,
-            limits=self._limits,
-        )
+        fleet = self._make_fleet()
         try:
             await fleet.take_up()
             endpoint = await self._open_endpoint(fleet) if listening is None else None
@@ -253,10 +243,10 @@ class LwM2MLink:
             await self._serve(fleet, endpoint, stopping, listening)
 
     async def _serve(
-        self, fleet: Fleet, endpoint: Endpoint, stopping: asyncio.Event, listening: Callable[[], None]
+        self, fleet: Fleet, endpoint: CoapEndpoint, stopping: asyncio.Event, listening: Callable[[], None]
     ) -> None:
         fleet.begin(endpoint)
-        self._loop, self._fleet, self._endpoint = asyncio.get_running_loop(), fleet, endpoint
+        self._loop, self._fleet, self.endpoint = asyncio.get_running_loop(), fleet, endpoint
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
             # Where the database does not answer now, all that waits is looked at when it does.
@@ -268,7 +258,7 @@ class LwM2MLink:
             await fleet.end()
             await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
 
-    async def _wait_for_port(self, fleet: Fleet, stopping: asyncio.Event) -> Endpoint | None:
+    async def _wait_for_port(self, fleet: Fleet, stopping: asyncio.Event) -> CoapEndpoint | None:
         """Listen as soon as the leader before has let go of the port; ``None`` where this is stopped meanwhile."""
         waits = itertools.count(1)
         while not stopping.is_set():

@@ -19,9 +19,6 @@ class Observations:
         self._asked: dict[bytes, Observed] = {}
         self._unasked: dict[tuple[Peer, bytes], Observed] = {}
 
-    def __len__(self) -> int:
-        return len(self._asked) + len(self._unasked)
-
     def begin(self, device: RegisteredDevice, path: str) -> Observed:
         """The observation of a resource, with a token of its own unless it has one."""
         observed = device.observed.get(path)

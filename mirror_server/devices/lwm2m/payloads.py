@@ -20,6 +20,7 @@ from mirror_sdk.values.text import write_text
 from mirror_sdk.values.tlv import is_integer_for_float
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Content
+from mirror_server.devices.lwm2m.links import is_opaque
 
 _KEPT = frozenset({TEXT_PLAIN, OCTET_STREAM, JSON, LINK_FORMAT})
 """Payloads of one resource in these stay as they are: they decode to the same in every mirror."""
@@ -49,8 +50,7 @@ def content_type(content_format: int | None, path: str) -> str:
         BadPayload: Nobody here knows the number.
     """
     if content_format is None:
-        definition = lookup(path)
-        return OCTET_STREAM if definition is not None and definition.type is ResourceType.OPAQUE else TEXT_PLAIN
+        return OCTET_STREAM if is_opaque(path) else TEXT_PLAIN
     if content_format not in CONTENT_FORMATS:
         known = ", ".join(map(str, CONTENT_FORMATS))
         raise BadPayload(f"content format {content_format} is unknown here; {known} are known")

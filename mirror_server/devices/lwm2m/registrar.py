@@ -9,8 +9,9 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from mirror_server.clock import Clock
@@ -45,6 +46,7 @@ _log = logging.getLogger(__name__)
 
 BACKEND = "lwm2m"
 """The name of real devices' backend."""
+T = TypeVar("T")
 
 _LOCATION_BYTES = 12
 """In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
@@ -72,9 +74,6 @@ class RegistrationLimits:
     per_minute: int = 600
 
 
-DEFAULT_LIMITS = RegistrationLimits()
-
-
 @dataclass(slots=True)
 class RegistrationCounts:
     """What came since the start."""
@@ -85,37 +84,34 @@ class RegistrationCounts:
     refused: int = 0
 
 
-Greet = Callable[[RegisteredDevice], None]
-"""Called with a device whose registration or update is being answered."""
-
-
 class Registrar:
     """Takes registrations, updates and their end; each is answered when it is on disk.
 
     Args:
-        registry: The devices that are registered.
-        observations: What they observe.
         events: The service.
         database: Where registrations are kept.
         clock: Domain time.
         limits: What they may take.
-        greet: Called with each device that can be asked in a moment.
+        greet: Called with each device whose registration or update is being answered.
+
+    Attributes:
+        counts: What came since the start.
+        registry: The devices that are registered.
+        observations: What they observe.
     """
 
     def __init__(
         self,
         *,
-        registry: Registry,
-        observations: Observations,
         events: DeviceEvents,
         database: Database,
         clock: Clock,
         limits: RegistrationLimits,
-        greet: Greet,
+        greet: Callable[[RegisteredDevice], None],
     ) -> None:
         self.counts = RegistrationCounts()
-        self._registry = registry
-        self._observations = observations
+        self.registry = Registry()
+        self.observations = Observations()
         self._events = events
         self._database = database
         self._clock = clock
@@ -151,27 +147,27 @@ class Registrar:
 
     def take_up(self, device: RegisteredDevice) -> None:
         """Take in a device that was registered when the service ended."""
-        self._registry.add(device)
+        self.registry.add(device)
         self._expect_tokens(device)
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Reach a device at another address from now on, also after a restart."""
         if peer == device.peer:
             return
-        self._registry.leave_peer(device)
-        self._observations.move(device, peer)
-        self._registry.join_peer(device)
+        self.registry.leave_peer(device)
+        self.observations.move(device, peer)
+        self.registry.join_peer(device)
         device.give_up_exchange()
         self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
 
     def hold_registrations(self) -> None:
         """End no registration until :meth:`release_registrations`: no update can be stored now."""
-        for device in self._registry:
+        for device in self.registry:
             device.expires_at = _HELD
 
     def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
         """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
-        for device in self._registry:
+        for device in self.registry:
             # One that was updated or made since has an end of its own.
             if device.expires_at != _HELD:
                 continue
@@ -187,10 +183,9 @@ class Registrar:
             NotRegistered: Its registration has ended meanwhile.
         """
         async with self._lock(device.endpoint_name):
-            if self._registry.by_id(device.device_id) is not device:
+            if self.registry.by_id(device.device_id) is not device:
                 raise NotRegistered(device.device_id)
-            known = await asyncio.to_thread(self._known_resources, device.device_id)
-            found = {each.path: each for each in known}
+            found = {each.path: each for each in await self._look(partial(_introduced, device.device_id))}
             for path in discovered.keys() & set(device.to_discover):
                 found = with_discovered(found, path, discovered[path])
             await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
@@ -203,18 +198,24 @@ class Registrar:
         Raises:
             RegistrationRefused: It might not; what comes from it is not of that device.
         """
-        await self._check_identity(peer, await asyncio.to_thread(self._name_of, device))
+        await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
     def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
         """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
-        device = self._registry.by_location(location)
+        device = self.registry.by_location(location)
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
-        return self._noted(peer, "registration", await _answered(work))
+        try:
+            response = await work
+        except RegistrationRefused as error:
+            response = _refusal(error.code, error.reason)
+        except BadLinks as error:
+            response = _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+        return self._noted(peer, "registration", response)
 
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
         if not response.is_success:
@@ -228,16 +229,16 @@ class Registrar:
         if not self._may_register(peer):
             return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
         parameters = read_registration(request.query)
-        await self._check_identity(peer, parameters.endpoint_name)
+        name = parameters.endpoint_name
+        await self._check_identity(peer, name)
         links = self._read_links(request.payload)
-        async with self._lock(parameters.endpoint_name):
-            former = await self._former(parameters.endpoint_name)
+        async with self._lock(name):
+            former = await self._former(name)
             # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
-            if former is None and len(self._registry) >= self._limits.devices:
+            if former is None and len(self.registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
-            known = partial(self._known_by_name, parameters.endpoint_name)
-            structure = await structure_of(links, hash_of(request.payload), known)
+            structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
         _log.info(
@@ -255,13 +256,13 @@ class Registrar:
 
     async def _former(self, endpoint_name: str) -> RegisteredDevice | None:
         """Who is registered by a name now; not who had it before an operator gave it another one."""
-        device = self._registry.by_name(endpoint_name)
+        device = self.registry.by_name(endpoint_name)
         if device is None:
             return None
-        name = await asyncio.to_thread(self._name_of, device)
+        name = await self._look(partial(_name_of, device))
         if name == endpoint_name:
             return device
-        self._registry.rename(device, name)
+        self.registry.rename(device, name)
         return None
 
     async def _store(
@@ -272,9 +273,23 @@ class Registrar:
             # It has begun anew: what was going to its former self would come too early for the new one.
             former.is_reachable = False
         device_id = await self._announce(parameters, structure)
-        device = self._new_device(device_id, peer, parameters, structure)
+        now = self._clock.now()
+        device = RegisteredDevice(
+            **asdict(parameters),
+            device_id=device_id,
+            location=secrets.token_urlsafe(_LOCATION_BYTES),
+            peer=peer,
+            expires_at=after_seconds(now, parameters.lifetime_seconds),
+            prefix=structure.links.prefix,
+            structured=structured_formats(parameters.version, structure.links.content_formats),
+            links_hash=structure.links_hash,
+            to_discover=structure.links.to_discover,
+            tokens=_tokens(structure.links.resources),
+            heard_at=now,
+            is_reachable=False,
+        )
         # An operator may have given it another name since it registered.
-        former = self._registry.by_id(device_id) or former
+        former = self.registry.by_id(device_id) or former
         if former is not None:
             self._replace(former, device)
             if former.links_hash == structure.links_hash:
@@ -299,34 +314,8 @@ class Registrar:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
             raise RegistrationRefused("4.03", reason) from None
 
-    def _new_device(
-        self, device_id: str, peer: Peer, parameters: RegistrationParameters, structure: Structure
-    ) -> RegisteredDevice:
-        now = self._clock.now()
-        return RegisteredDevice(
-            device_id=device_id,
-            endpoint_name=parameters.endpoint_name,
-            location=secrets.token_urlsafe(_LOCATION_BYTES),
-            peer=peer,
-            version=parameters.version,
-            binding=parameters.binding,
-            queue_mode=parameters.queue_mode,
-            lifetime_seconds=parameters.lifetime_seconds,
-            expires_at=after_seconds(now, parameters.lifetime_seconds),
-            prefix=structure.links.prefix,
-            structured=structured_formats(parameters.version, structure.links.content_formats),
-            links_hash=structure.links_hash,
-            to_discover=structure.links.to_discover,
-            tokens=_tokens(structure.links.resources),
-            heard_at=now,
-            is_reachable=False,
-        )
-
     async def _deregister(self, peer: Peer, location: str) -> Response:
-        device = self._device(peer, location)
-        if device is None:
-            return _unknown()
-        await self.check_device(peer, device)
+        device = await self._device(peer, location)
         self.forget(device)
         await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
@@ -334,8 +323,8 @@ class Registrar:
         return Response("2.02")
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
-        self._observations.end_all(former)
-        self._registry.remove(former)
+        self.observations.end_all(former)
+        self.registry.remove(former)
         # What is under way goes on where the address is the same. An execute does not: a device that restarted has
         # forgotten that it got the message already.
         device.turn = former.turn
@@ -345,13 +334,14 @@ class Registrar:
             former.give_up_exchange()
 
     async def _update(self, peer: Peer, location: str, request: Request) -> Response:
-        device = self._device(peer, location)
-        if device is None:
-            return _unknown()
-        await self.check_device(peer, device)
+        device = await self._device(peer, location)
         told = read_update(request.query)
-        parameters = _parameters(device).updated(told)
-        structure = await self._changed_structure(device, request.payload)
+        parameters = device.updated(told)
+        structure = None
+        # Some tell all their links at each update.
+        if request.payload and hash_of(request.payload) != device.links_hash:
+            links = self._read_links(request.payload)
+            structure = await self._structure(links, request.payload, partial(_introduced, device.device_id))
         # Nothing is sent to it while it waits for this answer.
         device.is_reachable = False
         try:
@@ -365,7 +355,7 @@ class Registrar:
             )
         except NotRegistered:
             self.forget(device)
-            return _unknown()
+            raise _unknown() from None
         device.renew(self._clock.now(), parameters)
         self.move(device, peer)
         if structure is not None:
@@ -379,14 +369,12 @@ class Registrar:
         self._greet(device)
         return Response("2.04")
 
-    async def _changed_structure(self, device: RegisteredDevice, payload: bytes) -> Structure | None:
-        """What the links of an update tell; ``None`` without, or where they are those of before."""
-        links_hash = hash_of(payload)
-        # Some tell all their links at each update.
-        if not payload or links_hash == device.links_hash:
-            return None
-        known = partial(self._known_resources, device.device_id)
-        return await structure_of(self._read_links(payload), links_hash, known)
+    async def _structure(
+        self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
+    ) -> Structure:
+        """What a device has; ``look_up`` gives what it had, where the links do not tell all."""
+        known = await self._look(look_up) if links.to_discover else ()
+        return structure_of(links, hash_of(payload), known)
 
     async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
         links = structure.links
@@ -396,51 +384,54 @@ class Registrar:
         former, device.tokens = device.tokens, _tokens(links.resources)
         ended = [path for path in former.values() if path not in device.tokens.values()]
         for path in ended:
-            self._observations.end(device, path)
+            self.observations.end(device, path)
         self._expect_tokens(device)
         await self._keep(device, ended)
         self._tell_published(device, links.published)
 
     async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
         """Store a registration, and that the device is to be asked for what it sent by itself before."""
-        stored = device.to_store()
+        row = device.to_store()
 
         def work(session: Session) -> None:
-            registrations.put(session, stored)
+            registrations.put(session, row)
             for path in no_longer_sent:
-                subscriptions.forgotten(session, stored.device_id, path)
+                subscriptions.forgotten(session, device.device_id, path)
 
         await asyncio.wrap_future(self._database.insist(work))
 
     def forget(self, device: RegisteredDevice) -> None:
         """Let go of a device whose registration has ended."""
-        self._observations.end_all(device)
-        self._registry.remove(device)
+        self.observations.end_all(device)
+        self.registry.remove(device)
         device.give_up_exchange()
 
     def _expect_tokens(self, device: RegisteredDevice) -> None:
         for token, path in device.tokens.items():
-            self._observations.expect(device, bytes.fromhex(token), path)
+            self.observations.expect(device, bytes.fromhex(token), path)
 
     def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
         observations = [
-            Observation(device.device_id, path, content, now, is_unasked=True, is_published=True)
-            for path, content in published.items()
+            Observation(device.device_id, *each, now, is_unasked=True, is_published=True) for each in published.items()
         ]
         if observations:
             self._events.observed(observations)
-        for path in published:
-            if (observed := device.observed.get(path)) is not None:
-                observed.has_value = True
+        for path in published.keys() & device.observed.keys():
+            device.observed[path].has_value = True
 
-    def _device(self, peer: Peer, location: str) -> RegisteredDevice | None:
-        """The device that may update its registration there from this peer."""
-        device = self._registry.by_location(location)
+    async def _device(self, peer: Peer, location: str) -> RegisteredDevice:
+        """The device that may update its registration there from this peer.
+
+        Raises:
+            RegistrationRefused: There is none.
+        """
+        device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
-            return None
+            raise _unknown()
         if peer.is_secure != device.peer.is_secure or peer.identity != device.peer.identity:
-            return None
+            raise _unknown()
+        await self.check_device(peer, device)
         return device
 
     def _may_register(self, peer: Peer) -> bool:
@@ -457,30 +448,18 @@ class Registrar:
 
         In plain text nobody registers a name that has a key: it would take the place of a device that proves itself.
         """
-        key = await asyncio.to_thread(self._key_of, endpoint_name)
+        key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
             raise RegistrationRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
         if not peer.is_secure and key is not None:
             raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
-    def _key_of(self, endpoint_name: str) -> device_keys.DeviceKey | None:
-        with self._database.read() as session:
-            return device_keys.find(session, endpoint_name)
-
-    def _name_of(self, device: RegisteredDevice) -> str:
-        """What a device is called in the directory; what it registered, where it is not there any more."""
-        with self._database.read() as session:
-            row = devices.find(session, device.device_id)
-        return device.endpoint_name if row is None else row.endpoint_name
+    async def _look(self, statement: Callable[[Session], T]) -> T:
+        """What a statement gives, on a thread that may wait for the database."""
+        return await asyncio.to_thread(self._database.look, statement)
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, most_links=self._limits.links)
-
-    def _known_by_name(self, endpoint_name: str) -> list[IntroducedResource]:
-        with self._database.read() as session:
-            row = devices.find_by_endpoint_name(session, endpoint_name)
-            found = [] if row is None else resources.announced(session, row.device_id)
-        return introduced_of(found)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
         """The values that differ from those the mirror has: a notification in between brought another one."""
@@ -491,36 +470,28 @@ class Registrar:
                 if resources.known(session, device_id, path).value != content.payload
             }
 
-    def _known_resources(self, device_id: str) -> list[IntroducedResource]:
-        with self._database.read() as session:
-            return introduced_of(resources.announced(session, device_id))
+
+def _name_of(device: RegisteredDevice, session: Session) -> str:
+    """What a device is called in the directory; what it registered, where it is not there any more."""
+    row = devices.find(session, device.device_id)
+    return device.endpoint_name if row is None else row.endpoint_name
 
 
-def _parameters(device: RegisteredDevice) -> RegistrationParameters:
-    return RegistrationParameters(
-        endpoint_name=device.endpoint_name,
-        lifetime_seconds=device.lifetime_seconds,
-        version=device.version,
-        binding=device.binding,
-        queue_mode=device.queue_mode,
-    )
+def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
+    return introduced_of(resources.announced(session, device_id))
+
+
+def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
+    row = devices.find_by_endpoint_name(session, endpoint_name)
+    return [] if row is None else _introduced(row.device_id, session)
 
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
     return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
 
 
-async def _answered(work: Awaitable[Response]) -> Response:
-    try:
-        return await work
-    except RegistrationRefused as error:
-        return _refusal(error.code, error.reason)
-    except BadLinks as error:
-        return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
-
-
-def _unknown() -> Response:
-    return _refusal("4.04", "nothing is registered here; register anew under /rd")
+def _unknown() -> RegistrationRefused:
+    return RegistrationRefused("4.04", "nothing is registered here; register anew under /rd")
 
 
 def _refusal(code: str, reason: str) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Version = Literal["1.0", "1.1"]
@@ -42,7 +42,7 @@ class UpdateParameters:
     says_queue_mode: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RegistrationParameters:
     """What a device says of itself; ``binding`` as it told it."""
 
@@ -62,11 +62,13 @@ class RegistrationParameters:
         queue_mode = self.queue_mode
         if update.binding is not None:
             queue_mode = "Q" in update.binding or (self.version == "1.1" and self.queue_mode)
-        return replace(
-            self,
-            lifetime_seconds=update.lifetime_seconds or self.lifetime_seconds,
-            binding=update.binding or self.binding,
-            queue_mode=queue_mode or update.says_queue_mode,
+        return RegistrationParameters(
+            self.endpoint_name,
+            self.endpoint_type,
+            update.lifetime_seconds or self.lifetime_seconds,
+            self.version,
+            update.binding or self.binding,
+            queue_mode or update.says_queue_mode,
         )
 
 

@@ -8,29 +8,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.lwm2m.exchange import Notification, Peer
-from mirror_server.devices.lwm2m.registration import RegistrationParameters, Version
-from mirror_server.store.registrations import KnownDevice, StoredRegistration
+from mirror_server.devices.lwm2m.registration import RegistrationParameters
 
 _HALF_OF_SEQUENCES = 1 << 23
 _MOST_HELD = 100
 _SEQUENCE_LIVES_MILLISECONDS = 128_000
 
 
-@dataclass(slots=True, eq=False)
-class RegisteredDevice:
-    """A real device while it is registered.
+_AS_STORED = ("device_id", "location", "version", "binding", "prefix")
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class RegisteredDevice(RegistrationParameters):
+    """A real device while it is registered, with the parameters of its registration.
 
     Attributes:
         device_id: Its id in the directory.
-        endpoint_name: The name it registered.
         location: The last part of the path it updates its registration under.
         peer: Where it is reached.
-        version: Of LwM2M.
-        binding: The binding mode it said, as it said it.
-        queue_mode: Whether it listens only for a while after each message of its own.
-        lifetime_seconds: For how long the registration holds without an update.
         expires_at: When it ends without an update.
         prefix: Under which path its objects are; ``""`` where they are at the root.
         structured: The content formats it has that hold any value, the one to try first in front.
@@ -51,13 +50,8 @@ class RegisteredDevice:
     """
 
     device_id: str
-    endpoint_name: str
     location: str
     peer: Peer
-    version: Version
-    binding: str
-    queue_mode: bool
-    lifetime_seconds: int
     expires_at: Instant
     prefix: str
     structured: tuple[int, ...]
@@ -75,48 +69,39 @@ class RegisteredDevice:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
     is_executing: bool = False
+    # Two devices are not the same because their parameters are.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @classmethod
-    def from_store(cls, known: KnownDevice) -> RegisteredDevice:
+    def from_store(cls, row: Mapping[str, Any]) -> RegisteredDevice:
         """A device as it was when the service ended; whether it is still at its address is not known."""
-        stored = known.registration
         return cls(
-            device_id=stored.device_id,
-            endpoint_name=known.endpoint_name,
-            location=stored.location,
-            peer=Peer(stored.address, stored.is_secure, stored.identity),
-            version="1.1" if stored.version == "1.1" else "1.0",
-            binding=stored.binding,
-            queue_mode=known.queue_mode,
-            lifetime_seconds=known.lifetime_seconds,
-            expires_at=known.expires_at,
-            prefix=stored.prefix,
-            structured=stored.structured,
-            links_hash=stored.links_hash,
-            to_discover=stored.to_discover,
-            tokens=stored.tokens,
-            heard_at=known.last_contact_at,
+            **{name: row[name] for name in (*_AS_STORED, "endpoint_name", "lifetime_seconds")},
+            peer=Peer(row["address"], bool(row["is_secure"]), row["identity"]),
+            queue_mode=bool(row["queue_mode"]),
+            expires_at=row["registration_expires_at"],
+            heard_at=row["last_contact_at"],
+            links_hash=bytes(row["links_hash"]),
+            structured=tuple(map(int, row["structured"].split())),
+            to_discover=tuple(row["to_discover"].split()),
+            tokens=orjson.loads(row["tokens"]),
             is_known_address=False,
             # A session of DTLS ended with the service, and devices begin the next one.
-            is_reachable=not stored.is_secure,
+            is_reachable=not row["is_secure"],
         )
 
-    def to_store(self) -> StoredRegistration:
+    def to_store(self) -> dict[str, object]:
         """What is kept of it for the time after a restart."""
-        return StoredRegistration(
-            device_id=self.device_id,
-            location=self.location,
-            address=self.peer.address,
-            is_secure=self.peer.is_secure,
-            identity=self.peer.identity,
-            version=self.version,
-            binding=self.binding,
-            prefix=self.prefix,
-            structured=self.structured,
-            links_hash=self.links_hash,
-            to_discover=self.to_discover,
-            tokens=self.tokens,
-        )
+        return {name: getattr(self, name) for name in _AS_STORED} | {
+            "address": self.peer.address,
+            "is_secure": int(self.peer.is_secure),
+            "identity": self.peer.identity,
+            "links_hash": self.links_hash,
+            "structured": " ".join(map(str, self.structured)),
+            "to_discover": " ".join(self.to_discover),
+            "tokens": orjson.dumps(self.tokens).decode(),
+        }
 
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
         """Whether it listens; ``awake_seconds`` is for how long one in queue mode does after a message."""

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
+from mirror_sdk.object_table import lookup
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, TEXT_PLAIN, decode, encode
 from mirror_sdk.values.codecs import CONTENT_FORMATS, media_type
 from mirror_sdk.values.records import is_resource
 from mirror_server.devices.link import Content, Outcome
 from mirror_server.devices.lwm2m.exchange import Response
+from mirror_server.devices.lwm2m.links import is_opaque
 from mirror_server.devices.lwm2m.registration import Version
 
 _TEXT_NUMBER, _OCTETS_NUMBER = 0, 42
@@ -97,7 +98,7 @@ def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple
     definition = lookup(path)
     if not is_resource(path) or (definition is not None and definition.multiple):
         return tuple(structured)
-    plain = (_OCTETS_NUMBER, _TEXT_NUMBER) if _is_opaque(definition) else (_TEXT_NUMBER,)
+    plain = (_OCTETS_NUMBER, _TEXT_NUMBER) if is_opaque(path) else (_TEXT_NUMBER,)
     return (*plain, *structured)
 
 
@@ -171,21 +172,16 @@ def _number(content_type: str, structured: Collection[int]) -> int:
     return next((number for number in numbers if number in structured), numbers[0])
 
 
-def _is_opaque(definition: ResourceDefinition | None) -> bool:
-    return definition is not None and definition.type is ResourceType.OPAQUE
-
-
 def _octets(path: str, content: Content) -> Iterator[Sent]:
     """The bytes that a text in base64 stands for."""
     value = decode(content.payload, content.content_type, path)
-    if _is_opaque(lookup(path)) and isinstance(value.python, bytes) and value.problem is None:
+    if is_opaque(path) and isinstance(value.python, bytes) and value.problem is None:
         yield Sent(value.python, _OCTETS_NUMBER)
 
 
 def _others(path: str, content: Content, structured: Collection[int]) -> Iterator[Sent]:
     value = decode(content.payload, content.content_type, path)
-    definition = lookup(path)
-    if definition is None or value.problem is not None or isinstance(value.python, bytes) is not _is_opaque(definition):
+    if lookup(path) is None or value.problem is not None or isinstance(value.python, bytes) is not is_opaque(path):
         return
     for number in structured:
         try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.devices.link import IntroducedResource
-from mirror_server.devices.lwm2m.links import Links
+from mirror_server.devices.lwm2m.links import Links, is_within
 from mirror_server.store import resources
 
 
@@ -23,15 +22,12 @@ class Structure(NamedTuple):
     """What is still to be discovered."""
 
 
-async def structure_of(
-    links: Links, links_hash: bytes, look_up: Callable[[], Sequence[IntroducedResource]]
-) -> Structure:
-    """What a device has; ``look_up`` gives what it had, and is called on a thread where the links do not tell all."""
-    known = await asyncio.to_thread(look_up) if links.to_discover else ()
+def structure_of(links: Links, links_hash: bytes, known: Sequence[IntroducedResource]) -> Structure:
+    """What a device has, where it had what is known; that may be left out where the links tell all."""
     introduced = {each.introduced.path: each.introduced for each in links.resources}
     unknown = []
     for path in links.to_discover:
-        there = [each for each in known if _is_within(each.path, path)]
+        there = [each for each in known if is_within(each.path, path)]
         introduced |= {each.path: each for each in there if each.path not in introduced}
         if not there:
             unknown.append(path)
@@ -43,16 +39,12 @@ def with_discovered(
 ) -> dict[str, IntroducedResource]:
     """The resources of a device when it has told what it has below a path; ``None`` where it does not tell."""
     if links is not None:
-        others = {each: resource for each, resource in known.items() if not _is_within(each, path)}
+        others = {each: resource for each, resource in known.items() if not is_within(each, path)}
         return others | {each.introduced.path: each.introduced for each in links.resources}
-    if parse_path(path).instance_id is None or any(_is_within(each, path) for each in known):
+    if parse_path(path).instance_id is None or any(is_within(each, path) for each in known):
         return dict(known)
     # The instance itself, which can be read whole; as long as it is there it is not asked again.
     return {**known, path: IntroducedResource(path, observable=False)}
-
-
-def _is_within(path: str, outer: str) -> bool:
-    return path == outer or path.startswith(f"{outer}/")
 
 
 def hash_of(links: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """One socket of a device: it asks one server, and answers what that server asks, with or without DTLS.
 
-Of aiocoap only the messages are used, not its contexts: a device chooses tokens and message ids itself, answers from
-the very port it registered from, and there are thousands of them in a process.
+Messages, their repetition and blocks are those of the server (:mod:`mirror_server.devices.lwm2m.coap`). What is here is
+what a device has beside: one peer alone, notifications, pings, and that it may be cut off.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import socket
 from collections import OrderedDict
@@ -19,29 +18,48 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
-from aiocoap import Message
-from aiocoap.error import Error as MessageError
-from aiocoap.numbers.codes import Code
-
-from mirror_server.devices.lwm2m.exchange import INSTALL_DTLS, NoAnswer, Observed, Request, Response, Unreachable
+from mirror_server.devices.lwm2m.coap.blocks import Uploads
+from mirror_server.devices.lwm2m.coap.conversion import (
+    block_of,
+    refusal,
+    request_message,
+    response_message,
+    response_of,
+)
+from mirror_server.devices.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
+from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
+from mirror_server.devices.lwm2m.coap.shares import Shares
+from mirror_server.devices.lwm2m.coap.transmission import Exchange, MessageLayer
+from mirror_server.devices.lwm2m.exchange import (
+    INSTALL_DTLS,
+    Counts,
+    NoAnswer,
+    Observed,
+    Peer,
+    Request,
+    Response,
+    Unreachable,
+)
 
 _log = logging.getLogger(__name__)
 
-_CON, _NON, _ACK, _RST = range(4)
-_CHANCE = random.SystemRandom()
-"""Not the generator that all of a program share, which it may have seeded."""
-_EMPTY = 0
-_CONTINUE = 0x5F
-_BLOCK_BYTES = 1024
-_BLOCK_SIZE_EXPONENT = 6
-_MOST_PAYLOAD_BYTES = 1 << 20
+_SERVER = Peer("the server")
+"""The only peer of a socket, whatever its address."""
+_CONTINUE = code_number("2.31")
+_TOKEN_BYTES = 4
 _PINGS = 3
 _REMEMBERED = 32
-"""How many requests are known again when they come twice."""
+"""How many requests are known again when they come twice, and how many transfers in blocks."""
 _REMEMBERED_NOTIFICATIONS = 256
+_LIMITS = Limits(
+    payload_bytes=1 << 20,
+    messages_per_second_of_peer=1_000_000,
+    burst_of_peer=1_000_000,
+    remembered_messages=_REMEMBERED,
+    uploads=_REMEMBERED,
+)
+"""Of a server, which a device chose, all is taken that comes."""
 _PORTS = {"coap": 5683, "coaps": 5684}
-_METHODS = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
-_METHOD_CODES = {name: number for number, name in _METHODS.items()}
 _HANDSHAKE_LOOKS_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
@@ -127,6 +145,16 @@ class Transmission:
         """The time after which nothing is waited for any more (MAX_TRANSMIT_WAIT)."""
         return self.ack_timeout_seconds * 1.5 * ((2 << self.max_retransmit) - 1)
 
+    @property
+    def tuning(self) -> Tuning:
+        """The same for the layer of messages."""
+        return Tuning(
+            ack_timeout_seconds=self.ack_timeout_seconds,
+            retransmissions=self.max_retransmit,
+            separate_response_seconds=self.longest_wait_seconds,
+            empty_ack_seconds=self.separate_after_seconds,
+        )
+
 
 class Incoming(NamedTuple):
     """A request of the server; ``observe`` is 0 to begin an observation, 1 to end the one of this token."""
@@ -156,53 +184,21 @@ class Handler(Protocol):
         ...
 
 
-class _Channel(Protocol):
-    """Datagrams to one peer."""
-
-    port: int
-
-    def send(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    """A UDP socket that is connected to the server."""
-
-    def __init__(self, received: Callable[[bytes], None], failed: Callable[[Exception], None]) -> None:
-        self._received = received
-        self._failed = failed
-        self._transport: asyncio.DatagramTransport
-        self.port = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.DatagramTransport", transport)
-        self.port = transport.get_extra_info("sockname")[1]
-
-    def datagram_received(self, data: bytes, _addr: Any) -> None:
-        self._received(data)
-
-    def error_received(self, exc: Exception) -> None:
-        self._failed(exc)
-
-    def send(self, data: bytes) -> None:
-        self._transport.sendto(data)
-
-    def close(self) -> None:
-        self._transport.close()
-
-
 class _DtlsSession:
     """DTLS with a pre-shared key over the datagrams of one socket."""
 
     def __init__(
-        self, datagrams: _Datagrams, key: PreSharedKey, received: Callable[[bytes], None], ended: Callable[[], None]
+        self,
+        key: PreSharedKey,
+        send: Callable[[bytes], None],
+        received: Callable[[bytes], None],
+        ended: Callable[[], None],
     ) -> None:
         try:
             from DTLSSocket import dtls  # noqa: PLC0415 - an extra
         except ImportError:
             raise ImportError(f"coaps:// needs DTLSSocket, which is not installed: {INSTALL_DTLS}") from None
-        self._datagrams = datagrams
+        self._send = send
         self._received = received
         self._ended = ended
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -214,7 +210,6 @@ class _DtlsSession:
             pskStore={key.identity: key.secret},
         )
         self._session: Any = self._dtls.connect(*_DTLS_PEER)
-        self.port = datagrams.port
 
     async def connect(self, seconds: float) -> None:
         """Wait for the handshake, whose messages may be lost.
@@ -261,14 +256,13 @@ class _DtlsSession:
         if session is not None:
             self._dtls.resetPeer(session)
         self._connected.cancel()
-        self._datagrams.close()
 
     def _read(self, _peer: Any, data: bytes) -> int:
         self._received(data)
         return len(data)
 
     def _write(self, _peer: Any, data: bytes) -> int:
-        self._datagrams.send(data)
+        self._send(data)
         return len(data)
 
     def _event(self, level: int, code: int) -> None:
@@ -287,45 +281,32 @@ class _DtlsSession:
             asyncio.get_running_loop().call_soon(self._ended)
 
 
-class _Exchange:
-    """A confirmable message that is not acknowledged yet."""
-
-    __slots__ = ("data", "refused", "sent", "timer", "token", "wait_seconds")
-
-    def __init__(self, data: bytes, token: bytes, wait_seconds: float) -> None:
-        self.data = data
-        self.token = token
-        self.wait_seconds = wait_seconds
-        self.sent = 1
-        self.timer: asyncio.TimerHandle | None = None
+class _Reset(Unreachable):
+    """The server answered with a reset."""
 
 
-class CoapSocket:
+class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
     """A device's socket to its server.
 
     Attributes:
         is_muted: While true nothing goes out and nothing comes in, as for a device without a network.
         lost: How many datagrams came meanwhile.
-        retransmissions: How often a message was sent again.
     """
 
-    def __init__(self, handler: Handler, transmission: Transmission) -> None:
+    def __init__(self, server: ServerAddress, handler: Handler, transmission: Transmission) -> None:
+        now = asyncio.get_running_loop().time
+        super().__init__(self, transmission.tuning, _LIMITS, Counts(), Shares(_LIMITS, now))
+        self._server = server
         self._handler = handler
         self._transmission = transmission
-        self._loop = asyncio.get_running_loop()
-        self._channel: _Channel
-        self._message_id = _CHANCE.randrange(1 << 16)
-        self._exchanges: dict[int, _Exchange] = {}
-        self._waiting: dict[bytes, asyncio.Future[Message]] = {}
-        self._pings: dict[int, asyncio.Future[bool]] = {}
+        self._datagrams: asyncio.DatagramTransport
+        self._session: _DtlsSession | None = None
         self._notified: OrderedDict[int, bytes] = OrderedDict()
-        self._answers: OrderedDict[bytes, bytes] = OrderedDict()
-        self._uploads: dict[tuple[object, ...], bytearray] = {}
+        self._uploads = Uploads(_LIMITS, now)
         self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_muted = False
         self.lost = 0
-        self.retransmissions = 0
 
     @classmethod
     async def open(
@@ -344,60 +325,36 @@ class CoapSocket:
                 the handshake.
             ImportError: What DTLS needs is not installed.
         """
-        self = cls(handler, transmission or Transmission())
-        session: list[_DtlsSession] = []
-
-        def received(data: bytes) -> None:
-            session[0].handle(data) if session else self._received(data)
-
-        def failed(error: Exception) -> None:
-            unreachable = Unreachable(f"{server} cannot be reached: {error}")
-            for each in session:
-                each.failed(unreachable)
-            self._fail_requests(unreachable)
-
+        self = cls(server, handler, transmission or Transmission())
         try:
             family = await _family_of(server)
-            _, datagrams = await self._loop.create_datagram_endpoint(
-                lambda: _Datagrams(received, failed), remote_addr=(server.host, server.port), family=family
+            await self._loop.create_datagram_endpoint(
+                lambda: self, remote_addr=(server.host, server.port), family=family
             )
         except OSError as error:
             raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
-        self._channel = datagrams
         if key is not None:
-            await self._begin_dtls(datagrams, key, session)
+            try:
+                self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
+                await self._session.connect(self._transmission.handshake_seconds)
+            except BaseException:
+                self.close()
+                raise
         return self
-
-    async def _begin_dtls(self, datagrams: _Datagrams, key: PreSharedKey, session: list[_DtlsSession]) -> None:
-        try:
-            dtls = _DtlsSession(datagrams, key, self._received, self._handler.session_ended)
-        except ImportError:
-            datagrams.close()
-            raise
-        session.append(dtls)
-        self._channel = dtls
-        try:
-            await dtls.connect(self._transmission.handshake_seconds)
-        except BaseException:
-            dtls.close()
-            raise
 
     @property
     def port(self) -> int:
         """The local port."""
-        return self._channel.port
+        return int(self._datagrams.get_extra_info("sockname")[1])
 
     def close(self) -> None:
         """Close it; requests that wait for an answer end with :class:`Unreachable`."""
-        self._fail_requests(Unreachable("the device closed its socket"))
-        for message_id in list(self._exchanges):
-            self._end_exchange(message_id)
-        for ping in self._pings.values():
-            if not ping.done():
-                ping.set_result(False)
+        super().close()
         for task in self._tasks:
             task.cancel()
-        self._channel.close()
+        if self._session is not None:
+            self._session.close()
+        self._datagrams.close()
 
     async def request(self, request: Request) -> Response:
         """Ask the server; a large payload goes block by block.
@@ -406,273 +363,138 @@ class CoapSocket:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
-        blocks = range(0, max(len(request.payload), 1), _BLOCK_BYTES)
-        for number, begin in enumerate(blocks):
-            message = _request_message(request)
-            message.payload = request.payload[begin : begin + _BLOCK_BYTES]
-            if len(blocks) > 1:
-                message.opt.block1 = (number, number + 1 < len(blocks), _BLOCK_SIZE_EXPONENT)
-            answer = await self._exchange(message)
+        blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
+        for number in range(len(blocks)):
+            block = Block(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
+            message = request_message(request, secrets.token_bytes(_TOKEN_BYTES), upload=block)
+            answer = await self.ask(_SERVER, message)
             if answer.code != _CONTINUE:
                 break
-        return _response_of(answer)
-
-    async def _exchange(self, message: Message) -> Message:
-        message.token = secrets.token_bytes(4)
-        answered: asyncio.Future[Message] = self._loop.create_future()
-        self._waiting[message.token] = answered
-        self._send_confirmable(message)
-        seconds = self._transmission.longest_wait_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await answered
-        except TimeoutError:
-            raise NoAnswer(f"the server did not answer in {seconds:g} s") from None
-        finally:
-            del self._waiting[message.token]
-            self._end_exchange_of(message.token)
+        return response_of(answer)
 
     async def ping(self) -> bool:
         """Ask whether the server is there; false where it did not answer three times, or the socket was closed.
 
         Source: RFC 7252 section 4.3.
         """
-        answered: asyncio.Future[bool] = self._loop.create_future()
-        data = self._send(Message(code=_EMPTY), _CON)
-        message_id = self._message_id
-        self._pings[message_id] = answered
         try:
-            for number in range(_PINGS):
-                if number:
-                    self._put(data)
-                await asyncio.wait([answered], timeout=self._transmission.ack_timeout_seconds * 2**number)
-                if answered.done():
-                    return answered.result()
-        finally:
-            del self._pings[message_id]
-        return False
+            await self.ask(_SERVER, Message(Type.CONFIRMABLE, EMPTY, 0), retransmissions=_PINGS - 1)
+        except _Reset:
+            return True
+        except (NoAnswer, Unreachable):
+            return False
+        return True
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
         """Send a message that the server did not ask for just now; of a large one the first block."""
-        message = _response_message(Observed(response, sequence))
+        message = block_of(response_message(response, sequence), None)
         message.token = token
-        if len(message.payload) > _BLOCK_BYTES:
-            message.payload = response.payload[:_BLOCK_BYTES]
-            message.opt.block2 = (0, True, _BLOCK_SIZE_EXPONENT)
         if is_confirmable:
-            self._send_confirmable(message)
+            self._begin(_SERVER, message)
             return
-        self._send(message, _NON)
-        self._notified[message.mid] = token
+        message.type, message.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
+        self._send(_SERVER, message.encode())
+        self._notified[message.message_id] = token
         if len(self._notified) > _REMEMBERED_NOTIFICATIONS:
             self._notified.popitem(last=False)
 
-    def _send_confirmable(self, message: Message) -> None:
-        first_wait = self._transmission.ack_timeout_seconds * _CHANCE.uniform(1, 1.5)
-        data = self._send(message, _CON)
-        exchange = self._exchanges[message.mid] = _Exchange(data, message.token, first_wait)
-        exchange.timer = self._loop.call_later(first_wait, self._repeat, message.mid)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be told of the socket."""
+        self._datagrams = cast("asyncio.DatagramTransport", transport)
 
-    def _repeat(self, message_id: int) -> None:
-        exchange = self._exchanges[message_id]
-        if exchange.sent > self._transmission.max_retransmit:
-            self._give_up(message_id, exchange)
-            return
-        self._put(exchange.data)
-        self.retransmissions += 1
-        exchange.sent += 1
-        exchange.wait_seconds *= 2
-        exchange.timer = self._loop.call_later(exchange.wait_seconds, self._repeat, message_id)
-
-    def _give_up(self, message_id: int, exchange: _Exchange) -> None:
-        del self._exchanges[message_id]
-        if exchange.token in self._waiting:
-            asked = f"the server did not answer, asked {exchange.sent} times"
-            self._fail(
-                exchange.token, NoAnswer(f"{asked}; see that it listens there, and not with coaps:// for coap://")
-            )
+    def datagram_received(self, data: bytes, _addr: Any) -> None:
+        """Take a datagram."""
+        if self._session is None:
+            self._message_received(data)
         else:
-            self._handler.undelivered(exchange.token)
+            self._session.handle(data)
 
-    def _end_exchange(self, message_id: int) -> _Exchange | None:
-        exchange = self._exchanges.pop(message_id, None)
-        if exchange is not None and exchange.timer is not None:
-            exchange.timer.cancel()
-        return exchange
+    def error_received(self, exc: Exception) -> None:
+        """End requests; notifications go on: where nobody listens now, somebody may before the last repetition."""
+        error = Unreachable(f"{self._server} cannot be reached: {exc}")
+        if self._session is not None:
+            self._session.failed(error)
+        for exchange in list(self._exchanges.get(_SERVER.address, ())):
+            if exchange.answer is not None and exchange.message.code != EMPTY:
+                self._end(exchange, error)
 
-    def _end_exchange_of(self, token: bytes) -> None:
-        for message_id in [each for each, exchange in self._exchanges.items() if exchange.token == token]:
-            self._end_exchange(message_id)
-
-    def _fail(self, token: bytes, error: Exception) -> None:
-        answered = self._waiting.get(token)
-        if answered is not None and not answered.done():
-            answered.set_exception(error)
-
-    def _fail_requests(self, error: Exception) -> None:
-        # Notifications go on: where nobody listens now, somebody may before they were sent for the last time.
-        for token in list(self._waiting):
-            self._end_exchange_of(token)
-            self._fail(token, error)
-
-    def _send(self, message: Message, kind: int, message_id: int | None = None) -> bytes:
-        if message_id is None:
-            message_id = self._message_id = (self._message_id + 1) & 0xFFFF
-        message.mid, message.mtype = message_id, kind
-        data: bytes = message.encode()
-        self._put(data)
-        return data
-
-    def _put(self, data: bytes) -> None:
-        if not self.is_muted:
-            self._channel.send(data)
-
-    def _received(self, data: bytes) -> None:
-        if self.is_muted:
-            self.lost += 1
-            return
-        try:
-            message = Message.decode(data)
-        except (MessageError, ValueError, IndexError):
-            _log.debug("what came from the server is no message of CoAP: %d bytes", len(data))
-            return
-        if message.code == _EMPTY:
-            self._take_empty(message)
-        elif message.code.is_request():
-            self._take_request(message, data)
-        else:
-            self._take_response(message)
-
-    def _take_empty(self, message: Message) -> None:
-        if message.mtype == _CON:
-            self._send(Message(code=_EMPTY), _RST, message.mid)
-            return
-        exchange = self._end_exchange(message.mid)
-        if message.mtype != _RST:
-            return
-        ping = self._pings.get(message.mid)
-        if ping is not None:
-            if not ping.done():
-                ping.set_result(True)
-            return
-        token = exchange.token if exchange else self._notified.get(message.mid)
-        if token in self._waiting:
-            self._fail(token, Unreachable("the server answered with a reset"))
-        elif token is not None:
-            self._handler.stopped(token)
-
-    def _take_response(self, message: Message) -> None:
-        answered = self._waiting.get(message.token)
-        if message.mtype == _ACK:
-            self._end_exchange(message.mid)
-        elif message.mtype == _CON:
-            self._send(Message(code=_EMPTY), _RST if answered is None else _ACK, message.mid)
-        if answered is not None and not answered.done():
-            answered.set_result(message)
-
-    def _take_request(self, message: Message, data: bytes) -> None:
-        # A repeated message is the same to the byte; a message id alone may be that of a server that started anew.
-        if data in self._answers:
-            if self._answers[data]:
-                self._put(self._answers[data])
-            return
-        self._answers[data] = b""
-        if len(self._answers) > _REMEMBERED:
-            self._answers.popitem(last=False)
-        task = self._loop.create_task(self._answer(message, data))
+    def request_arrived(self, peer: Peer, request: Message) -> None:
+        """Answer a request of the server in a task of its own."""
+        task = self._loop.create_task(self._answer(peer, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, message: Message, data: bytes) -> None:
-        acknowledged = False
+    def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - as of a server
+        """Take nothing that was not asked for."""
+        return False
 
-        def acknowledge() -> None:
-            nonlocal acknowledged
-            acknowledged = True
-            self._answers[data] = self._send(Message(code=_EMPTY), _ACK, message.mid)
+    def notification_refused(self, peer: Peer, message: Message) -> None:
+        """Nothing is beyond the share of the server."""
 
-        wait_seconds = self._transmission.separate_after_seconds
-        timer = self._loop.call_later(wait_seconds, acknowledge) if message.mtype == _CON else None
-        try:
-            answer = await self._answer_blocks(message)
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if answer is None:
-            return
-        answer.token = message.token
-        if message.mtype == _NON:
-            self._send(answer, _NON)
-        elif acknowledged:
-            self._send_confirmable(answer)
+    def _put(self, _peer: Peer, datagram: bytes) -> None:
+        if not self.is_muted:
+            (self._datagrams.sendto if self._session is None else self._session.send)(datagram)
+
+    def _message_received(self, data: bytes) -> None:
+        if self.is_muted:
+            self.lost += 1
         else:
-            self._answers[data] = self._send(answer, _ACK, message.mid)
+            self.received(_SERVER, data)
 
-    async def _answer_blocks(self, message: Message) -> Message | None:
+    def _silence(self, exchange: Exchange) -> str:
+        if exchange.acknowledged:
+            return f"the server did not answer in {self._tuning.separate_response_seconds:g} s"
+        asked = f"the server did not answer, asked {exchange.attempts} times"
+        return f"{asked}; see that it listens there, and not with coaps:// for coap://"
+
+    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
+        super()._end(exchange, error)
+        if exchange.answer is None and isinstance(error, NoAnswer):
+            self._handler.undelivered(exchange.message.token)
+
+    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
+        if not is_reset:
+            super()._exchange_acknowledged(exchange, is_reset)
+            return
+        self._end(exchange, _Reset("the server answered with a reset"))
+        if exchange.answer is None:
+            self._handler.stopped(exchange.message.token)
+
+    def _empty_received(self, peer: Peer, message: Message) -> None:
+        super()._empty_received(peer, message)
+        if message.type == Type.RESET and message.message_id in self._notified:
+            self._handler.stopped(self._notified[message.message_id])
+
+    async def _answer(self, peer: Peer, message: Message) -> None:
         try:
-            return await self._answer_block(message)
-        except UnicodeDecodeError:
-            return Message(code=Code.BAD_OPTION)
+            answer = await self._answer_to(peer, message)
         except Exception:
             _log.exception("a request of the server could not be answered")
-            return Message(code=Code.INTERNAL_SERVER_ERROR)
+            answer = refusal("5.00", "")
+        if answer is None:
+            self._drop_acknowledgement(peer, message)
+        else:
+            self.respond(peer, message, answer)
 
-    async def _answer_block(self, message: Message) -> Message | None:
-        option = message.opt
-        key = (message.code, option.uri_path, option.uri_query, option.accept)
-        if option.block1 is not None:
-            refusal = self._collect(message, key)
-            if refusal is not None:
-                return refusal
-        if option.block2 is not None and option.block2.block_number and key in self._downloads:
-            return self._block(message, key, self._downloads[key])
-        observed = await self._handler.answer(_incoming(message))
+    async def _answer_to(self, peer: Peer, message: Message) -> Message | None:
+        request = self._uploads.request(peer, message)
+        if isinstance(request, Message):
+            return request
+        wanted = message.block(Option.BLOCK2)
+        key = (request.method, request.path, request.query, request.accept)
+        # What is read in blocks does not change on the way.
+        observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
+        if observed is None:
+            observed = await self._handler.answer(Incoming(request, message.token, message.number(Option.OBSERVE)))
         if observed is None:
             return None
-        answer = self._block(message, key, observed)
-        answer.opt.block1 = option.block1
-        return answer
-
-    def _collect(self, message: Message, key: tuple[object, ...]) -> Message | None:
-        """Put the block of a request to the others; gives what to answer unless the payload is whole."""
-        block = message.opt.block1
-        upload = self._uploads.setdefault(key, bytearray()) if block.block_number else bytearray()
-        begin = block.block_number << (block.size_exponent + 4)
-        if begin != len(upload) or begin + len(message.payload) > _MOST_PAYLOAD_BYTES:
-            self._uploads.pop(key, None)
-            return Message(
-                code=Code.REQUEST_ENTITY_INCOMPLETE if begin != len(upload) else Code.REQUEST_ENTITY_TOO_LARGE
-            )
-        upload += message.payload
-        self._uploads[key] = upload
-        if len(self._uploads) > _REMEMBERED:
-            del self._uploads[next(iter(self._uploads))]
-        if block.more:
-            answer = Message(code=_CONTINUE)
-            answer.opt.block1 = block
-            return answer
-        message.payload = bytes(self._uploads.pop(key))
-        return None
-
-    def _block(self, message: Message, key: tuple[object, ...], observed: Observed) -> Message:
-        """The answer, or the block of it that was asked for."""
-        payload = observed.response.payload
-        asked = message.opt.block2
-        exponent = min(asked.size_exponent, _BLOCK_SIZE_EXPONENT) if asked is not None else _BLOCK_SIZE_EXPONENT
-        number, size = asked.block_number if asked is not None else 0, 16 << exponent
-        answer = _response_message(observed)
-        if len(payload) <= size and not number:
-            return answer
-        answer.payload = payload[number * size : (number + 1) * size]
-        if not answer.payload:
-            return Message(code=Code.BAD_OPTION)
-        more = (number + 1) * size < len(payload)
-        answer.opt.block2 = (number, more, exponent)
-        self._downloads[key] = Observed(observed.response, None)
-        if not more:
-            del self._downloads[key]
-        elif len(self._downloads) > _REMEMBERED:
-            self._downloads.popitem(last=False)
+        answer = block_of(response_message(*observed), wanted)
+        block = answer.block(Option.BLOCK2)
+        if block is not None and block.more:
+            self._downloads[key] = Observed(observed.response, None)
+            if len(self._downloads) > _REMEMBERED:
+                self._downloads.popitem(last=False)
+        answer.options += [option for option in message.options if option[0] == Option.BLOCK1]
         return answer
 
 
@@ -683,46 +505,3 @@ async def _family_of(server: ServerAddress) -> int:
     """
     found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
     return socket.AF_INET if any(each[0] == socket.AF_INET for each in found) else socket.AF_INET6
-
-
-def _incoming(message: Message) -> Incoming:
-    option = message.opt
-    request = Request(
-        _METHODS.get(int(message.code), "GET"),  # type: ignore[arg-type]
-        "/" + "/".join(option.uri_path),
-        tuple(option.uri_query),
-        message.payload,
-        None if option.content_format is None else int(option.content_format),
-        None if option.accept is None else int(option.accept),
-    )
-    return Incoming(request, message.token, option.observe)
-
-
-def _request_message(request: Request) -> Message:
-    message = Message(code=_METHOD_CODES[request.method])
-    message.opt.uri_path = tuple(segment for segment in request.path.split("/") if segment)
-    message.opt.uri_query = request.query
-    message.opt.content_format = request.content_format
-    message.opt.accept = request.accept
-    return message
-
-
-def _response_of(message: Message) -> Response:
-    content_format = message.opt.content_format
-    return Response(
-        message.code.dotted,
-        message.payload,
-        None if content_format is None else int(content_format),
-        message.opt.max_age,
-        tuple(message.opt.location_path),
-    )
-
-
-def _response_message(observed: Observed) -> Message:
-    response = observed.response
-    code_class, _, detail = response.code.partition(".")
-    message = Message(code=int(code_class) << 5 | int(detail), payload=response.payload)
-    message.opt.content_format = response.content_format
-    message.opt.max_age = response.max_age_seconds
-    message.opt.observe = observed.sequence
-    return message

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -19,7 +19,7 @@ from mirror_server.standard_input import stop_with_stdin
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
-    from mirror_server.devices.lwm2m_client.fleet import DeviceFleet, DeviceOptions
+    from mirror_server.devices.lwm2m_client.fleet import DeviceOptions
 
 _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
 _MIXED = "mixed"
@@ -107,21 +107,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     is_flag=True,
     help="Stop when the standard input ends, as it does when the program behind it ends.",
 )
-def main(
-    server: str,
-    name: str,
-    kind: str,
-    count: int,
-    psk: bytes | None,
-    identity: str | None,
-    lifetime: int,
-    lwm2m_version: str,
-    formats: tuple[str, ...],
-    seed: int,
-    *,
-    queue: bool,
-    follows_stdin: bool,
-) -> None:
+def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any) -> None:
     """Be a LwM2M device, until Ctrl-C: it registers, measures, is read, written and observed.
 
     \b
@@ -133,7 +119,7 @@ def main(
       export MIRROR_DEVICE_PSK=...
       mirror-device --server coaps://mirror.example:5684 --name my-sensor
     """  # noqa: D301 - click wants the character, not its escape
-    options = _options(server, name, psk, identity, count, lifetime, lwm2m_version, formats, seed, queue=queue)
+    options = _options(name=name, count=count, **common)
     _allow_sockets(count)
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
@@ -147,16 +133,16 @@ def main(
 
 
 def _options(
+    *,
     server: str,
     name: str,
+    count: int,
     psk: bytes | None,
     identity: str | None,
-    count: int,
     lifetime: int,
     lwm2m_version: str,
     formats: tuple[str, ...],
     seed: int,
-    *,
     queue: bool,
 ) -> DeviceOptions:
     """What all devices of the command have in common.
@@ -242,25 +228,17 @@ async def _serve(options: DeviceOptions, devices: Sequence[tuple[str, str]]) -> 
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = SystemClock()
     fleet = DeviceFleet(options, devices, clock, say=click.echo)
-    try:
-        await _run_until(fleet, stop)
-    finally:
-        await fleet.stop()
-        clock.close()
-
-
-async def _run_until(fleet: DeviceFleet, stop: asyncio.Event) -> None:
     starting, stopped = asyncio.create_task(fleet.start()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            return
-        try:
+        if starting.done():
             starting.result()
-        except (*fleet.FAILURES, ImportError) as error:
-            raise click.ClickException(str(error)) from error
-        await stopped
+            await stopped
+    except (*fleet.FAILURES, ImportError) as error:
+        raise click.ClickException(str(error)) from error
     finally:
         for task in (starting, stopped):
             task.cancel()
         await asyncio.gather(starting, stopped, return_exceptions=True)
+        await fleet.stop()
+        clock.close()

@@ -9,7 +9,6 @@ from typing import Any
 import cbor2
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import (
     LWM2M_TLV,
     OCTET_STREAM,
@@ -39,12 +38,6 @@ _CBOR_TIME = 6
 
 class NotAcceptable(Exception):
     """The values cannot be written in this content format."""
-
-
-def is_opaque(path: str) -> bool:
-    """Whether the table declares the resource as bytes."""
-    definition = lookup(path)
-    return definition is not None and definition.type is ResourceType.OPAQUE
 
 
 def encode_values(

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
+from mirror_server.devices.lwm2m.links import is_opaque, is_within
 from mirror_server.devices.lwm2m_client.coap_socket import (
     CoapSocket,
     Incoming,
@@ -30,10 +32,9 @@ from mirror_server.devices.lwm2m_client.contents import (
     NotAcceptable,
     decode_values,
     encode_values,
-    is_opaque,
 )
 from mirror_server.devices.lwm2m_client.observing import DeviceObservation, Observations
-from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle, ids_of, is_within
+from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
 
 Version = Literal["1.0", "1.1"]
 _CHANGED, _CONTENT = "2.04", "2.05"
@@ -107,6 +108,7 @@ class LwM2MDevice:
         observations: What is observed.
         requests: The last requests of the server.
         heard_at: When the last one came, or the answer to a ping.
+        is_asleep: Whether it left the network, to come back by :meth:`wake`.
         registration_id: What the server calls the registration; empty without one.
         session_lost: Called on the event loop with the reason, when its DTLS session is lost.
 
@@ -155,7 +157,7 @@ class LwM2MDevice:
         self._socket: CoapSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: Timer | None = None
-        self._is_asleep = False
+        self.is_asleep = False
         for resource in resources:
             self.add(resource)
 
@@ -165,7 +167,8 @@ class LwM2MDevice:
         Raises:
             ValueError: Its path is no path of a resource.
         """
-        if len(ids_of(resource.path)) != 3:
+        *_, resource_id, resource_instance_id = parse_path(resource.path)
+        if resource_id is None or resource_instance_id is not None:
             raise ValueError(f"{resource.path!r} is no path of a resource such as /3303/0/5700")
         self._resources[resource.path] = resource
 
@@ -204,11 +207,6 @@ class LwM2MDevice:
     def is_connected(self) -> bool:
         """Whether it has a socket, with DTLS a session; without one the next registration or update opens it."""
         return self._socket is not None
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether it left the network, to come back by :meth:`wake`."""
-        return self._is_asleep
 
     async def register(self) -> None:
         """Make a full registration, which ends all observations.
@@ -331,7 +329,7 @@ class LwM2MDevice:
 
     def sleep(self) -> None:
         """Leave the network: what is sent to it is lost, and changes are kept until it wakes."""
-        self._is_asleep = True
+        self.is_asleep = True
         self._mute(muted=True)
 
     async def wake(self, *, from_new_port: bool = False, registers: bool = False) -> None:
@@ -346,7 +344,7 @@ class LwM2MDevice:
             NoAnswer: The server did not answer.
             Unreachable: There is no way to the server.
         """
-        self._is_asleep = False
+        self.is_asleep = False
         if from_new_port:
             self._close_socket()
         else:
@@ -472,7 +470,7 @@ class LwM2MDevice:
 
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
         """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
-        paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: ids_of(one.path)))])
+        paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
         return ",".join(f"<{each}>{self.observations.own_attributes(each).as_link()}" for each in paths)
 
     def _read(self, request: Request, within: list[DeviceResource]) -> Response:
@@ -503,9 +501,12 @@ class LwM2MDevice:
         if request.method == "PUT" and request.content_format is None and not request.payload:
             return self._write_attributes(request)
         target = self._resources.get(request.path)
-        if request.method == "POST" and target is not None:
-            return self._execute(target, request.payload)
-        return self._write(request)
+        if request.method == "PUT" or target is None:
+            return self._write(request)
+        if target.on_execute is None:
+            return _METHOD_NOT_ALLOWED
+        target.on_execute(request.payload)
+        return _CHANGED
 
     def _write_attributes(self, request: Request) -> str:
         # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
@@ -516,12 +517,6 @@ class LwM2MDevice:
             return _BAD_REQUEST
         self.observations.set_attributes(request.path, changed)
         self.report()
-        return _CHANGED
-
-    def _execute(self, resource: DeviceResource, argument: bytes) -> str:
-        if resource.on_execute is None:
-            return _METHOD_NOT_ALLOWED
-        resource.on_execute(argument)
         return _CHANGED
 
     def _write(self, request: Request) -> str:
@@ -536,7 +531,11 @@ class LwM2MDevice:
         if refusal is not None:
             return refusal
         for path, value in values.items():
-            self._take(self._resources[path], value)
+            resource = self._resources[path]
+            resource.set(value, self._clock.now())
+            if resource.on_write is not None:
+                resource.on_write(value)
+            self.report(path)
         return _CHANGED if values else _BAD_REQUEST
 
     def _refusal(self, path: str, value: PythonValue) -> str | None:
@@ -547,12 +546,6 @@ class LwM2MDevice:
             return _METHOD_NOT_ALLOWED
         return None if resource.takes(value) else _BAD_REQUEST
 
-    def _take(self, resource: DeviceResource, value: PythonValue) -> None:
-        resource.set(value, self._clock.now())
-        if resource.on_write is not None:
-            resource.on_write(value)
-        self.report(resource.path)
-
     # What it tells
 
     def report(self, path: str | None = None) -> None:
@@ -560,7 +553,7 @@ class LwM2MDevice:
 
         A change while the device sleeps is told after it woke.
         """
-        if self._is_asleep or self._socket is None or not self.behaviour.notifies:
+        if self.is_asleep or self._socket is None or not self.behaviour.notifies:
             return
         now = self._clock.now()
         for observation in self.observations.all() if path is None else self.observations.touched_by(path):
@@ -570,8 +563,7 @@ class LwM2MDevice:
         self._schedule()
 
     def _report(self, observation: DeviceObservation, now: Instant) -> None:
-        values = self._values(each for each in self._resources if is_within(each, observation.path))
-        payload = self._encode(observation.path, values, observation.content_format)
+        payload = self._observed(observation)
         if payload is None or now < self.observations.earliest_at(observation):
             return
         latest_at = self.observations.latest_at(observation)
@@ -630,14 +622,14 @@ class LwM2MDevice:
     def _due_at(self, observation: DeviceObservation) -> Instant | None:
         now = self._clock.now()
         earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
-        if earliest_at > now and self._is_held(observation):
+        if earliest_at > now and self._observed(observation) != observation.sent:
             return earliest_at
         # What could have been told by now, and was not, waits for the next contact.
         return None if latest_at is None or latest_at <= now else latest_at
 
-    def _is_held(self, observation: DeviceObservation) -> bool:
+    def _observed(self, observation: DeviceObservation) -> bytes | None:
         values = self._values(each for each in self._resources if is_within(each, observation.path))
-        return self._encode(observation.path, values, observation.content_format) != observation.sent
+        return self._encode(observation.path, values, observation.content_format)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

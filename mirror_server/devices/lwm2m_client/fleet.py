@@ -7,7 +7,6 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from mirror_server.clock import Clock
@@ -155,7 +154,7 @@ class BackgroundFleet:
         say: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="lwm2m devices", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lwm2m devices", daemon=True)
         self._thread.start()
         self.fleet = DeviceFleet(options, devices, clock, say)
         try:
@@ -163,11 +162,6 @@ class BackgroundFleet:
         except BaseException:
             self.close()
             raise
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
 
     def call(self, action: Callable[[], object]) -> None:
         """Do something with the devices on their thread, and wait for its end; also a coroutine function."""
@@ -186,11 +180,10 @@ class BackgroundFleet:
         asyncio.run_coroutine_threadsafe(self.fleet.stop(), self._loop).result(_JOIN_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN_SECONDS)
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

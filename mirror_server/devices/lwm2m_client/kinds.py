@@ -9,7 +9,7 @@ from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
-from mirror_server.devices.simulator.device import SimulatedDevice, device_of_kind
+from mirror_server.devices.simulator.device import device_of_kind
 from mirror_server.devices.simulator.kinds import KINDS_BY_NAME, ResourceRule
 
 _FIRST_TOKEN = 0x0100
@@ -80,12 +80,8 @@ class ModelledDevice:
 
     def next_measurement_at(self) -> Instant | None:
         """When a value is measured next; ``None`` where nothing is."""
-        return min(self._beats(self._model, self._now()), default=None)
-
-    @staticmethod
-    def _beats(model: SimulatedDevice, now: Instant) -> list[Instant]:
-        rules = [rule for path in model.resources if (rule := model.modelled(path)) is not None]
-        return [model.next_beat_after(now, rule.period_seconds) for rule in rules]
+        rules = filter(None, map(self._model.modelled, self._model.resources))
+        return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
         """When it comes out of its sleep next; each device has seconds of its own."""

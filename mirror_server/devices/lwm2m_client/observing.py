@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.lwm2m_client.resources import Attributes, is_within, outer_paths
+from mirror_server.devices.lwm2m.links import is_within
+from mirror_server.devices.lwm2m_client.resources import Attributes, outer_paths
 
 _SEQUENCES = 1 << 24
 

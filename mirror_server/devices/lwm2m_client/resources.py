@@ -8,6 +8,7 @@ from typing import Literal
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, encode
+from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.instants import Instant
 
 
@@ -100,27 +101,10 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
-def ids_of(path: str) -> tuple[int, ...]:
-    """The numbers of a path of an object, an instance, a resource or a resource instance.
-
-    Raises:
-        ValueError: It is none.
-    """
-    words = path.strip("/").split("/")
-    if not 1 <= len(words) <= 4 or not all(word.isascii() and word.isdigit() and len(word) <= 5 for word in words):
-        raise ValueError(f"{path!r} is no path such as /3303/0/5700")
-    return tuple(int(word) for word in words)
-
-
 def outer_paths(path: str) -> list[str]:
     """The path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
     words = path.strip("/").split("/")
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
-
-
-def is_within(path: str, outer: str) -> bool:
-    """Whether a path is another one, or lies in it."""
-    return path == outer or path.startswith(outer + "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +129,7 @@ class LinkStyle:
 
     def write(self, resources: Sequence[DeviceResource]) -> str:
         """The links of the registration. Source: LwM2M core 6.2.1; RFC 6690."""
-        ordered = sorted(resources, key=lambda resource: ids_of(resource.path))
+        ordered = sorted(resources, key=lambda resource: parse_path(resource.path))
         versions = [f"</{number}>;ver={self._quoted(version)}" for number, version in self.object_versions.items()]
         if self.of == "instances":
             links = [f"<{path}>" for path in dict.fromkeys(outer_paths(resource.path)[-2] for resource in ordered)]

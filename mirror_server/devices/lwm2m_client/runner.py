@@ -101,15 +101,12 @@ class DeviceRunner:
         ping_at = self._ping_at()
         if ping_at is not None and now >= ping_at:
             await self._device.ping()
-        if self._is_renewal_due(now):
+        if now >= self._renewal_at():
             await self._renew()
-        elif self._device.queue_mode and not self._device.is_asleep and now >= self._asleep_at():
+        elif (asleep_at := self._asleep_at()) is not None and now >= asleep_at:
             self._say("sleeps")
             self._contact_at = self._model.next_contact_at(CONTACT_SECONDS)
             self._device.sleep()
-
-    def _is_renewal_due(self, now: Instant) -> bool:
-        return now >= self._renewal_at()
 
     def _renewal_at(self) -> Instant:
         if self._retry_at is not None:
@@ -119,7 +116,9 @@ class DeviceRunner:
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
         return min(renewal_at, self._contact_at) if self._device.is_asleep else renewal_at
 
-    def _asleep_at(self) -> Instant:
+    def _asleep_at(self) -> Instant | None:
+        if not self._device.queue_mode or self._device.is_asleep:
+            return None
         return after_seconds(max(self._renewed_at, self._device.heard_at), AWAKE_SECONDS)
 
     def _ping_at(self) -> Instant | None:
@@ -129,15 +128,8 @@ class DeviceRunner:
         return after_seconds(max(self._renewed_at, device.heard_at), PING_SECONDS)
 
     def _next_due_at(self) -> Instant:
-        measurement_at, ping_at = self._model.next_measurement_at(), self._ping_at()
-        dues = [self._renewal_at()]
-        if ping_at is not None:
-            dues.append(ping_at)
-        if measurement_at is not None:
-            dues.append(measurement_at)
-        if self._device.queue_mode and not self._device.is_asleep:
-            dues.append(self._asleep_at())
-        return min(dues)
+        dues = [self._renewal_at(), self._ping_at(), self._model.next_measurement_at(), self._asleep_at()]
+        return min(due_at for due_at in dues if due_at is not None)
 
     def _note_lost_session(self, reason: str) -> None:
         self._say(f"{reason}; connects anew")
@@ -164,13 +156,9 @@ class DeviceRunner:
                 await self._device.wake()
             elif self._device.is_registered:
                 await self._device.update()
-            else:
-                await self._register()
         except RegistrationRefused as refused:
             if refused.code != "4.04":
                 raise
-            await self._register()
-
-    async def _register(self) -> None:
-        await self._device.register()
-        self._say(f"registered anew as /rd/{self._device.registration_id}")
+        if not self._device.is_registered:
+            await self._device.register()
+            self._say(f"registered anew as /rd/{self._device.registration_id}")

@@ -18,7 +18,7 @@ async def listen(
     *,
     coap: tuple[str, int] | None = None,
     coaps: tuple[str, int] | None = None,
-    keys: Keys | None = None,
+    keys: Keys = lambda _identity: None,
     tuning: Tuning = DEFAULT_TUNING,
     limits: Limits = DEFAULT_LIMITS,
 ) -> CoapEndpoint:
@@ -28,7 +28,7 @@ async def listen(
         handler: Who answers them.
         coap: Host and port without DTLS; port 0 is any that is free.
         coaps: Host and port with DTLS.
-        keys: The pre-shared keys; asked on the event loop for each handshake.
+        keys: The pre-shared keys; asked on the event loop for each handshake. Without them nobody comes in.
         tuning: When a message is sent again.
         limits: How much memory strangers can take.
 
@@ -40,12 +40,8 @@ async def listen(
         if coap is not None:
             await endpoint.listen(coap)
         if coaps is not None:
-            await endpoint.listen_securely(coaps, keys or _no_key)
+            await endpoint.listen(coaps, keys)
     except CannotListen:
         await endpoint.close()
         raise
     return endpoint
-
-
-def _no_key(_identity: str) -> None:
-    """Nobody may come in."""

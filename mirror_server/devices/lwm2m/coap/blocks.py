@@ -1,14 +1,15 @@
-"""Requests of devices that come in blocks, put together. Source: RFC 7959, section 2."""
+"""Requests as they come, put together where they come in blocks. Source: RFC 7959, section 2."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from mirror_server.devices.lwm2m.coap.conversion import METHODS, refusal, request_of
 from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option
 from mirror_server.devices.lwm2m.coap.settings import Limits
-from mirror_server.devices.lwm2m.exchange import Peer
+from mirror_server.devices.lwm2m.exchange import Peer, Request
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
@@ -39,6 +40,34 @@ class Uploads:
 
     def __len__(self) -> int:
         return len(self._uploads)
+
+    def request(self, peer: Peer, message: Message) -> Request | Message:
+        """A request, whole with its last block; before that and where it is refused, what to answer."""
+        if message.unknown_critical is not None:
+            return refusal("4.02", f"option {message.unknown_critical} is not understood")
+        if message.code not in METHODS:
+            return refusal("4.05", "GET, POST, PUT and DELETE are understood")
+        if len(message.payload) > self._limits.payload_bytes:
+            return refusal("4.13", f"more than {self._limits.payload_bytes} bytes")
+        block = message.block(Option.BLOCK1)
+        try:
+            request = request_of(message)
+            if block is None:
+                return request
+            whole = self.add(peer, message, block)
+        except UploadRefused as refused:
+            answer = refusal(refused.code, str(refused))
+        except UnicodeDecodeError:
+            answer = refusal("4.00", "path or query is no UTF-8")
+        except ValueError as error:
+            answer = refusal("4.00", str(error))
+        else:
+            if whole is not None:
+                return replace(request, payload=whole)
+            answer = refusal("2.31", "")
+        if block is not None:
+            answer.options.append((Option.BLOCK1, block.encode()))
+        return answer
 
     def add(self, peer: Peer, request: Message, block: Block) -> bytes | None:
         """Add a block; gives the whole with the last one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import itemgetter
 from typing import NamedTuple
 
 
@@ -39,6 +40,8 @@ class Option(IntEnum):
 
 
 EMPTY = 0x00
+BLOCK_BYTES = 1024
+"""The largest block, which is used unless the other side wishes for smaller ones."""
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
@@ -109,6 +112,11 @@ class Message:
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
 
+    def add_number(self, option: Option, value: int | None) -> None:
+        """Add an option that is a number, unless there is none."""
+        if value is not None:
+            self.options.append(uint_option(option, value))
+
     def texts(self, option: int) -> tuple[str, ...]:
         """All values of an option that is text.
 
@@ -127,9 +135,9 @@ class Message:
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
         parts = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
-        for number, value in sorted(self.options, key=_option_number):
-            parts.append(_option_head(number - last, len(value)))
-            parts.append(value)
+        for number, value in sorted(self.options, key=itemgetter(0)):
+            (first, more), (second, rest) = _nibble(number - last), _nibble(len(value))
+            parts += bytes((first << 4 | second,)), more, rest, value
             last = number
         if self.payload:
             parts.append(b"\xff" + self.payload)
@@ -197,22 +205,12 @@ def _malformed(message: Message, reason: str) -> NotCoap:
     return NotCoap(reason, message.message_id if message.type == Type.CONFIRMABLE else None)
 
 
-def _option_head(delta: int, length: int) -> bytes:
-    first, more = _nibble(delta)
-    second, rest = _nibble(length)
-    return bytes((first << 4 | second,)) + more + rest
-
-
 def _nibble(value: int) -> tuple[int, bytes]:
     if value <= _LARGEST_IN_HEAD:
         return value, b""
     if value < 269:
         return 13, bytes((value - 13,))
     return 14, (value - 269).to_bytes(2, "big")
-
-
-def _option_number(option: tuple[int, bytes]) -> int:
-    return option[0]
 
 
 def _uint(value: int) -> bytes:

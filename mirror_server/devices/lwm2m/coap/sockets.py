@@ -197,9 +197,9 @@ class _Manager:
         self._receiver = receiver
         self._counts = counts
         remember = lru_cache(limits.remembered_addresses)
-        self.remote = remember(self._new_remote)
+        self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self.interface))
         """How aiocoap names a peer, by its address; with the address of ours that it spoke to."""
-        self._way = remember(self._new_way)
+        self._way = remember(lambda sockaddr: _Way(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr))))
         self.interface: _Udp6
 
     def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
@@ -223,13 +223,6 @@ class _Manager:
             return
         reason = getattr(error, "strerror", None) or str(error)
         self._receiver.failed(self._way(remote.sockaddr).peer, reason)
-
-    def _new_remote(self, address: str) -> Any:
-        return UDP6EndpointAddress(sockaddr_of(address), self.interface)
-
-    def _new_way(self, sockaddr: Any) -> _Way:
-        address = address_text(sockaddr)
-        return _Way(Peer(address), self.remote(address))
 
 
 class _KernelDrops:
@@ -309,7 +302,7 @@ class Ipv4Transport(asyncio.DatagramProtocol):
 
     def __init__(self, receiver: Receiver, limits: Limits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
-        self._peer = lru_cache(limits.remembered_addresses)(_ipv4_peer)
+        self._peer = lru_cache(limits.remembered_addresses)(lambda address: Peer(f"{address[0]}:{address[1]}"))
         self._counts = counts
         self._drops = drops
         self._closed = asyncio.get_running_loop().create_future()
@@ -441,10 +434,6 @@ def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
 
 def _granted_bytes(opened: socket.socket) -> int:
     return opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel returns twice what it grants
-
-
-def _ipv4_peer(address: tuple[str, int]) -> Peer:
-    return Peer(f"{address[0]}:{address[1]}")
 
 
 def address_text(sockaddr: Any) -> str:

@@ -1,6 +1,8 @@
 """How messages get there and back: acknowledgements, retransmissions, resets, and each request taken once.
 
-One for each socket. Source: RFC 7252, section 4; RFC 7641.
+One for each socket, of the server and of the devices of :mod:`mirror_server.devices.lwm2m_client`.
+
+Source: RFC 7252, section 4; RFC 7641.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Upper(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Exchange:
+class Exchange:
     """A confirmable message on its way; ``answer`` where it is a request.
 
     Attributes:
@@ -102,10 +104,6 @@ class _Taken:
     until: float
     answer: bytes | None = None
 
-    def is_again(self, peer: Peer, datagram: bytes) -> bool:
-        """Whether this is what came before."""
-        return self.peer is peer and self.datagram == hash(datagram)
-
 
 _Key = tuple[str, int, bytes]
 
@@ -119,7 +117,7 @@ def _key(peer: Peer, message: Message) -> _Key:
     return peer.address, message.message_id, message.token
 
 
-class Transmission:
+class MessageLayer:
     """The messages of one socket."""
 
     def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts, shares: Shares) -> None:
@@ -131,7 +129,7 @@ class Transmission:
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._next_message_id = secrets.randbelow(0x10000)
-        self._exchanges: dict[str, list[_Exchange]] = {}
+        self._exchanges: dict[str, list[Exchange]] = {}
         self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
         self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
         self.transport: Transport
@@ -183,8 +181,7 @@ class Transmission:
             return
         if is_response(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
             self._upper.notification_refused(peer, message)
-            self._counts.resets_sent += 1
-            self._send(peer, Message(Type.RESET, EMPTY, message.message_id).encode())
+            self._refuse(peer, message.message_id)
 
     def failed(self, peer: Peer, reason: str) -> None:
         """End what waits for a peer that cannot be reached."""
@@ -210,8 +207,8 @@ class Transmission:
                 exchange.timer.cancel()
                 exchange.timer = self._loop.call_at(due_at, self._again, exchange)
 
-    async def ask(self, peer: Peer, request: Message) -> Message:
-        """Send a request, and wait for its answer.
+    async def ask(self, peer: Peer, request: Message, *, retransmissions: int | None = None) -> Message:
+        """Send a request, or a ping, and wait for its answer; ``retransmissions`` other than those of the tuning.
 
         Raises:
             NoAnswer: None came in time.
@@ -219,7 +216,7 @@ class Transmission:
         """
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._counts.requests_sent += 1
-        exchange = self._begin(peer, request, answer)
+        exchange = self._begin(peer, request, answer, retransmissions)
         try:
             return await answer
         finally:
@@ -229,50 +226,54 @@ class Transmission:
         """Send the answer to a request: with its acknowledgement, or after it."""
         self._counts.responses_sent += 1
         response.token = request.token
-        key = _key(peer, request)
-        if self._drop_acknowledgement(key):
+        if self._drop_acknowledgement(peer, request):
             response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
-            self._send_and_remember(peer, key, response)
         elif request.type == Type.NON_CONFIRMABLE:
             response.type, response.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
-            self._send_and_remember(peer, key, response)
         else:
-            self._begin(peer, response, None)
+            self._begin(peer, response)
+            return
+        self._send_and_remember(peer, request, response)
 
-    async def close(self) -> None:
-        """End all that waits, and close the socket."""
+    def close(self) -> None:
+        """End all that waits; the socket is closed by who opened it."""
         for exchanges in list(self._exchanges.values()):
             for exchange in list(exchanges):
                 self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
         for timer in self._unacknowledged.values():
             timer.cancel()
         self._unacknowledged.clear()
-        await self.transport.close()
 
-    def _begin(self, peer: Peer, message: Message, answer: asyncio.Future[Message] | None) -> _Exchange:
+    def _begin(
+        self,
+        peer: Peer,
+        message: Message,
+        answer: asyncio.Future[Message] | None = None,
+        retransmissions: int | None = None,
+    ) -> Exchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
         spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
-        retransmissions = self._tuning.retransmissions
-        exchange = _Exchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
+        retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
+        exchange = Exchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
         exchange.timer = self._loop.call_later(wait, self._again, exchange)
         self._transmit(exchange)
         return exchange
 
-    def _transmit(self, exchange: _Exchange) -> None:
+    def _transmit(self, exchange: Exchange) -> None:
         self._note_datagram(exchange.peer)
         exchange.attempts += 1
         exchange.sent_at, exchange.is_sole = self._loop.time(), exchange.attempts == 1
         try:
-            self.transport.send(exchange.peer, exchange.datagram)
+            self._put(exchange.peer, exchange.datagram)
         except Unreachable as error:
             error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
-    def _again(self, exchange: _Exchange) -> None:
+    def _again(self, exchange: Exchange) -> None:
         if exchange.acknowledged or not exchange.retransmissions_left:
-            self._end(exchange, NoAnswer(f"{exchange.peer.address}: {_silence(exchange)}"))
+            self._end(exchange, NoAnswer(self._silence(exchange)))
             return
         exchange.retransmissions_left -= 1
         exchange.wait_seconds *= 2
@@ -280,7 +281,13 @@ class Transmission:
         self._counts.retransmissions += 1
         self._transmit(exchange)
 
-    def _end(self, exchange: _Exchange, error: NoAnswer | Unreachable) -> None:
+    def _silence(self, exchange: Exchange) -> str:
+        """How a request or an answer was left without a word."""
+        if exchange.acknowledged:
+            return f"{exchange.peer.address}: it took the request and did not answer"
+        return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
+
+    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
         """Let one exchange end without an answer; whatever else there is of the peer goes on."""
         self._forget(exchange)
         if isinstance(error, NoAnswer):
@@ -290,7 +297,7 @@ class Transmission:
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_exception(error)
 
-    def _forget(self, exchange: _Exchange) -> None:
+    def _forget(self, exchange: Exchange) -> None:
         exchange.timer.cancel()
         exchanges = self._exchanges.get(exchange.peer.address)
         if exchanges is not None and exchange in exchanges:
@@ -310,13 +317,13 @@ class Transmission:
             return
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
+            self._remember(peer, message, datagram)
             self._acknowledge(peer, message)
-            self._remember(peer, message, datagram).answer = _acknowledgement(message).encode()
         self._forget(exchange)
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_result(message)
 
-    def _waiting_for(self, peer: Peer, message: Message) -> _Exchange | None:
+    def _waiting_for(self, peer: Peer, message: Message) -> Exchange | None:
         for exchange in self._exchanges.get(peer.address, ()):
             asked = exchange.message
             if exchange.answer is None or not _is_of(message, asked):
@@ -340,7 +347,9 @@ class Transmission:
     def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
         """Whether a message came before; what was answered then is answered again."""
         taken = self._taken.get(_key(peer, message))
-        if taken is None or not taken.is_again(peer, datagram) or taken.until <= self._loop.time():
+        if taken is None or taken.peer is not peer or taken.datagram != hash(datagram):
+            return False
+        if taken.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
         if taken.answer is not None:
@@ -358,7 +367,7 @@ class Transmission:
                 self._exchange_acknowledged(exchange, is_reset)
                 return
 
-    def _exchange_acknowledged(self, exchange: _Exchange, is_reset: bool) -> None:
+    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
         if is_reset:
             reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
@@ -377,14 +386,14 @@ class Transmission:
         self._counts.requests_received += 1
         self._remember(peer, request, datagram)
         if request.type == Type.CONFIRMABLE:
-            key, delay = _key(peer, request), self._tuning.empty_ack_seconds
-            self._drop_acknowledgement(key)
-            self._unacknowledged[key] = self._loop.call_later(delay, self._acknowledge_request, peer, request)
+            self._drop_acknowledgement(peer, request)
+            timer = self._loop.call_later(self._tuning.empty_ack_seconds, self._acknowledge_request, peer, request)
+            self._unacknowledged[_key(peer, request)] = timer
         self._upper.request_arrived(peer, request)
 
-    def _drop_acknowledgement(self, key: _Key) -> bool:
-        """Whether a request was not acknowledged yet; from now on it is."""
-        timer = self._unacknowledged.pop(key, None)
+    def _drop_acknowledgement(self, peer: Peer, request: Message) -> bool:
+        """Whether a request was not acknowledged yet; from now on it is, or is never to be."""
+        timer = self._unacknowledged.pop(_key(peer, request), None)
         if timer is None:
             return False
         timer.cancel()
@@ -392,13 +401,10 @@ class Transmission:
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
         """Say that a request came, whose answer takes its time."""
-        key = _key(peer, request)
-        del self._unacknowledged[key]
-        acknowledgement = _acknowledgement(request)
-        self._counts.acknowledgements_sent += 1
-        self._send_and_remember(peer, key, acknowledgement)
+        del self._unacknowledged[_key(peer, request)]
+        self._acknowledge(peer, request)
 
-    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> _Taken:
+    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> None:
         now = self._loop.time()
         while self._taken:
             oldest = next(iter(self._taken.values()))
@@ -407,20 +413,18 @@ class Transmission:
             self._taken.popitem(last=False)
         key = _key(peer, message)
         self._taken.pop(key, None)
-        taken = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
-        self._taken[key] = taken
-        return taken
+        self._taken[key] = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
 
-    def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
+    def _send_and_remember(self, peer: Peer, request: Message, message: Message) -> None:
         datagram = message.encode()
-        taken = self._taken.get(key)
+        taken = self._taken.get(_key(peer, request))
         if taken is not None:
             taken.answer = datagram
         self._send(peer, datagram)
 
     def _acknowledge(self, peer: Peer, message: Message) -> None:
         self._counts.acknowledgements_sent += 1
-        self._send(peer, _acknowledgement(message).encode())
+        self._send_and_remember(peer, message, _acknowledgement(message))
 
     def _refuse(self, peer: Peer, message_id: int | None) -> None:
         """Answer with a reset, where there is what to answer."""
@@ -434,9 +438,12 @@ class Transmission:
         """Send what nobody waits for."""
         self._note_datagram(peer)
         try:
-            self.transport.send(peer, datagram)
+            self._put(peer, datagram)
         except Unreachable:
             self._counts.unreachable += 1
+
+    def _put(self, peer: Peer, datagram: bytes) -> None:
+        self.transport.send(peer, datagram)
 
     def _note_datagram(self, peer: Peer) -> None:
         for exchange in self._exchanges.get(peer.address, ()):
@@ -467,9 +474,3 @@ def _is_late_notification(message: Message, asked: Message) -> bool:
 
 def _acknowledgement(message: Message) -> Message:
     return Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id)
-
-
-def _silence(exchange: _Exchange) -> str:
-    if exchange.acknowledged:
-        return "it took the request and did not answer"
-    return f"no answer to {exchange.attempts} sendings"

@@ -74,7 +74,7 @@ def thermometer() -> list[DeviceResource]:
 def speak(device: LwM2MDevice, transmission: Transmission | None) -> None:
     """Let a device that is registered be in a hurry: before, it would repeat itself on a machine that is slow."""
     if transmission is not None:
-        device._transmission = device._open_socket()._transmission = transmission
+        device._transmission, device._open_socket()._tuning = transmission, transmission.tuning
 
 
 Registering = tuple[LwM2MDevice, asyncio.Task[None], bytes]
