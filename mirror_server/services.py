@@ -44,12 +44,11 @@ from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
 from mirror_server.store import logs, processes, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database
+from mirror_server.store.database import Database, location_of
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.sqlite.serving_lock import ServingLock
-from mirror_server.store.url import is_postgresql, path_of, shown
+from mirror_server.store.url import shown
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
@@ -87,7 +86,7 @@ class Services:
         self.opens_websockets = True
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
-            self._let_others_serve = _begin_serving(settings.database_url)
+            self._let_others_serve = location_of(settings.database_url).begin_serving()
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url)
             undo.callback(self.database.close)
@@ -445,11 +444,6 @@ async def _listen(settings: Settings, identities: Identities, handler: Handler) 
 
     limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
     return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
-
-
-def _begin_serving(url: str) -> Callable[[], None]:
-    """Begin to serve the database, a file as the only process; gives what lets another one do so."""
-    return (lambda: None) if is_postgresql(url) else ServingLock(path_of(url)).release
 
 
 def _in_common(settings: Settings) -> str:

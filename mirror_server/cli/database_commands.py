@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 
 from mirror_server.cli import main
-from mirror_server.cli.put_away import PutAway, alone
+from mirror_server.cli.put_away import PutAway
 from mirror_server.options import archive_option, database_option
-from mirror_server.store import history, maintenance, processes
-from mirror_server.store.database import Database, damage
+from mirror_server.store import history, maintenance
+from mirror_server.store.database import Database, location_of
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
 from mirror_server.store.statistics import measure_history
-from mirror_server.store.url import is_postgresql, path_of, shown
+from mirror_server.store.url import shown
 
 
 @main.command()
@@ -34,7 +34,7 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
 
     The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
-    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
+    with location_of(database_url).alone() as is_alone, closing(Database(database_url, must_exist=True)) as database:
         put_away, rows = _erase(database, device_id, history_archive)
         fault = put_away.delete_erased(is_alone=is_alone)
         is_purged = database.purge() and fault is None
@@ -80,7 +80,7 @@ def check(database_url: str, history_archive: str | None) -> None:
 
     Of a history it is told how large it is. All of it is read, files in an archive where --history-archive says.
     """
-    found = damage(database_url)
+    found = location_of(database_url).damage()
     if not found:
         with closing(Database(database_url, must_exist=True)) as database:
             # What the database says of the rest is relied on there.
@@ -118,7 +118,7 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
-    path = path_of(database_url)
+    path = location_of(database_url).file()
     if path.exists():
         beside = " and ".join(path.name + end for end in ("-wal", "-shm"))
         raise DatabaseError(
@@ -132,12 +132,6 @@ def restore(file: Path, database_url: str) -> None:
     click.echo(f"restored {database_url}")
 
 
-def _is_served(database: Database) -> bool:
-    """Whether a process serves a PostgreSQL database."""
-    with database.read() as session:
-        return processes.any_alive(session)
-
-
 @main.command()
 @database_option
 def went_back(database_url: str) -> None:
@@ -147,8 +141,8 @@ def went_back(database_url: str) -> None:
     what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
     notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
     """
-    with alone(database_url) as is_alone, closing(Database(database_url, must_exist=True)) as database:
-        if not is_alone and (not is_postgresql(database_url) or _is_served(database)):
+    with location_of(database_url).alone() as is_alone, closing(Database(database_url, must_exist=True)) as database:
+        if not is_alone and database.is_served():
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
         database.write(maintenance.leave_behind)
     click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")

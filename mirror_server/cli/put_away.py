@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
 from mirror_server.store import history, segments
 from mirror_server.store.database import Database
-from mirror_server.store.failures import AlreadyServed, CannotKeepHistory
+from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.maintenance import Violation
-from mirror_server.store.sqlite.serving_lock import ServingLock
-from mirror_server.store.url import is_postgresql, path_of
 
 _SERVER_SECONDS = 20
 """How long a running server is waited for, which looks every five seconds for what it has to delete."""
@@ -113,20 +109,3 @@ class PutAway:
                     return True
             threading.Event().wait(_LOOK_AGAIN_SECONDS)
         return False
-
-
-@contextmanager
-def alone(url: str) -> Iterator[bool]:
-    """Whether no server serves the database, and none begins to while this lasts; of PostgreSQL that is not known."""
-    if is_postgresql(url) or not path_of(url).exists():
-        yield False
-        return
-    try:
-        lock = ServingLock(path_of(url))
-    except AlreadyServed:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()

@@ -153,6 +153,10 @@ class Backend(Protocol):
         """
         ...
 
+    def is_served(self) -> bool:
+        """Whether a process serves it, perhaps this one."""
+        ...
+
     def hurry(self) -> None:
         """The program ends: wait for nothing that may not come."""
         ...

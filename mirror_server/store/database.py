@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -9,17 +10,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mirror_server.store import maintenance
-from mirror_server.store.backend import Backend, Election
+from mirror_server.store.backend import Election
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.recent_changes import RecentChanges
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
-from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
+from mirror_server.store.url import DEFAULT_URL, no_url
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+
+LOCATIONS = {
+    "sqlite": "mirror_server.store.sqlite.location:SqliteLocation",
+    "postgresql": "mirror_server.store.postgresql.location:PostgresLocation",
+    "postgres": "mirror_server.store.postgresql.location:PostgresLocation",
+}
+"""The class of :class:`~mirror_server.store.location.Location` by the scheme of a URL, imported when it is used."""
 
 
 class Database:
@@ -37,7 +45,7 @@ class Database:
     """
 
     def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False, as_it_is: bool = False) -> None:
-        self._backend = _open(url, must_exist=must_exist, as_it_is=as_it_is)
+        self._backend = location_of(url).open(must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
@@ -183,6 +191,10 @@ class Database:
         with self.read() as session:
             return [*maintenance.violations(session), *self._backend.damage(session)]
 
+    def is_served(self) -> bool:
+        """Whether a process serves it, perhaps this one."""
+        return self._backend.is_served()
+
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
         self._backend.hurry()
@@ -190,27 +202,19 @@ class Database:
         self._backend.close()
 
 
-def damage(url: str) -> list[Violation]:
-    """What is wrong with the files of a database, so that it cannot be opened.
+def location_of(url: str) -> Location:
+    """The database that a URL names, not opened yet.
 
     Raises:
-        DatabaseError: They cannot be read for another reason.
+        DatabaseError: The URL is of no kind in :data:`LOCATIONS`, or what serves that kind is not installed.
     """
-    return damaged_tables(path_of(url)) if not is_postgresql(url) and path_of(url).exists() else []
-
-
-def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:
-    if is_postgresql(url):
-        return _postgresql(url)
-    return SqliteBackend(path_of(url), must_exist=must_exist, as_it_is=as_it_is)
-
-
-def _postgresql(url: str) -> Backend:
-    """That of PostgreSQL, whose driver is there only where it is wanted."""
+    scheme, mark, _ = url.partition("://")
+    if not mark or scheme not in LOCATIONS:
+        raise no_url(url)
     try:
-        from mirror_server.store.postgresql.backend import PostgresBackend  # noqa: PLC0415 - needs an extra
+        kind: Callable[[str], Location] = pkgutil.resolve_name(LOCATIONS[scheme])
     except ImportError as error:
         raise DatabaseError(
             f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
         ) from error
-    return PostgresBackend(url)
+    return kind(url)

@@ -273,6 +273,11 @@ class PostgresBackend:
         """Refused: PostgreSQL has its own tools."""
         raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
 
+    def is_served(self) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        with self.read() as session:
+            return processes.any_alive(session)
+
     def hurry(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._hurries.set()
