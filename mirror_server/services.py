@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -10,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
-from mirror_server.cluster.forwarding import Forwarder
-from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
+from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.dispatch import Dispatcher, Job
@@ -42,13 +42,12 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, registrations, revisions, statistics
+from mirror_server.store import logs, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.url import shown
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
@@ -60,9 +59,6 @@ _log = logging.getLogger(__name__)
 _CLOCKS_DIFFER_SECONDS = 60
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
-
-
-_LAST_SECONDS = 3
 
 
 class Services:
@@ -86,11 +82,12 @@ class Services:
         self.opens_websockets = True
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
-            self._let_others_serve = location_of(settings.database_url).begin_serving()
+            location = location_of(settings.database_url)
+            self._let_others_serve = location.begin_serving()
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url)
             undo.callback(self.database.close)
-            self._leadership = _leadership(settings, self.database)
+            self.coordinator = _coordinator(location.coordinator, settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
         is_kept = settings.keep_history_seconds is not None
@@ -100,14 +97,16 @@ class Services:
             self.history, self._keeper = history_parts(self.database, self.clock)
         self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
         self.log = self._make_log()
-        self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
+        self.polls = PlainPolls(self.database, self.log, is_alive=self.coordinator.is_alive)
         self.webhooks = Webhooks(
             database=self.database,
             clock=self.clock,
             log=self.log,
             policy=AddressPolicy(settings.callback_networks),
         )
-        self.websockets = Websockets(database=self.database, clock=self.clock, log=self.log, is_alive=self._is_alive)
+        self.websockets = Websockets(
+            database=self.database, clock=self.clock, log=self.log, is_alive=self.coordinator.is_alive
+        )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
@@ -131,10 +130,10 @@ class Services:
         links = DeviceLinks(self._simulator, self.real_devices)
         self.connections = ConnectionService(self.devices, links)
         self.bench = self._make_bench()
-        self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = self._make_dispatcher(links)
         self._handle_signals()
+        self.coordinator.join(self, self.clock)
         self.database.on_interruption(self._interrupted, self._resumed)
 
     def start(self) -> None:
@@ -143,10 +142,7 @@ class Services:
         Raises:
             DatabaseError: The database does not answer any more.
         """
-        if self._leadership is None:
-            self.begin_to_lead()
-        else:
-            self._leadership.start(self)
+        self.coordinator.start()
         self.database.settle()
         if self._pacing is not None:
             self._pacing.start()
@@ -166,29 +162,25 @@ class Services:
         self._housekeeping.start()
         if self.real_devices is not None:
             # Where others may have led, one of them may still hold the port.
-            self.real_devices.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
+            self.real_devices.start(listening=self._dispatcher.wake_all if self.database.is_shared else None)
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
-        if self.forwarder is not None:
-            self.forwarder.tell_leader()
 
     def pause_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self._interrupted()
         self.webhooks.stop()
 
     def go_on_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self._resumed()
         self.webhooks.start()
-        if self.forwarder is not None:
-            self.forwarder.tell_resumed()
 
     def stop_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self.happenings.stop()
         if self._keeper is not None:
             self._keeper.stop()
@@ -203,15 +195,13 @@ class Services:
         self.log.store_read()
 
     def catch_up(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self.log.wake_all()
         self.websockets.look_at_all()
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
             self.subscriptions.apply_rules()
-        if self.forwarder is not None:
-            self.forwarder.look_again()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
@@ -220,10 +210,7 @@ class Services:
         self.clock.close()
         if self._keeper is not None:
             self._keeper.stop()
-        if self._leadership is not None:
-            self._leadership.stop()
-        if self.forwarder is not None and self.forwarder.answerer is not None:
-            self.forwarder.answerer.close()
+        self.coordinator.stop()
         self.webhooks.close()
         self.long_reads.close()
         if self.real_devices is not None:
@@ -234,10 +221,7 @@ class Services:
         self.log.store_read()
         self.happenings.stop()
         self.happenings.show_life()
-        if self._leadership is not None:
-            # What is stored after the end of leading would be dropped.
-            self.database.settle(_LAST_SECONDS)
-            self._leadership.close()
+        self.coordinator.close()
         self.database.close()
         self._let_others_serve()
 
@@ -260,12 +244,9 @@ class Services:
 
         self.database.insist(work)
 
-    def _is_alive(self, process_id: str) -> bool:
-        return self.database.look(lambda session: processes.is_alive(session, process_id))
-
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
-        return self._leadership is None or self._leadership.is_leader
+        return self.coordinator.is_leader
 
     def device_urls(self) -> list[str]:
         """Where real devices come in; empty while this process does not listen for them."""
@@ -328,7 +309,7 @@ class Services:
             self.database,
             self.clock,
             most_bytes=self.settings.keep_log_bytes,
-            is_shared=self._leadership is not None,
+            is_shared=self.database.is_shared,
             is_leader=self.is_leader,
         )
 
@@ -363,6 +344,7 @@ class Services:
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
+            forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
             keep_device_events_seconds=self.settings.keep_device_events_seconds,
             max_device_events=self.settings.max_device_events,
@@ -446,28 +428,12 @@ async def _listen(settings: Settings, identities: Identities, handler: Handler) 
     return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
-def _in_common(settings: Settings) -> str:
-    """What all processes on one database must have in common."""
-    bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    # Of real devices and history nothing is said where there are none, as versions before them say it.
-    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
-    clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    history = "" if settings.keep_history_seconds is None else ", with --keep-history"
-    return f"{bench} and {clock}{ways}{history}"
-
-
-def _leadership(settings: Settings, database: Database) -> Leadership | None:
-    """How this process takes part where several may serve the database; ``None`` where one does."""
-    election = database.election()
-    if election is None:
-        return None
-    return Leadership(
-        election,
-        shown(settings.database_url),
-        database,
-        options=_in_common(settings),
-        is_alone=settings.manual_clock,
-    )
+def _coordinator(name: str | None, settings: Settings, database: Database) -> Coordinator:
+    """How this process takes part where several may serve the database."""
+    if name is None:
+        return Coordinator()
+    kind: Callable[[Settings, Database], Coordinator] = pkgutil.resolve_name(name)
+    return kind(settings, database)
 
 
 def _warn_of_later(newest: Instant | None, now: Instant) -> None:

@@ -12,12 +12,12 @@ import logging
 import threading
 import time
 import uuid
-from typing import Protocol
 
+from mirror_server.coordinator import Participant
 from mirror_server.store import processes
-from mirror_server.store.backend import Election
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.postgresql.election import PostgresElection
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -28,30 +28,6 @@ _GRACE_SECONDS = 3.0
 """How long the process that led is given to come back after an interruption, before another takes over."""
 
 _FIRST_SECONDS = 120
-
-
-class Participant(Protocol):
-    """A server as the election needs it. Nothing here may block for long."""
-
-    def catch_up(self) -> None:
-        """Messages may have been missed: look at everything they could have been about."""
-        ...
-
-    def begin_to_lead(self) -> None:
-        """Make this process the leader from now on."""
-        ...
-
-    def go_on_leading(self) -> None:
-        """This process is the leader still, and nobody else was meanwhile."""
-        ...
-
-    def pause_leading(self) -> None:
-        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
-        ...
-
-    def stop_leading(self) -> None:
-        """Another process leads: forget what is under way."""
-        ...
 
 
 class Leadership:
@@ -70,7 +46,7 @@ class Leadership:
 
     def __init__(
         self,
-        election: Election,
+        election: PostgresElection,
         url: str,
         database: Database,
         *,

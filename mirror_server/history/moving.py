@@ -21,7 +21,7 @@ from mirror_server.history.parquet import SMALL, ParquetRows, bounds, encoded, p
 from mirror_server.history.reading import Everything, Reading, Run, runs_of, sources
 from mirror_server.history.sealing import DAY, day_of, runs_by_segment
 from mirror_server.history.writing import store_segment
-from mirror_server.store import processes, segments, settings
+from mirror_server.store import segments, settings
 from mirror_server.store.database import Database
 from mirror_server.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.store.session import Session
@@ -74,7 +74,7 @@ class Moving:
         """
         with self._database.read() as session:
             blocks = _of_first_day(session, now)
-            leader = processes.leader(session)
+            leader = settings.leader(session)
             if not blocks or not self._is_own(leader):
                 return False
             old = {block.segment_id for block in blocks}
@@ -96,12 +96,12 @@ class Moving:
             OSError: The archive cannot be read or written.
         """
         with self._database.read() as session:
-            leader = processes.leader(session)
+            leader = settings.leader(session)
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
             # Else some of them may be those of another leader, who is about to tell the database of them.
-            if not self._is_own(leader) or processes.leader(session) != leader:
+            if not self._is_own(leader) or settings.leader(session) != leader:
                 return
         for name in sorted(found - known - set(held)):
             _log.info("deleting %s, which is no part of the history", name)

@@ -9,7 +9,7 @@ from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
-from mirror_server.store import commands, device_events, devices, logs, processes
+from mirror_server.store import commands, device_events, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -60,6 +60,7 @@ class Housekeeping:
             called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
+        forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
         keep_device_events_seconds: How long device events are kept.
         max_device_events: How many of them are left by a round at most.
@@ -74,6 +75,7 @@ class Housekeeping:
         expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
         expire_channels: Callable[[Session, Instant], None],
+        forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         keep_device_events_seconds: float,
         max_device_events: int,
@@ -84,6 +86,7 @@ class Housekeeping:
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
         self._expire_channels = expire_channels
+        self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
         self._keep_device_events_seconds = keep_device_events_seconds
         self._max_device_events = max_device_events
@@ -135,7 +138,7 @@ class Housekeeping:
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
             self._expire_channels(session, after_seconds(now, -_UNUSED_CHANNEL_SECONDS))
-            processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
+            self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
         self._drop_device_events(after_seconds(now, -self._keep_device_events_seconds))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mirror_server.store import maintenance
-from mirror_server.store.backend import Election
+from mirror_server.store.backend import Backend
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
@@ -35,8 +35,7 @@ class Database:
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
-            schema.
+            Or a URL of another kind in :data:`LOCATIONS`. Either is brought to the newest schema.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
         as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
@@ -60,7 +59,7 @@ class Database:
         return self._backend.read(with_revision=with_revision)
 
     def version(self) -> Hashable:
-        """Another one as soon as anything was committed by anybody, on PostgreSQL in any database of the server.
+        """Another one as soon as anything was committed by anybody, perhaps in another database of the same server.
 
         What was read after it was asked for need not be read again for as long as it stays the same.
 
@@ -76,6 +75,11 @@ class Database:
             StorageFailed: The database cannot be reached.
         """
         return self._backend.look(statement)
+
+    @property
+    def backend(self) -> Backend:
+        """What is open, for what its kind alone offers."""
+        return self._backend
 
     @property
     def is_shared(self) -> bool:
@@ -181,10 +185,6 @@ class Database:
     def process_id(self) -> str:
         """Tells this process from the others on the database."""
         return self._backend.process_id
-
-    def election(self) -> Election | None:
-        """Take part in the election of a leader; see :meth:`Backend.election`."""
-        return self._backend.election()
 
     def violations(self) -> list[Violation]:
         """What is wrong with what is stored."""

@@ -25,6 +25,9 @@ class Location(ABC):
     is_file = False
     """Whether it is a file of this machine."""
 
+    coordinator: str | None = None
+    """The class of the :class:`~mirror_server.coordinator.Coordinator`, as ``module:name``, where several may serve it."""
+
     def __init__(self, url: str) -> None:
         self.url = url
 

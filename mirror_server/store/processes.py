@@ -6,20 +6,12 @@ from mirror_server.core.instants import Instant
 from mirror_server.store import settings
 from mirror_server.store.session import Session
 
-_LEADER = "duty"
-"""The name under which databases have it since there is such a process; migration 0023 has a function with it."""
-
 _ALIVE = 0x6D6972
-
-
-def leader(session: Session) -> str | None:
-    """The token of the leader, which is new each time a process takes over."""
-    return settings.get(session, _LEADER)
 
 
 def put_leader(session: Session, token: str) -> None:
     """Note who leads from now on."""
-    settings.put(session, _LEADER, token)
+    settings.put(session, settings.LEADER, token)
 
 
 def last_group(session: Session, process_id: str) -> int | None:

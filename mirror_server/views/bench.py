@@ -14,7 +14,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import read_body, read_path, requires, services
+from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 
 @routes.get("/devices")
 @requires(Scope.ADMIN)
+@leader_only()
 def list_devices() -> Response:
     """The simulated devices with their own values."""
     simulator = _bench().simulator
@@ -40,6 +41,7 @@ def list_devices() -> Response:
 
 @routes.post("/devices")
 @requires(Scope.ADMIN)
+@leader_only()
 def add_device() -> Response:
     """Add a simulated device, and register it."""
     body = read_body(BenchNewDevice)
@@ -48,6 +50,7 @@ def add_device() -> Response:
 
 @routes.patch("/devices/<device_id>")
 @requires(Scope.ADMIN)
+@leader_only()
 def patch_device(device_id: str) -> Response:
     """Change how a simulated device behaves."""
     body = read_body(BenchDevicePatch)
@@ -56,6 +59,7 @@ def patch_device(device_id: str) -> Response:
 
 @routes.put("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
+@leader_only()
 def put_resource(device_id: str, path: str) -> Response:
     """Give a device a value of its own, or a new resource."""
     resource_path, body = read_path(path), read_body(BenchResourceBody)
@@ -64,6 +68,7 @@ def put_resource(device_id: str, path: str) -> Response:
 
 @routes.delete("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
+@leader_only()
 def delete_resource(device_id: str, path: str) -> Response:
     """Take a resource from a device."""
     resource_path = read_path(path)
@@ -72,6 +77,7 @@ def delete_resource(device_id: str, path: str) -> Response:
 
 @routes.post("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 def register(device_id: str) -> Response:
     """Have a device register."""
     return _run(lambda bench: bench.simulator.register(device_id), lambda _: empty_answer())
@@ -79,6 +85,7 @@ def register(device_id: str) -> Response:
 
 @routes.put("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 def update_registration(device_id: str) -> Response:
     """Have a device update its registration."""
     return _run(lambda bench: bench.simulator.update(device_id), lambda _: empty_answer())
@@ -86,6 +93,7 @@ def update_registration(device_id: str) -> Response:
 
 @routes.delete("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 def deregister(device_id: str) -> Response:
     """Have a device deregister."""
     return _run(lambda bench: bench.simulator.deregister(device_id), lambda _: empty_answer())
@@ -93,6 +101,7 @@ def deregister(device_id: str) -> Response:
 
 @routes.get("/clock")
 @requires(Scope.ADMIN)
+@leader_only()
 def get_clock() -> Response:
     """What the server's clock shows."""
     return json_answer(_clock(_bench()))
@@ -100,6 +109,7 @@ def get_clock() -> Response:
 
 @routes.post("/clock")
 @requires(Scope.ADMIN)
+@leader_only()
 def advance_clock() -> Response:
     """Move a manual clock on, with all that becomes due meanwhile."""
     seconds = read_body(BenchAdvance).advance_seconds

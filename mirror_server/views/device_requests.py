@@ -38,6 +38,7 @@ from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
+    leader_only,
     note,
     query_flag,
     query_integer,
@@ -94,6 +95,7 @@ def place_device_request(device_id: str) -> Response:
 
 @routes.get("/v2/device-requests")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
+@leader_only()
 def list_waiting_requests() -> Response:
     """The device requests of this key that wait for an answer."""
     return _waiting(None)
@@ -101,6 +103,7 @@ def list_waiting_requests() -> Response:
 
 @routes.get("/v2/device-requests/<device_id>")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
+@leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """Those that wait for one device."""
     return _waiting(device_id)

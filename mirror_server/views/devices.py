@@ -21,7 +21,7 @@ from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
 from mirror_server.views.filters import read_filters
 from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
+from mirror_server.views.requests import app_id, leader_only, query_flag, read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
@@ -115,6 +115,7 @@ def patch_device(device_id: str) -> Response:
 
 @routes.get("/v3/devices/<device_id>/connection")
 @requires(Scope.READ)
+@leader_only()
 def get_device_connection(device_id: str) -> Response:
     """How a device is connected; where its messages come from is for operators."""
     found = services().connections.connection(device_id)

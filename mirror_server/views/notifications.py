@@ -21,9 +21,10 @@ from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
 from mirror_server.views.deferred import PARK, Deferred, Soon
 from mirror_server.views.event_stream import EventStream
-from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
+    asked_by,
+    leader_only,
     query_flag,
     query_integer,
     query_text,
@@ -51,6 +52,7 @@ routes = Blueprint("notifications", __name__)
 @routes.get("/v2/notification/pull")
 @requires(*_ANY_USE, query=("after", "hold", "noWait"))
 @without_head
+@leader_only(unless="after", is_poll=True)
 def pull() -> Response:
     """A long poll: what is new in the log of this key."""
     held = _read_hold_seconds()
@@ -77,6 +79,7 @@ def stream_events() -> Response:
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
 @requires(*_ANY_USE, query=None)
+@leader_only()
 def delete_poll_channel() -> Response:
     """End long polling; the open poll ends at once."""
     return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
@@ -84,6 +87,7 @@ def delete_poll_channel() -> Response:
 
 @routes.put("/v2/notification/callback")
 @requires(*_ANY_USE)
+@leader_only()
 def put_callback() -> Response:
     """Register a webhook, or replace the one there is."""
     registration = read_body(CallbackRegistration)
@@ -108,6 +112,7 @@ def get_callback() -> Response:
 
 @routes.delete("/v2/notification/callback")
 @requires(*_ANY_USE)
+@leader_only()
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
@@ -179,6 +184,7 @@ def connect_websocket() -> Response:
 
 @routes.get("/v2/notification/channel")
 @requires(*_ANY_USE)
+@leader_only()
 def get_channel() -> Response:
     """Which notification channel this key has, and how it does."""
     parts = services()

@@ -15,8 +15,7 @@ from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.download import Download
 from mirror_server.views.event_stream import EventStream
-from mirror_server.views.leader_only import CALLER
-from mirror_server.views.requests import noted, request_id
+from mirror_server.views.requests import CALLER, noted, request_id
 from mirror_server.views.websocket import OpenedWebsocket
 from mirror_server.web.one_write import send_at_once
 

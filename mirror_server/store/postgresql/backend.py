@@ -261,7 +261,11 @@ class PostgresBackend:
         return is_unseen
 
     def election(self) -> PostgresElection:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Take part in the election of a leader; what insists is stored only while this process is the leader.
+
+        Raises:
+            DatabaseError: The database cannot be opened.
+        """
         self._election = PostgresElection(self._url, self.process_id)
         return self._election
 

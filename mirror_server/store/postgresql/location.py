@@ -12,6 +12,8 @@ from mirror_server.store.postgresql.backend import PostgresBackend
 class PostgresLocation(Location):
     """The database that a URL names, as libpq takes it."""
 
+    coordinator = "mirror_server.membership:Membership"
+
     def open(self, *, must_exist: bool, as_it_is: bool) -> PostgresBackend:  # noqa: ARG002 - of files only
         """See :class:`Location`."""
         return PostgresBackend(self.url)

@@ -209,9 +209,6 @@ class SqliteBackend:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
 
-    def election(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
-
     def damage(self, session: Session) -> list[Violation]:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return list(found_in(session, _LOST))
