@@ -26,7 +26,7 @@ class Location(ABC):
     """Whether it is a file of this machine."""
 
     coordinator: str | None = None
-    """The class of the :class:`~mirror_server.coordinator.Coordinator`, as ``module:name``, where several may serve it."""
+    """The class of the coordinator, as ``module:name``, where several processes may serve it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
