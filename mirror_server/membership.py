@@ -58,30 +58,7 @@ class Membership(Coordinator):
 
     def start(self) -> None:
         """See :class:`Coordinator`."""
-        self.leadership.start(self)
-
-    def begin_to_lead(self) -> None:
-        """See :class:`Participant`."""
-        self._participant.begin_to_lead()
-        self.forwarder.tell_leader()
-
-    def go_on_leading(self) -> None:
-        """See :class:`Participant`."""
-        self._participant.go_on_leading()
-        self.forwarder.tell_resumed()
-
-    def pause_leading(self) -> None:
-        """See :class:`Participant`."""
-        self._participant.pause_leading()
-
-    def stop_leading(self) -> None:
-        """See :class:`Participant`."""
-        self._participant.stop_leading()
-
-    def catch_up(self) -> None:
-        """See :class:`Participant`."""
-        self._participant.catch_up()
-        self.forwarder.look_again()
+        self.leadership.start(self._participant, self.forwarder)
 
     def answer_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""

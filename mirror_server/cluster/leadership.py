@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 
+from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.coordinator import Participant
 from mirror_server.store import processes
 from mirror_server.store.database import Database
@@ -59,20 +60,20 @@ class Leadership:
         self._options = options
         self._is_closing = threading.Event()
         self._has_looked = threading.Event()
-        self._participant: Participant
         self._try_at = 0.0
         self._holds_lock = election.try_lock()
         if not self._holds_lock:
             self._check(is_alone=is_alone)
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
-    def start(self, participant: Participant) -> None:
+    def start(self, participant: Participant, forwarder: Forwarder) -> None:
         """Begin to listen; returns when this process is the leader, or knows that another one is.
 
         Raises:
             DatabaseError: The database does not answer.
         """
         self._participant = participant
+        self._forwarder = forwarder
         self._thread.start()
         if not self._has_looked.wait(_FIRST_SECONDS):
             raise DatabaseError(f"the database {self._url} does not answer; start again when it does")
@@ -122,6 +123,7 @@ class Leadership:
         if self._holds_lock:
             self._lead()
         self._participant.catch_up()
+        self._forwarder.look_again()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
                 self._stand()
@@ -142,6 +144,7 @@ class Leadership:
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
                 self._participant.go_on_leading()
+                self._forwarder.tell_resumed()
                 return
             self._stop_leading()
         token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
@@ -154,6 +157,7 @@ class Leadership:
         try:
             self._database.write(work)
             self._participant.begin_to_lead()
+            self._forwarder.tell_leader()
         except BaseException:
             self._stop_leading()
             raise

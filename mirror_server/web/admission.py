@@ -74,7 +74,7 @@ class Admission:
             return Response(status=100)
         if held != _OPERATOR_ONLY:
             self._log.keep_for(application)
-        return self._forwarded(asked, view)
+        return None if self._forward is None else self._forwarded(asked, view, self._forward)
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """The application that asks and the scopes of its key, which are kept for the view too."""
@@ -117,12 +117,13 @@ class Admission:
         once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
         return self._database.version() if once is None else once(self._database.version)
 
-    def _forwarded(self, asked: Request, view: Callable[..., Any] | None) -> Response | None:
+    @staticmethod
+    def _forwarded(asked: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
         """The leader's answer, where it alone can give it and this process does not lead."""
         mark: LeaderOnly | None = getattr(view, "leader_only", None)
-        if self._forward is None or mark is None or mark.unless in asked.args:
+        if mark is None or mark.unless in asked.args:
             return None
-        answer: Response | None = self._forward(asked.environ, is_poll=mark.is_poll)
+        answer: Response | None = forward(asked.environ, is_poll=mark.is_poll)
         return answer
 
 
