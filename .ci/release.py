@@ -29,9 +29,9 @@ SHIPPED = (
     "mirror_sdk/_benchmarks/__main__.py",
     "mirror_sdk/_benchmarks/databases.py",
     "mirror_server/py.typed",
-    "mirror_server/reference/index.html",
-    "mirror_server/reference/searchindex.js",
-    "mirror_server/reference/_static/styles/furo.css",
+    "mirror_server/extensions/page/built/index.html",
+    "mirror_server/extensions/page/built/searchindex.js",
+    "mirror_server/extensions/page/built/_static/styles/furo.css",
 )
 
 
@@ -91,8 +91,8 @@ def dated(changelog: str, version: str, date: str) -> str:
 
 def build(tree: Path, doctrees: Path) -> list[Path]:
     """The reference first, which the wheel and the sdist hold."""
-    pages = ("-q", "-W", "--keep-going", "-E", "-d", str(doctrees), ".ci/reference", "mirror_server/reference")
-    _run(sys.executable, "-m", "sphinx", *pages, folder=tree)
+    pages = (".ci/reference", "mirror_server/extensions/page/built")
+    _run(sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-d", str(doctrees), *pages, folder=tree)
     _run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", folder=tree)
     return sorted((tree / "dist").iterdir())
 

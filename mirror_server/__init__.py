@@ -50,6 +50,9 @@ values may be given, a variable has them separated by spaces.
   ``--answer-timeout-seconds``. With a manual clock times, expiry and the devices' rhythms stand still until the bench
   advances them, before the year 9999.
 
+- What it consists of: ``--without`` leaves an extension out, and so does a missing package. The log at the
+  start and ``/healthz`` tell which there are. More in ``mirror-server help extensions``.
+
 ``mirror-server demo`` has ``--devices``, ``--pace``, ``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides.
 ``demo --database`` keeps a demo's state, and its access key in ``FILE.key`` for you alone, so that programs and
 recordings go on after the next start. A file that others may use, a link or anything else there is refused; remove it

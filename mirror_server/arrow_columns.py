@@ -12,8 +12,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from mirror_server.store.resources import Kind
+
 WORD = pa.dictionary(pa.int32(), pa.string())
 INSTANT = pa.timestamp("ms", tz="UTC")
+
+TYPES: Mapping[Kind, pa.DataType] = {
+    "word": WORD,
+    "bytes": pa.binary(),
+    "instant": INSTANT,
+    "integer": pa.int64(),
+    "small integer": pa.int8(),
+    "flag": pa.bool_(),
+}
+"""The Arrow type of each kind of column."""
 
 Column = Sequence[Any]
 

@@ -50,6 +50,11 @@ class Timer:
 class Clock(Protocol):
     """Tells the instant and makes calls at later ones."""
 
+    @property
+    def is_manual(self) -> bool:
+        """Whether it stands still until it is advanced."""
+        ...
+
     def now(self) -> Instant:
         """The present instant."""
         ...
@@ -114,6 +119,8 @@ class SystemClock:
         clocks: Reads the clock of the system, and one that runs on whatever is done to that; both in milliseconds.
         last_known_at: The latest instant that is known from before; it jumped from there if it is later than that.
     """
+
+    is_manual = False
 
     def __init__(
         self, clocks: Callable[[], tuple[Instant, int]] = _clocks, *, last_known_at: Instant | None = None
@@ -210,6 +217,8 @@ class SystemClock:
 
 class ManualClock:
     """Stands still until it is advanced."""
+
+    is_manual = True
 
     def __init__(self, now: Instant) -> None:
         self._now = now

@@ -1,12 +1,22 @@
-"""The server's settings."""
+"""The settings of the server: each is an option of a command and an environment variable ``MIRROR_`` and its name.
+
+A setting is declared once, as a field of :class:`Settings` or of the settings of an extension, by :func:`setting`.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import click
 
 from mirror_server.store.url import DEFAULT_URL
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 
 ACCESS_LOG = "mirror_server.requests"
 """Name of the logger that has a line for each request."""
@@ -26,6 +36,13 @@ COAP_PORT = 5683
 COAPS_PORT = 5684
 """Where CoAP over DTLS is spoken by default. Source: RFC 7252, 6.2."""
 
+SECONDS = click.FloatRange(min=0, min_open=True)
+
+SERVE = ("run", "wsgi")
+"""The commands that serve: ``mirror-server run``, and another WSGI server, which takes the variables alone."""
+
+_OPTION = "option"
+
 
 class ListenAddress(NamedTuple):
     """Where to listen: a name or an address without brackets, and a port, 0 for a free one."""
@@ -38,86 +55,378 @@ class ListenAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What an operator may set.
+class _Option(NamedTuple):
+    commands: Iterable[str]
+    name: str | None
+    settings: dict[str, Any]
 
-    Attributes:
-        database_url: Where the state is; see ``mirror_server.store.database``.
-        simulate: How many simulated devices there are at least; ``None`` for no bench.
-        seed: What the simulated devices are made from.
-        manual_clock: Whether domain time stands still until it is advanced.
-        pace: How many seconds of a manual clock pass by themselves in a second of real time.
-        answer_timeout_seconds: How long an attempt waits for a device's answer.
-        max_body_bytes: The largest request body.
-        keep_log_seconds: How long a notification is kept.
-        keep_log_bytes: How much of notifications is kept for one application.
-        keep_device_events_seconds: How long the list of what became of registrations is kept.
-        max_device_events: How many entries it has at most, when it was last looked after.
-        keep_history_seconds: How long the history is kept; ``None`` for none at all.
-        history_archive: Where older days of it go, a folder or a URL; ``None`` for nowhere.
-        callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
-        failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
-        trusted_proxies: Which proxies are believed what they say in ``X-Forwarded-For``.
-        max_parked_polls: How many polls and event streams may be open at once.
-        max_blocking_polls: How many of them may be open where each takes a thread, under another WSGI server.
-        poll_share: Which part of these places one application may have.
-        max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
-        max_connections: How many connections may be open.
-        max_head_bytes: The largest request line with its headers.
-        max_headers: How many headers a request may have.
-        idle_timeout_seconds: How long a connection stays open on which no request begins.
-        request_timeout_seconds: How long the head of a request may take to arrive, and how long its body.
-        write_timeout_seconds: How long a client may take to read what is on its way to it.
-        websocket_ping_seconds: How often an idle websocket is pinged.
-        websocket_pong_seconds: How long a client may take to answer a ping.
-        tls_cert: The file of the certificate with which TLS is spoken; ``None`` for plain HTTP.
-        tls_key: The file of its key.
-        coap: Where real devices come by CoAP in plain text; ``None`` for nowhere.
-        coaps: Where they come by CoAP over DTLS, with a pre-shared key each; ``None`` for nowhere.
-        coap_insecure: Whether plain CoAP may be spoken beyond this machine.
-        coap_awake_seconds: How long after its last message a device in queue mode listens.
-        max_coap_devices: How many real devices may be registered at once.
-        max_coap_links: How many links one of them may register.
-        max_coap_payload_bytes: The largest payload a real device may send, all blocks together.
-        coap_registrations_per_minute: How often one address and port may register.
+
+def setting(
+    default: Any, help_: str, /, *, option: str | None = None, commands: Iterable[str] = SERVE, **settings: Any
+) -> Any:
+    """A field of a dataclass of settings.
+
+    Args:
+        default: Its value where the operator gives none.
+        help_: What it is for, as the help of the command says it.
+        option: The option's name, where it is not that of the field.
+        commands: The commands that have the option.
+        settings: What else :func:`click.option` takes; ``default`` is the default in the words of the command line.
+    """
+    return field(default=default, metadata={_OPTION: _Option(commands, option, {"help": help_, **settings})})
+
+
+def options_of(command: str, *kinds: type) -> Callable[[F], F]:
+    """Give a command an option for each setting of these dataclasses that is for it.
+
+    The values arrive under the names of the fields.
+    """
+    declared = [each for kind in kinds for each in fields(kind) if command in each.metadata[_OPTION].commands]
+
+    def give(function: F) -> F:
+        for each in reversed(declared):
+            function = _option(each)(function)
+        return function
+
+    return give
+
+
+def option_of(kind: type, name: str) -> Callable[[F], F]:
+    """Give a command the option of the setting of this name."""
+    return _option(next(each for each in fields(kind) if each.name == name))
+
+
+def option_name(declared: Field[Any]) -> str:
+    """The name of the option for a setting, ``--keep-log-seconds``."""
+    option: _Option = declared.metadata[_OPTION]
+    return option.name or f"--{declared.name.replace('_', '-')}"
+
+
+def _option(declared: Field[Any]) -> Callable[[F], F]:
+    name = option_name(declared)
+    settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
+    # An absent value is no default to show.
+    shown = settings["default"] not in (None, ())
+    variable = f"MIRROR_{name.removeprefix('--').replace('-', '_').upper()}"
+    return click.option(name, declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings)
+
+
+def _read_network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
+def _read_proxy(text: str) -> Proxy:
+    return UNIX if text == UNIX else _read_network(text)
+
+
+# An address of IPv6 stands in brackets, or without a port.
+_LISTEN_ADDRESS = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII
+)
+
+
+def read_listen_address(default_port: int) -> Callable[[str], ListenAddress]:
+    """Reads ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost``, ``[::]``; the type of an option.
+
+    It raises BadParameter where the text is none of these, or has no such port.
     """
 
-    database_url: str = DEFAULT_URL
-    simulate: int | None = None
-    seed: int = 0
-    manual_clock: bool = False
-    pace: float = 0
-    answer_timeout_seconds: float = 120
-    max_body_bytes: int = 1024 * 1024
-    keep_log_seconds: float = 24 * 3600
-    keep_log_bytes: int = 50_000_000
-    keep_device_events_seconds: float = 30 * 24 * 3600
-    max_device_events: int = 1_000_000
-    keep_history_seconds: float | None = None
-    history_archive: str | None = None
-    callback_networks: tuple[Network, ...] = ()
-    failed_keys_per_minute: int = 20
-    trusted_proxies: tuple[Proxy, ...] = ()
-    max_parked_polls: int = 20_000
-    max_blocking_polls: int = 8
-    poll_share: float = 0.5
-    max_unread_bytes: int = 32_000_000
-    max_connections: int = 25_000
-    max_head_bytes: int = 64 * 1024
-    max_headers: int = 100
-    idle_timeout_seconds: float = 20
-    request_timeout_seconds: float = 30
-    write_timeout_seconds: float = 30
-    websocket_ping_seconds: float = 20
-    websocket_pong_seconds: float = 20
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    coap: ListenAddress | None = None
-    coaps: ListenAddress | None = None
-    coap_insecure: bool = False
-    coap_awake_seconds: float = 93
-    max_coap_devices: int = 100_000
-    max_coap_links: int = 1000
-    max_coap_payload_bytes: int = 64 * 1024
-    coap_registrations_per_minute: int = 600
+    def read(text: str) -> ListenAddress:
+        found = _LISTEN_ADDRESS.fullmatch(text)
+        if found is None:
+            raise click.BadParameter(
+                f"{text!r} is no address to listen on; write it like 127.0.0.1:{default_port} or [::1]"
+            )
+        port = int(found["port"]) if found["port"] else default_port
+        if port > 65535:
+            raise click.BadParameter(f"{port} is no port; write one up to 65535, or 0 for a free one")
+        return ListenAddress(found["v6"] or found["name"], port)
+
+    return read
+
+
+_TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
+_UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_LEAST_KEPT_SECONDS = 60
+
+
+def read_time(text: str) -> int:
+    """Reads ``24h``, ``30m``, ``7d`` or ``0``; gives seconds.
+
+    Raises:
+        BadParameter: It is none of these.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+    return int(found[1]) * _UNITS_SECONDS[found[2]]
+
+
+def read_kept_time(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Reads for how long something is kept, a minute or more; the callback of an option.
+
+    Raises:
+        BadParameter: It is no time, or less.
+    """
+    if text is None:
+        return None
+    seconds = read_time(text)
+    if seconds < _LEAST_KEPT_SECONDS:
+        cure = ", or leave it out for none" if parameter.default is None else ""
+        raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h{cure}")
+    return seconds
+
+
+def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
+    return word == "manual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator may set; each field means what the help of its option says.
+
+    Attributes:
+        extensions: The settings of extensions, of which :meth:`of` gives one.
+    """
+
+    database_url: str = setting(
+        DEFAULT_URL,
+        "Where the state is kept: sqlite:///FILE, which is made where there is none, or postgresql://USER@HOST/NAME.",
+        option="--database",
+        metavar="URL",
+    )
+    simulate: int | None = setting(
+        None,
+        "Have N simulated devices, and the bench to play them with. Without it there are none.",
+        type=click.IntRange(min=0),
+        metavar="N",
+    )
+    seed: int = setting(
+        0,
+        "What the simulated devices are made from; the same seed gives the same devices and values.",
+        type=int,
+        commands=(*SERVE, "demo"),
+    )
+    manual_clock: bool = setting(
+        False,
+        "With 'manual' time stands still until it is advanced through the bench: in Python"
+        " mirror_sdk.Bench(client).advance(60).",
+        option="--clock",
+        type=click.Choice(["system", "manual"]),
+        default="system",
+        callback=_is_manual,
+        commands=(*SERVE, "demo"),
+    )
+    pace: float = setting(
+        0,
+        "How many seconds of a manual clock pass by themselves each second.",
+        type=click.FloatRange(min=0),
+        commands=("demo",),
+    )
+    answer_timeout_seconds: float = setting(
+        120,
+        "How long an attempt waits for a device's answer before the next one, or before the command fails.",
+        type=SECONDS,
+    )
+    max_body_bytes: int = setting(
+        1024 * 1024,
+        "The largest request body; a larger one is refused with 413.",
+        type=click.IntRange(min=1000),
+    )
+    keep_log_seconds: float = setting(
+        24 * 3600,
+        "How long notifications are kept.",
+        type=click.FloatRange(min=1),
+    )
+    keep_log_bytes: int = setting(
+        50_000_000,
+        "How much of notifications is kept for one application; the oldest go first.",
+        type=click.IntRange(min=10_000),
+    )
+    keep_device_events_seconds: float = setting(
+        30 * 24 * 3600,
+        "Keep the list of registrations, their updates and ends for so long: 30d, 12h.",
+        option="--keep-device-events",
+        metavar="TIME",
+        default="30d",
+        callback=read_kept_time,
+    )
+    max_device_events: int = setting(
+        1_000_000,
+        "How many entries that list has at most; the oldest go first, once an hour.",
+        type=click.IntRange(min=1000),
+    )
+    keep_history_seconds: float | None = setting(
+        None,
+        "Keep what happened, every value that devices told and every end of a write, for so long: 30d, 12h."
+        " Without it nothing of that is kept.",
+        option="--keep-history",
+        metavar="TIME",
+        callback=read_kept_time,
+    )
+    history_archive: str | None = setting(
+        None,
+        "Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens.",
+        metavar="FOLDER",
+        commands=(*SERVE, "check", "erase"),
+    )
+    callback_networks: tuple[Network, ...] = setting(
+        (),
+        "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
+        " machine itself; may be given several times.",
+        option="--allow-callbacks-to",
+        type=_read_network,
+        multiple=True,
+        metavar="NETWORK",
+    )
+    failed_keys_per_minute: int = setting(
+        20,
+        "How often one address may come with a wrong key before it is told 429; the right key is always let in.",
+        type=click.IntRange(min=1),
+    )
+    trusted_proxies: tuple[Proxy, ...] = setting(
+        (),
+        "A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
+        " socket file; may be given several times. Without it the header is ignored.",
+        option="--trust-proxy",
+        type=_read_proxy,
+        multiple=True,
+        metavar="NETWORK",
+    )
+    max_parked_polls: int = setting(
+        20_000,
+        "How many long polls, event streams and websockets may be open at once; one more is refused with 429.",
+        type=click.IntRange(min=1),
+    )
+    max_blocking_polls: int = setting(
+        8,
+        "How many long polls and event streams may be open at once, each on a thread of its own.",
+        type=click.IntRange(min=1),
+        commands=("wsgi",),
+    )
+    poll_share: float = setting(
+        0.5,
+        "Which part of these, and of the snapshots that are sent at once, one application may have.",
+        type=click.FloatRange(min=0, max=1),
+    )
+    max_unread_bytes: int = setting(
+        32_000_000,
+        "How much of its answers an application may leave unread before its next request is told 429.",
+        type=click.IntRange(min=1_000_000),
+    )
+    max_connections: int = setting(
+        25_000,
+        "How many connections may be open; one more is told 503 and ends.",
+        type=click.IntRange(min=1),
+    )
+    max_head_bytes: int = setting(
+        64 * 1024,
+        "How large request line and headers may be; more is refused with 414 or 431.",
+        type=click.IntRange(min=1000),
+    )
+    max_headers: int = setting(
+        100,
+        "How many headers a request may have; more are refused with 431.",
+        type=click.IntRange(min=10),
+    )
+    idle_timeout_seconds: float = setting(
+        20,
+        "How long a connection stays open on which no request begins.",
+        type=SECONDS,
+    )
+    request_timeout_seconds: float = setting(
+        30,
+        "How long request line and headers may take to arrive, and then the body; what takes longer is told 408.",
+        type=SECONDS,
+    )
+    write_timeout_seconds: float = setting(
+        30,
+        "How long a client may take to read the next part of an answer before its connection ends.",
+        type=SECONDS,
+    )
+    websocket_ping_seconds: float = setting(
+        20,
+        "How long a websocket may be idle before its client is pinged; less than proxies on the way allow.",
+        type=SECONDS,
+    )
+    websocket_pong_seconds: float = setting(
+        20,
+        "How long a client may take to answer a ping before its websocket is closed.",
+        type=SECONDS,
+    )
+    tls_cert: str | None = setting(
+        None,
+        "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
+        " it. SIGHUP loads it again.",
+        metavar="FILE",
+        commands=("run",),
+    )
+    tls_key: str | None = setting(
+        None,
+        "The certificate's key in PEM, not encrypted.",
+        metavar="FILE",
+        commands=("run",),
+    )
+    coap: ListenAddress | None = setting(
+        None,
+        "Have real devices come by CoAP there, by LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. Without a port 5683,"
+        " and 0 takes a free one.",
+        type=read_listen_address(COAP_PORT),
+        metavar="HOST:PORT",
+        commands=(*SERVE, "demo"),
+    )
+    coaps: ListenAddress | None = setting(
+        None,
+        "Have real devices come by CoAP over DTLS there, each with the pre-shared key that 'devices add' made.",
+        type=read_listen_address(COAPS_PORT),
+        metavar="HOST:PORT",
+    )
+    coap_insecure: bool = setting(
+        False,
+        "Let --coap listen beyond this machine, though anybody there can then pass for any device and read along.",
+        is_flag=True,
+    )
+    coap_awake_seconds: float = setting(
+        93,
+        "How long after its last message a device in queue mode can be reached; then requests wait for it.",
+        type=SECONDS,
+    )
+    max_coap_devices: int = setting(
+        100_000,
+        "How many real devices may be registered at once; one more is told 5.03.",
+        type=click.IntRange(min=1),
+    )
+    max_coap_links: int = setting(
+        1000,
+        "How many links a real device may register; more are refused with 4.13.",
+        type=click.IntRange(min=1),
+    )
+    max_coap_payload_bytes: int = setting(
+        64 * 1024,
+        "The largest payload a real device may send, all blocks together; a larger one is refused with 4.13.",
+        type=click.IntRange(min=1024),
+    )
+    coap_registrations_per_minute: int = setting(
+        600,
+        "How often one address and port may register real devices; more is refused with 4.29.",
+        type=click.IntRange(min=1),
+    )
+    without: tuple[str, ...] = setting(
+        (),
+        "An extension to leave out: its routes, its options and what it stores; may be given several times."
+        " 'mirror-server help extensions' lists them.",
+        multiple=True,
+        metavar="NAME",
+    )
+    extensions: tuple[object, ...] = field(default=(), metadata={_OPTION: _Option((), None, {})})
+
+    def of(self, kind: type[S]) -> S:
+        """The settings of an extension, by their class; its defaults where none were given."""
+        return next((one for one in self.extensions if isinstance(one, kind)), None) or kind()
+
+
+database_option = option_of(Settings, "database_url")

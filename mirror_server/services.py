@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
+from mirror_server.core.measurements import Measurement
+from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer, Content
-from mirror_server.devices.links import DeviceLinks
+from mirror_server.devices.link import Answer
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
+from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.metrics import Metrics
+from mirror_server.history.recorder import Recorder
+from mirror_server.hooks import Extensions
+from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.notifications.websockets import Websockets
-from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
+from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
-from mirror_server.service.directory import DirectoryService
-from mirror_server.service.happenings import Happenings
+from mirror_server.service.directory import DirectoryService, registration_changed
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.pacing import Pacing
@@ -42,8 +45,9 @@ from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, registrations, revisions, statistics
+from mirror_server.store import history, logs, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
+from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.session import Session
@@ -53,6 +57,9 @@ if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
     from mirror_server.history.keeper import Keeper
     from mirror_server.history.service import HistoryService
+
+T = TypeVar("T")
+Measure = Callable[[], Iterable[Measurement]]
 
 _log = logging.getLogger(__name__)
 
@@ -68,18 +75,32 @@ class Services:
         settings: What the operator set.
 
     Attributes:
+        gauges: Measure what serves the app.
         opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+        backends: The kinds of device connections there are.
+        on_start: Called at the end of the start.
+        on_lead: Called when this process begins to lead: take up the devices.
+        on_resign: Called when it leads no more: let go of the devices.
+        on_stop: Called when the server stops, while what is told can still be stored.
 
     Raises:
         DatabaseError: The database cannot be used.
+        CannotServe: An extension is missing, or not possible as the settings say.
         CannotListen: Real devices cannot come where the settings say.
         CannotKeepHistory: A history cannot be kept as the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self.extensions = Extensions(settings.without)
+        self.extensions.check(settings)
         check_listening(settings)
         self.settings = settings
         self.opens_websockets = True
+        self.backends = DeviceBackends()
+        self.on_start: list[Callable[[], None]] = []
+        self.on_lead: list[Callable[[], None]] = []
+        self.on_resign: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = []
         history_parts = _history_parts(settings)
         with ExitStack() as undo:
             location = location_of(settings.database_url)
@@ -90,22 +111,30 @@ class Services:
             self.coordinator = _coordinator(location.coordinator, settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        is_kept = settings.keep_history_seconds is not None
+        self._listeners = Listeners(registration_changed=[registration_changed])
         self.history: HistoryService | None = None
         self._keeper: Keeper | None = None
+        self._recorder: Recorder | None = None
         if history_parts is not None:
             self.history, self._keeper = history_parts(self.database, self.clock)
-        self.happenings = Happenings(self.database, self.clock, is_kept=is_kept)
+            self._recorder = Recorder(self.database, self.clock)
+            self._recorder.listen(self._listeners)
         self.log = self._make_log()
-        self.polls = PlainPolls(self.database, self.log, is_alive=self.coordinator.is_alive)
+        self.channels = Channels(self.database)
+        self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
         self.webhooks = Webhooks(
             database=self.database,
             clock=self.clock,
             log=self.log,
+            channels=self.channels,
             policy=AddressPolicy(settings.callback_networks),
         )
         self.websockets = Websockets(
-            database=self.database, clock=self.clock, log=self.log, is_alive=self.coordinator.is_alive
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            channels=self.channels,
+            is_alive=self.coordinator.is_alive,
         )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
@@ -113,28 +142,45 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
         )
         self.devices = self._make_devices()
-        self.directory = DirectoryService(self.database, self.clock)
+        self.directory = DirectoryService(
+            self.database,
+            self.clock,
+            keep_events_seconds=settings.keep_device_events_seconds,
+            max_events=settings.max_device_events,
+        )
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self.past = PastService(self.history, self.clock, self.snapshots.slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
-        self._simulator = Simulator(
-            events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
-        )
-        self.real_devices = self._make_real_devices()
-        self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
-        links = DeviceLinks(self._simulator, self.real_devices)
-        self.connections = ConnectionService(self.devices, links)
-        self.bench = self._make_bench()
-        self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
-        self._dispatcher = self._make_dispatcher(links)
+        self.real_devices = self._add_real_devices()
+        self.connections = ConnectionService(self.devices, self.backends)
+        self.bench = self._add_bench()
+        self._dispatcher = self._make_dispatcher()
         self._handle_signals()
         self.coordinator.join(self, self.clock)
         self.database.on_interruption(self._interrupted, self._resumed)
+        self.gauges: list[Measure] = []
+        self._parts: dict[type, Any] = {type(part): part for part in self.extensions.hook.build(services=self)}
+        for part in self._parts.values():
+            self.extensions.add(part)
+
+    def measurements(self) -> list[Iterable[Measurement]]:
+        """Metrics as they are now: of who serves, and of extensions."""
+        link = self.real_devices
+        return [
+            *([] if link is None else [measure_devices(link)]),
+            *(measure() for measure in self.gauges),
+            *self.extensions.hook.measurements(),
+        ]
+
+    def part(self, kind: type[T]) -> T:
+        """What an extension built for this server, by its class."""
+        found: T = self._parts[kind]
+        return found
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -142,29 +188,32 @@ class Services:
         Raises:
             DatabaseError: The database does not answer any more.
         """
+        _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
+        for name, why in self.extensions.left_out.items():
+            _log.info("without the extension %s: %s", name, why)
         self.coordinator.start()
         self.database.settle()
-        if self._pacing is not None:
-            self._pacing.start()
+        for begin in self.on_start:
+            begin()
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
-        self.database.insist(self.devices.prolong_registrations)
+        self.database.insist(self.devices.begin)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(revisions.begin, at=wall_time()))
-        self.happenings.start()
+        if self._recorder is None:
+            self.database.insist(history.end)
+        else:
+            self._recorder.start()
         if self._keeper is not None:
             self._keeper.start()
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
-        if self.real_devices is not None:
-            # Where others may have led, one of them may still hold the port.
-            self.real_devices.start(listening=self._dispatcher.wake_all if self.database.is_shared else None)
-        if self.settings.simulate is not None:
-            self._simulator.start(self.settings.simulate)
+        for begin in self.on_lead:
+            begin()
         self._dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
@@ -181,13 +230,13 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.coordinator.Participant`."""
-        self.happenings.stop()
+        if self._recorder is not None:
+            self._recorder.stop()
         if self._keeper is not None:
             self._keeper.stop()
         self._housekeeping.stop()
-        self._simulator.stop()
-        if self.real_devices is not None:
-            self.real_devices.stop()
+        for end in self.on_resign:
+            end()
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
@@ -205,22 +254,19 @@ class Services:
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
-        if self._pacing is not None:
-            self._pacing.close()
         self.clock.close()
-        if self._keeper is not None:
-            self._keeper.stop()
         self.coordinator.stop()
         self.webhooks.close()
         self.long_reads.close()
-        if self.real_devices is not None:
-            self.real_devices.stop()
-        if self.bench is not None:
-            self.bench.close()
+        for end in self.on_stop:
+            end()
+        if self._keeper is not None:
+            self._keeper.stop()
         self.subscriptions.stop()
         self.log.store_read()
-        self.happenings.stop()
-        self.happenings.show_life()
+        if self._recorder is not None:
+            self._recorder.stop()
+            self._recorder.heartbeat()
         self.coordinator.close()
         self.database.close()
         self._let_others_serve()
@@ -228,18 +274,12 @@ class Services:
     def _interrupted(self) -> None:
         """Nothing can be stored: end no registration, for no device can update its own."""
         self.devices.interrupt()
-        if self.real_devices is not None:
-            self.real_devices.hold_registrations()
 
     def _resumed(self) -> None:
         """Storing works again: leave devices the time to update their registrations."""
-        real_devices = self.real_devices
 
         def work(session: Session) -> None:
             self.devices.resume(session)
-            if real_devices is not None:
-                expiries = registrations.expiries(session)
-                session.after_commit(lambda: real_devices.release_registrations(expiries))
             session.after_commit(self._housekeeping.look_at_registrations)
 
         self.database.insist(work)
@@ -256,8 +296,10 @@ class Services:
         ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
 
-    def _advanced(self) -> None:
-        self.happenings.show_life()
+    def clock_advanced(self) -> None:
+        """Do what a manual clock gives no sign of by itself."""
+        if self._recorder is not None:
+            self._recorder.heartbeat()
         if self._keeper is not None:
             self._keeper.look()
 
@@ -318,10 +360,10 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             untold=self._untold,
             under_way=self._under_way,
-            values_of=_values_of,
+            parts_of=self.backends.parts_of,
         )
 
     def _make_devices(self) -> DeviceService:
@@ -329,7 +371,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            happenings=self.happenings,
+            listeners=self._listeners,
             commands=self.commands,
             subscriptions=self.subscriptions,
             contact=self._contact,
@@ -346,22 +388,21 @@ class Services:
             expire_channels=self.websockets.expire,
             forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
-            keep_device_events_seconds=self.settings.keep_device_events_seconds,
-            max_device_events=self.settings.max_device_events,
+            every_round=[self.directory.every_round],
         )
 
-    def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:
+    def _make_dispatcher(self) -> Dispatcher:
         return Dispatcher(
             database=self.database,
             clock=self.clock,
-            link=links,
+            backends=self.backends,
             begin_attempt=self._begin_attempt,
             finish=self._finish,
             is_held=self._untold.is_held,
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 
-    def _make_real_devices(self) -> LwM2MLink | None:
+    def _add_real_devices(self) -> LwM2MLink | None:
         settings = self.settings
         if settings.coap is None and settings.coaps is None:
             return None
@@ -370,7 +411,7 @@ class Services:
         from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
 
         identities = Identities(self.database)
-        return LwM2MLink(
+        link = LwM2MLink(
             events=self.devices,
             database=self.database,
             clock=self.clock,
@@ -383,16 +424,34 @@ class Services:
                 per_minute=settings.coap_registrations_per_minute,
             ),
         )
+        self.backends.add(link)
+        self.devices.on_interrupted.append(link.hold_registrations)
+        self.devices.on_resumed.append(link.prolong_registrations)
+        self.devices.on_registration_ended.append(registrations.delete)
 
-    def _make_bench(self) -> Bench | None:
-        if self.settings.simulate is None:
+        def start() -> None:
+            # Where others may have led, one of them may still hold the port.
+            link.start(listening=self._dispatcher.wake_all if self.database.is_shared else None)
+
+        self.on_lead.append(start)
+        self.on_resign.append(link.stop)
+        self.on_stop.append(link.stop)
+        return link
+
+    def _add_bench(self) -> Bench | None:
+        count = self.settings.simulate
+        if count is None:
             return None
-        return Bench(
-            simulator=self._simulator,
-            clock=self.clock,
-            database=self.database,
-            advanced=self._advanced,
-        )
+        store = StoredSimulation(self.database)
+        simulator = Simulator(events=self.devices, store=store, clock=self.clock, seed=self.settings.seed)
+        bench = Bench(simulator=simulator, clock=self.clock, database=self.database, advanced=self.clock_advanced)
+        pacing = Pacing(bench, self.settings.pace)
+        self.backends.add(simulator)
+        self.on_start.append(pacing.start)
+        self.on_lead.append(lambda: simulator.start(count))
+        self.on_resign.append(simulator.stop)
+        self.on_stop += [pacing.close, bench.close]
+        return bench
 
 
 def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[HistoryService, Keeper]] | None:
@@ -412,13 +471,6 @@ def _history_parts(settings: Settings) -> Callable[[Database, Clock], tuple[Hist
         return history_of(settings)
     except ValueError as error:
         raise CannotKeepHistory(f"{error}; name a folder, or a URL that fsspec opens") from error
-
-
-def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
-    """The values in the payload of an object instance of a real device."""
-    from mirror_server.devices.lwm2m.payloads import written  # noqa: PLC0415 - as above
-
-    return written(path, content)
 
 
 async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
@@ -448,7 +500,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
-        stored = stored_settings.get(session, CLOCK_SETTING)
+        stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
         newest = statistics.newest_instant(session)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)

@@ -36,10 +36,10 @@ from typing import Any
 
 import click
 
-from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.config import Settings, options_of
+from mirror_server.core.errors import CannotServe, Refusal
 from mirror_server.devices.lwm2m.exchange import CannotListen
-from mirror_server.options import blocking_polls_option, settings_options
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.services import Services
 from mirror_server.store.failures import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
@@ -56,10 +56,9 @@ _log = logging.getLogger(__name__)
 
 
 @click.command()
-@settings_options
-@blocking_polls_option
+@options_of("wsgi", Settings, *of_all("settings"))
 def _settings(**settings: Any) -> Settings:
-    return Settings(**settings)
+    return read_settings(**settings)
 
 
 def create() -> MirrorApp:
@@ -77,7 +76,7 @@ def create() -> MirrorApp:
         app = create_app(services)
         services.coordinator.answer_with(app)
         _start(services)
-    except (click.ClickException, DatabaseError, CannotListen) as error:
+    except (click.ClickException, DatabaseError, CannotListen, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
         raise SystemExit(_CANNOT_SERVE) from error

@@ -24,6 +24,7 @@ from werkzeug.routing import Rule
 
 from mirror_server.config import ACCESS_LOG
 from mirror_server.log_lines import LineHandler
+from mirror_server.store import schema
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
@@ -87,8 +88,9 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture
 def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program has one version of the schema more than the databases of ``databases.new_database_url``."""
-    databases.add_version(tmp_path_factory.mktemp("next"), monkeypatch)
+    """The program has one version of the core's schema, and one extension, more than the databases of the tests."""
+    databases.make_template()
+    monkeypatch.setattr(schema, "ALL", databases.next_branches(tmp_path_factory.mktemp("next")))
 
 
 @pytest.fixture(autouse=True)

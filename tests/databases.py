@@ -15,15 +15,13 @@ from contextlib import closing
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
-
-if TYPE_CHECKING:
-    import pytest
+from mirror_server.store.schema import Branch
 
 ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 
@@ -173,6 +171,11 @@ def _file() -> Path:
     return made
 
 
+def make_template() -> None:
+    """Make what the databases of this run are copies of, with the branches that the program has now."""
+    cluster() if ON_POSTGRESQL else _file()
+
+
 def new_database_url(folder: Path, *, template: str = "template") -> str:
     """A database of its own for a test, with the newest schema, or with ``template0`` without any.
 
@@ -240,41 +243,59 @@ def tables(url: str) -> set[str]:
     return {name for (name,) in query(url, f"SELECT {column} FROM {source}")} - {"processes"}
 
 
-def upgrade_to(url: str, revision: str) -> None:
-    """Make the schema of a version in a database without one."""
-    if is_postgresql(url):
-        migrate.upgrade_postgresql(lambda: psycopg.connect(url), url, revision)
-    else:
-        migrate.upgrade_file(Path(url.removeprefix("sqlite:///")), revision)
+def next_branches(folder: Path) -> tuple[Branch, ...]:
+    """The branches of the program with one version more of the core, and an extension of two versions."""
+    newest = schema.CORE.newest
+    core = Branch("core", folder / "core")
+    shutil.copytree(schema.CORE.folder / "versions", core.folder / "versions")
+    _write(core, f"{int(newest) + 1:04}", newest, _NEXT_OF_CORE)
+    return core, *schema.ALL[1:], extension(folder, 2)
 
 
-def add_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the program know one version of the schema more, so that a new database of a test is of the one before."""
-    # The templates are made as they are for all tests.
-    cluster() if ON_POSTGRESQL else _file()
-    newest = schema.versions()[-1]
-    after = f"{int(newest) + 1:04}"
-    migrations = shutil.copytree(schema.MIGRATIONS, folder / "migrations")
-    (migrations / "versions" / f"{after}_names.py").write_text(_MIGRATION.format(after=after, newest=newest))
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
-    monkeypatch.setattr(schema, "SCRIPT", migrations / "schema.sql")
-    monkeypatch.setattr(schema, "versions", schema.versions.__wrapped__)
-    schema.SCRIPT.write_text(migrate.script())
+def extension(folder: Path, version: int) -> Branch:
+    """An extension that knows so many versions of its schema."""
+    branch = Branch("labels", folder / f"labels-{version}")
+    (branch.folder / "versions").mkdir(parents=True)
+    for number, statements in enumerate(_OF_EXTENSION[:version], 1):
+        _write(branch, f"{number:04}", f"{number - 1:04}" if number > 1 else None, statements)
+    return branch
+
+
+def _write(branch: Branch, version: str, before: str | None, statements: str) -> None:
+    file = branch.folder / "versions" / f"{version}_synthetic.py"
+    file.write_text(_MIGRATION.format(version=version, before=before, statements=statements))
+    branch.script.write_text(migrate.script(branch))
 
 
 _MIGRATION = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "{after}"
-down_revision = "{newest}"
+revision = {version!r}
+down_revision = {before!r}
 
 def upgrade():
+{statements}
+"""
+
+_NEXT_OF_CORE = """
     op.add_column("settings", sa.Column("length", sa.Integer, nullable=False, server_default="0"))
     op.execute("UPDATE settings SET length = length(value)")
     op.create_table("names", sa.Column("name", sa.Text, primary_key=True))
     op.execute("INSERT INTO names SELECT name FROM settings")
 """
+
+_OF_EXTENSION = (
+    """
+    device_id = sa.Column("device_id", sa.Text, sa.ForeignKey("devices.device_id", ondelete="CASCADE"))
+    op.create_table("labels", sa.Column("label", sa.Text, primary_key=True), device_id)
+    op.execute("INSERT INTO labels VALUES ('first', NULL)")
+""",
+    """
+    op.add_column("labels", sa.Column("length", sa.Integer, nullable=False, server_default="0"))
+    op.execute("UPDATE labels SET length = length(label)")
+""",
+)
 
 
 def is_postgresql(url: str) -> bool:

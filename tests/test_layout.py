@@ -16,12 +16,11 @@ PAGES = sorted((ROOT / ".github").rglob("*.md"))
 PICTURE = re.compile(r"(?<=```text\n)mirror_sdk/\n.*?(?=```)", re.DOTALL)
 WITHOUT_MODULES = {
     "mirror_sdk/wire/examples": "One object of the interface in a file, which models and description are tested with.",
-    "mirror_server/page": "The page for people, as the browser gets it.",
-    "mirror_server/store/migrations": "How a database gets from one version of its schema to the next.",
-    "mirror_server/store/migrations/versions": "One file for each version, numbered.",
+    "mirror_server/extensions/page/files": "The page for people, as the browser gets it.",
 }
+MIGRATIONS = "How a database gets from one version of its schema to the next."
 WIDTH = 25
-BUILT = ROOT / "mirror_server" / "reference"
+BUILT = ROOT / "mirror_server" / "extensions" / "page" / "built"
 
 
 def rooms(package: str) -> Iterator[Path]:
@@ -30,7 +29,8 @@ def rooms(package: str) -> Iterator[Path]:
     yield top
     modules = [path for path in top.glob("*.py") if path.name != "__init__.py"]
     folders = [path for path in top.rglob("*") if path.is_dir() and any(path.glob("*.*"))]
-    found = [*modules, *(path for path in folders if path.name != "__pycache__" and not path.is_relative_to(BUILT))]
+    shown = (path for path in folders if path.name != "__pycache__" and "migrations" not in path.parent.parts)
+    found = [*modules, *(path for path in shown if not path.is_relative_to(BUILT))]
     # A folder before the modules beside it, and what is in it right behind it.
     yield from sorted(found, key=lambda path: (path in modules, path.relative_to(top).parts))
 
@@ -39,7 +39,7 @@ def sentence(path: Path) -> str:
     """What a room is for, in one sentence."""
     module = path / "__init__.py" if path.is_dir() else path
     if not module.exists():
-        return WITHOUT_MODULES.get(path.relative_to(ROOT).as_posix(), "")
+        return MIGRATIONS if path.name == "migrations" else WITHOUT_MODULES.get(path.relative_to(ROOT).as_posix(), "")
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
     first = re.split(r"(?<=\.) (?=[A-Z`])", docstring.partition("\n")[0])[0]
     return re.sub(r"(?::[a-z]+:)?`+([^`]+)`+", r"\1", first)

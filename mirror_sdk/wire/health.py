@@ -9,7 +9,8 @@ OK = "ok"
 
 
 class Health(WireModel):
-    """How a server is; an early one does not tell what it is."""
+    """How a server is, what it is, and which extensions it has; an early one does not tell the latter."""
 
     status: str
     service: str | None = None
+    extensions: list[str] | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,27 +22,6 @@ from mirror_server.store.resources import ResourceRow
 _MOST_BYTES = 16 * 1024 * 1024
 
 _Numbers: TypeAlias = npt.NDArray[np.int32]
-
-_NOT_KEPT = {"subscribed", "reported_expires_at", "acknowledged_at", "acknowledged_by"}
-"""What the history does not tell: whether a resource was subscribed, for how long its value was fresh, and whether a
-failed write was acknowledged."""
-
-_KEPT = (
-    "path",
-    "reported_value",
-    "reported_content_type",
-    "reported_at",
-    "reported_origin",
-    "reported_revision",
-    "desired_value",
-    "desired_content_type",
-    "desired_status",
-    "desired_at",
-    "requested_at",
-    "desired_category",
-    "desired_app_id",
-    "desired_revision",
-)
 
 
 class PastFleet:
@@ -93,24 +72,17 @@ def arrow_stream(fleet: PastFleet, compression: Compression, end: Callable[[], b
 
 
 def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[PastDevice]:
-    """Each device of some rows."""
+    """Each device of some rows. What the history does not tell of a resource is ``None``."""
     columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
+    columns["desired_updated_at"] = [
+        None if status in {None, DesiredStatus.PENDING} else at
+        for status, at in zip(columns["desired_status"], columns["desired_at"], strict=True)
+    ]
+    nothing = [None] * rows.num_rows
+    resources = list(map(ResourceRow, *(columns.get(name, nothing) for name in ResourceRow._fields)))
     for begin, end in pairwise(begins.tolist()):
-        places = [place for place in range(begin, end) if columns["path"][place] is not None]
-        resources = [_resource({name: column[place] for name, column in columns.items()}) for place in places]
-        yield PastDevice(columns["device_id"][begin], columns["endpoint_name"][begin], resources)
-
-
-def _resource(row: Mapping[str, Any]) -> ResourceRow:
-    is_over = row["desired_status"] not in {None, DesiredStatus.PENDING}
-    known = {name: row[name] for name in _KEPT}
-    return ResourceRow(
-        **known,
-        subscribed=None,
-        subscribed_at=None,
-        reported_expires_at=None,
-        desired_updated_at=row["desired_at"] if is_over else None,
-    )
+        own = [resources[place] for place in range(begin, end) if columns["path"][place] is not None]
+        yield PastDevice(columns["device_id"][begin], columns["endpoint_name"][begin], own)
 
 
 def _begins(rows: pa.RecordBatch) -> _Numbers:
@@ -157,9 +129,9 @@ def _passed(flags: pa.BooleanArray) -> _Numbers:
 
 
 def _lists(borders: _Numbers, rows: pa.RecordBatch, kind: pa.StructType) -> pa.ListArray:
-    arrays = [
-        pa.nulls(rows.num_rows, field.type) if field.name in _NOT_KEPT else rows.column(field.name) for field in kind
-    ]
+    names = rows.schema.names
+    # The history does not tell everything.
+    arrays = [rows.column(each.name) if each.name in names else pa.nulls(rows.num_rows, each.type) for each in kind]
     items = pa.StructArray.from_arrays(arrays, fields=list(kind))
     offsets = pa.py_buffer(borders)
     return pa.Array.from_buffers(pa.list_(kind), len(borders) - 1, [None, offsets], 0, children=[items])

@@ -15,39 +15,19 @@ import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow.pieces import Pieces
-from mirror_server.arrow_columns import INSTANT, WORD, to_array, to_lists
+from mirror_server.arrow_columns import TYPES, to_array, to_lists
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row
 from mirror_server.store.snapshots import REPORTED_COLUMNS, Page
 
-RESOURCE = pa.struct(
-    [
-        pa.field("path", WORD),
-        pa.field("subscribed", pa.bool_()),
-        pa.field("reported_value", pa.binary()),
-        pa.field("reported_content_type", WORD),
-        pa.field("reported_at", INSTANT),
-        pa.field("reported_expires_at", INSTANT),
-        pa.field("reported_revision", pa.int64()),
-        pa.field("reported_origin", WORD),
-    ]
-)
+_RESOURCE_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("resource", "reported").items()]
+_DESIRED_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("desired").items()]
+RESOURCE = pa.struct(_RESOURCE_FIELDS)
 """A resource, and what was reported of it."""
-DESIRED = pa.struct(
-    [
-        pa.field("resource", pa.int32()),
-        pa.field("desired_value", pa.binary()),
-        pa.field("desired_content_type", WORD),
-        pa.field("desired_status", pa.int8()),
-        pa.field("desired_at", INSTANT),
-        pa.field("requested_at", INSTANT),
-        pa.field("desired_revision", pa.int64()),
-        pa.field("acknowledged_at", INSTANT),
-        pa.field("acknowledged_by", WORD),
-    ]
-)
+DESIRED = pa.struct([pa.field("resource", pa.int32()), *_DESIRED_FIELDS])
 """What was to be written to a resource: ``resource`` is its place in the list of resources."""
 SCHEMA = pa.schema(
     [

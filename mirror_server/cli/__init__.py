@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from mirror_sdk._lazy_group import LazyGroup
+from mirror_server.hooks import of_all
 from mirror_server.store.failures import DatabaseError
 
-_MODULES = {
+_MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],
     "mirror_server.cli.device_commands": ["devices"],
     "mirror_server.cli.help_command": ["help"],
     "mirror_server.cli.key_commands": ["keys"],
     "mirror_server.cli.serve_commands": ["demo", "run"],
 }
+for _added in of_all("commands"):
+    _MODULES.update(_added)
 
 _MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
 

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import click
 
-from mirror_server.cli import main
-from mirror_server.cli.put_away import PutAway
-from mirror_server.options import archive_option, database_option
-from mirror_server.store import history, maintenance
+from mirror_server.cli import main, put_away
+from mirror_server.config import Settings, database_option, options_of
+from mirror_server.hooks import of_all
+from mirror_server.store import maintenance, schema
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
-from mirror_server.store.statistics import measure_history
 from mirror_server.store.url import shown
 
 
@@ -25,7 +23,7 @@ from mirror_server.store.url import shown
 @click.argument("device_id")
 @click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
 @database_option
-@archive_option
+@options_of("erase", Settings, *of_all("settings"))
 def erase(device_id: str, database_url: str, history_archive: str | None) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
@@ -35,8 +33,7 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
     The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
     with location_of(database_url).alone() as is_alone, closing(Database(database_url, must_exist=True)) as database:
-        put_away, rows = _erase(database, device_id, history_archive)
-        fault = put_away.delete_erased(is_alone=is_alone)
+        rows, fault = put_away.erase(database, device_id, history_archive, is_alone=is_alone)
         is_purged = database.purge() and fault is None
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
@@ -56,25 +53,9 @@ def erase(device_id: str, database_url: str, history_archive: str | None) -> Non
         )
 
 
-def _erase(database: Database, device_id: str, archive: str | None) -> tuple[PutAway, dict[str, int]]:
-    """Erase a device but for what was put away of its history, which is counted."""
-    while True:
-        put_away = PutAway(database, archive)
-        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
-        count = put_away.count(device_id)
-
-        def work(session: Session, sealed_revision: int = put_away.sealed_revision) -> dict[str, int] | None:
-            is_same = history.state(session).sealed_revision == sealed_revision
-            return maintenance.erase_device(session, device_id) if is_same else None
-
-        rows = database.write(work)
-        if rows is not None:
-            return put_away, {**rows, "history": rows["history"] + count}
-
-
 @main.command()
 @database_option
-@archive_option
+@options_of("check", Settings, *of_all("settings"))
 def check(database_url: str, history_archive: str | None) -> None:
     """Check the database: what is wrong, how often and where; exit status 1 if anything is.
 
@@ -83,12 +64,10 @@ def check(database_url: str, history_archive: str | None) -> None:
     found = location_of(database_url).damage()
     if not found:
         with closing(Database(database_url, must_exist=True)) as database:
-            # What the database says of the rest is relied on there.
-            found = database.violations() or PutAway(database, history_archive).violations()
-            with database.read() as session:
-                size = measure_history(session)
-        if size.rows:
-            click.echo(str(size))
+            found = database.violations() or put_away.violations(database, history_archive)
+            size = put_away.size(database)
+        if size is not None:
+            click.echo(size)
     for violation in found:
         click.echo(str(violation))
     if count := sum(violation.count for violation in found):
@@ -126,7 +105,7 @@ def restore(file: Path, database_url: str) -> None:
             f" {beside} if they are there, or name another place with --database"
         )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path)
+    copy(file, path, schema.ALL)
     with closing(Database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")

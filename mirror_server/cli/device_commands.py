@@ -11,9 +11,8 @@ import click
 from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
-from mirror_server.config import COAPS_PORT
+from mirror_server.config import COAPS_PORT, database_option
 from mirror_server.core.instants import to_datetime
-from mirror_server.options import database_option
 from mirror_server.service import device_keys
 from mirror_server.service.device_keys import DeviceKeyRefused
 from mirror_server.store import device_keys as stored_keys

@@ -6,18 +6,21 @@ import click
 
 from mirror_sdk._manual import show_topic
 from mirror_server.cli import main
+from mirror_server.hooks import of_all
 
 TOPICS = {
     "operate": "mirror_server",
     "devices": "mirror_server.devices.lwm2m",
     "mirror-device": "mirror_server.devices.lwm2m_client",
     "notifications": "mirror_server.notifications",
-    "older-calls": "mirror_server.views.older_calls",
     "programs": "mirror_server.views",
     "history": "mirror_server.history",
     "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",
+    "extensions": "mirror_server.hooks",
 }
+for _added in of_all("help_topics"):
+    TOPICS.update(_added)
 
 
 @main.command("help")

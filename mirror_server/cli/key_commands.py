@@ -9,8 +9,8 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
+from mirror_server.config import database_option, read_time
 from mirror_server.core.instants import Instant, to_datetime
-from mirror_server.options import database_option, read_time
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.store import keys as stored_keys

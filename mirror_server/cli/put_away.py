@@ -7,10 +7,11 @@ import time
 
 import click
 
-from mirror_server.store import history, segments
+from mirror_server.store import history, history_maintenance, maintenance, segments
 from mirror_server.store.database import Database
 from mirror_server.store.failures import CannotKeepHistory
 from mirror_server.store.maintenance import Violation
+from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
 """How long a running server is waited for, which looks every five seconds for what it has to delete."""
@@ -28,7 +29,47 @@ _UNREADABLE = (
 )
 
 
-class PutAway:
+def erase(
+    database: Database, device_id: str, archive: str | None, *, is_alone: bool
+) -> tuple[dict[str, int], str | None]:
+    """Erase all that is stored of a device, what was put away of its history included.
+
+    Args:
+        database: Where it is stored.
+        device_id: The device.
+        archive: The archive, as ``--history-archive`` names it; ``None`` for none.
+        is_alone: Whether no server runs on the database.
+
+    Returns:
+        How many rows were erased, by what they were; and why some were not, if so.
+    """
+    while True:
+        put_away = _PutAway(database, archive)
+        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
+        count = put_away.count(device_id)
+
+        def work(session: Session, sealed_revision: int = put_away.sealed_revision) -> dict[str, int] | None:
+            is_same = history.state(session).sealed_revision == sealed_revision
+            return maintenance.erase_device(session, device_id) if is_same else None
+
+        rows = database.write(work)
+        if rows is not None:
+            return {**rows, "history": rows["history"] + count}, put_away.delete_erased(is_alone=is_alone)
+
+
+def violations(database: Database, archive: str | None) -> list[Violation]:
+    """What is wrong with what was put away; all of it is read. What the database says of it is relied on."""
+    return _PutAway(database, archive).violations()
+
+
+def size(database: Database) -> str | None:
+    """How large the history is, in one line; ``None`` where there is none."""
+    with database.read() as session:
+        found = history_maintenance.measure(session)
+    return str(found) if found.rows else None
+
+
+class _PutAway:
     """Segments, and files of an archive.
 
     Args:

@@ -18,18 +18,12 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import demo_key, main
 from mirror_server.cli.demo_key import DemoKey
 from mirror_server.clock import wall_time
-from mirror_server.config import ListenAddress, LogFormat, Settings
+from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
+from mirror_server.core.errors import CannotServe
 from mirror_server.devices.lwm2m.exchange import CannotListen
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
-from mirror_server.options import (
-    clock_option,
-    coap_option,
-    seed_option,
-    settings_options,
-    tls_cert_option,
-    tls_key_option,
-)
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.standard_input import stop_with_stdin
@@ -92,9 +86,7 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
 @main.command()
 @host_option
 @port_option
-@tls_cert_option
-@tls_key_option
-@settings_options
+@options_of("run", Settings, *of_all("settings"))
 @log_format_option
 @access_log_option
 def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
@@ -105,7 +97,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     configure(log_format, access_log=access_log)
     if (settings["tls_cert"] is None) != (settings["tls_key"] is None):
         raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
-    _serve(Settings(**settings), host, port, announce=_announce)
+    _serve(read_settings(**settings), host, port, announce=_announce)
 
 
 def _announce(url: str, services: Services) -> None:
@@ -127,16 +119,7 @@ def _announce(url: str, services: Services) -> None:
     metavar="URL",
     help="Keep the state there, sqlite:///FILE, and the key in FILE.key. Without it, both are lost at the end.",
 )
-@seed_option
-@clock_option
-@coap_option
-@click.option(
-    "--pace",
-    type=click.FloatRange(min=0),
-    default=0,
-    show_default=True,
-    help="How many seconds of a manual clock pass by themselves each second.",
-)
+@options_of("demo", Settings, *of_all("settings"))
 @click.option(
     "--key",
     callback=_check_key,
@@ -155,14 +138,11 @@ def demo(
     port: int,
     devices: int,
     database_url: str | None,
-    seed: int,
-    coap: ListenAddress | None,
-    pace: float,
     key: str | None,
     log_format: LogFormat,
     *,
-    manual_clock: bool,
     follows_stdin: bool,
+    **settings: Any,
 ) -> None:
     """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
@@ -185,22 +165,19 @@ def demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configure(log_format)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
-    if pace and not manual_clock:
+    if settings["pace"] and not settings["manual_clock"]:
         raise click.UsageError("--pace is for a manual clock; add --clock manual")
     if follows_stdin:
         stop_with_stdin()
     with _demo_database(database_url) as url:
-        settings = Settings(
+        made = read_settings(
+            **settings,
             database_url=url,
             simulate=devices,
-            seed=seed,
-            manual_clock=manual_clock,
-            coap=coap,
-            pace=pace,
             callback_networks=LOOPBACK,
             keep_history_seconds=_DEMO_HISTORY_SECONDS if _can_keep_history() else None,
         )
-        _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
+        _serve(made, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
 
 
 def _can_keep_history() -> bool:
@@ -213,6 +190,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     from mirror_server.services import Services  # noqa: PLC0415
     from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
+    from mirror_server.web.websocket_upgrade import WebsocketUpgrade  # noqa: PLC0415
 
     try:
         certificate = (
@@ -225,8 +203,8 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, announce=partial(announce, url, services), certificate=certificate)
-        except (CannotListen, TooFewFiles) as error:
+            serve(services, listener, partial(announce, url, services), certificate, WebsocketUpgrade)
+        except (CannotListen, CannotServe, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
 
 

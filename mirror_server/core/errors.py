@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 Field = tuple[str, str]
 """A field's name and what is wrong with it."""
@@ -17,6 +18,8 @@ class Refusal(Exception):
         reason: The public API's error word, where it has one.
         fields: What is wrong with which field.
         retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
+        headers: Further headers of the answer.
+        more: Further members of the error body.
     """
 
     def __init__(
@@ -27,6 +30,8 @@ class Refusal(Exception):
         reason: str | None = None,
         fields: Sequence[Field] = (),
         retry_after_seconds: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        more: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -34,6 +39,8 @@ class Refusal(Exception):
         self.reason = reason
         self.fields = tuple(fields)
         self.retry_after_seconds = retry_after_seconds
+        self.headers = headers
+        self.more = more
 
     @classmethod
     def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:
@@ -48,7 +55,5 @@ def unknown_device(device_id: str) -> Refusal:
     )
 
 
-def other_channel(existing: str, cure: str) -> Refusal:
-    """The 400 of a key that has a channel of the other type."""
-    message = f"this key has {existing}, and only one type of channel at a time; end it with {cure} first"
-    return Refusal(400, message, reason="OTHER_CHANNEL")
+class CannotServe(Exception):
+    """Something that the settings ask for is not possible; the message has the cure."""

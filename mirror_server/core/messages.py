@@ -82,13 +82,10 @@ def _is_server_error(entry: LogEntry) -> bool:
 def shown(entry: LogEntry, extras: Extras) -> Any:
     """The entry's JSON with the extras that were asked for."""
     body = entry.body
-    if entry.kind in _LEAVING:
-        # An older version stored the device's id alone.
-        body = body if isinstance(body, dict) else {"ep": body}
-        if not extras.deregistrations_as_object:
-            return body["ep"]
+    if entry.kind in _LEAVING and not extras.deregistrations_as_object:
+        return body["ep"]
     if extras.include_seq:
-        body = {**body, "timestamp": body.get("timestamp", entry.logged_at), "seq": entry.seq}
+        body = {**body, "seq": entry.seq}
     dropped = _left_out(entry.kind, extras)
     return {name: value for name, value in body.items() if name not in dropped}
 

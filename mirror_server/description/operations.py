@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mirror_sdk.wire import (
     access_key,
     bench,
@@ -21,6 +23,7 @@ from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.description import parameters
 from mirror_server.description.parts import Answer, Content, Operation
 from mirror_server.notifications.outbound import LIMIT_SECONDS
+from mirror_server.store.resources import Kind, Part, streamed_columns
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
 _RESOURCE = f"{routes.ENDPOINT_RESOURCES}/{{path}}"
@@ -70,30 +73,38 @@ _SNAPSHOT = (
 )
 
 
-_ARROW_COLUMNS = """\
+_TYPES: Mapping[Kind, str] = {
+    "word": "string",
+    "bytes": "binary",
+    "instant": "timestamp[ms, tz=UTC]",
+    "integer": "int64",
+    "small integer": "int8",
+    "flag": "bool",
+}
+_NOTES = {
+    "reported_value": ", the payload as it came",
+    "reported_revision": ", as `revision` of a reported value in JSON",
+    "reported_origin": ", as `origin` of a reported value in JSON",
+    "desired_status": ": 0 pending, 1 success, 2 failure",
+    "desired_revision": ", as `revision` of a desired value in JSON",
+}
+
+
+def _streamed(*parts: Part) -> str:
+    lines = [f"    - `{name}` {_TYPES[kind]}{_NOTES.get(name, '')}" for name, kind in streamed_columns(*parts).items()]
+    return "\n".join(lines)
+
+
+_ARROW_COLUMNS = f"""\
 An Arrow IPC stream, a row a device:
 
 - `device_id` string
 - `endpoint_name` string
 - `resources` list, null for a device that has not changed after `changed_after`; of each resource, by path:
-    - `path` string
-    - `subscribed` bool
-    - `reported_value` binary, the payload as it came
-    - `reported_content_type` string
-    - `reported_at` timestamp[ms, tz=UTC]
-    - `reported_expires_at` timestamp[ms, tz=UTC]
-    - `reported_revision` int64, as `revision` of a reported value in JSON
-    - `reported_origin` string, as `origin` of a reported value in JSON
+{_streamed("resource", "reported")}
 - `desired` list, of the resources that have a desired value:
     - `resource` int32, the place of its resource in `resources`, from 0
-    - `desired_value` binary
-    - `desired_content_type` string
-    - `desired_status` int8: 0 pending, 1 success, 2 failure
-    - `desired_at` timestamp[ms, tz=UTC]
-    - `requested_at` timestamp[ms, tz=UTC]
-    - `desired_revision` int64, as `revision` of a desired value in JSON
-    - `acknowledged_at` timestamp[ms, tz=UTC]
-    - `acknowledged_by` string
+{_streamed("desired")}
 
 `path`, the content types, the origin and `acknowledged_by` are encoded as dictionaries with int32 indices. The last
 batch has no rows, and the snapshot's end in its metadata `mirror.end`."""

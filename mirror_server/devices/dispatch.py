@@ -18,12 +18,12 @@ from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
+from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.link import (
     Answer,
     CancelObservation,
     Content,
     DeviceCommand,
-    DeviceLink,
     Execute,
     Observe,
     Outcome,
@@ -72,7 +72,7 @@ class Dispatcher:
     Args:
         database: Where what waits is.
         clock: Domain time.
-        link: The way to the devices.
+        backends: The ways to the devices.
         begin_attempt: Stores that a command is about to be sent; the future gives whether it still may be.
         finish: Stores how a job ended.
         is_held: Whether the command with an async-id is not to be sent yet; the device is woken when it is.
@@ -84,7 +84,7 @@ class Dispatcher:
         *,
         database: Database,
         clock: Clock,
-        link: DeviceLink,
+        backends: DeviceBackends,
         begin_attempt: Callable[[Command], Future[bool]],
         finish: Finish,
         is_held: Callable[[str], bool],
@@ -92,7 +92,7 @@ class Dispatcher:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._link = link
+        self._backends = backends
         self._begin_attempt = begin_attempt
         self._finish = finish
         self._is_held = is_held
@@ -127,7 +127,7 @@ class Dispatcher:
                     continue
                 lane = _Lane()
                 try:
-                    if not self._link.is_reachable(device_id):
+                    if not self._backends.is_reachable(device_id):
                         continue
                     self._new_lanes.append((device_id, lane))
                 except Exception as error:
@@ -282,7 +282,7 @@ class Dispatcher:
             due_at = min(due_at, job.command.expires_at)
         # The timer first: the answer, which cancels it, may come before the command is sent to the end.
         lane.timer = self._clock.call_at(due_at, lambda: self._time_out(job, lane))
-        self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
+        self._backends.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
 
     def _time_out(self, job: Job, lane: _Lane) -> None:
         has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
@@ -291,7 +291,7 @@ class Dispatcher:
             self._ended(job, lane, None if was_sent else Answer(Outcome.NOT_SENT))
 
         # Before it expires a response that comes late still tells something.
-        self._link.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
+        self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device

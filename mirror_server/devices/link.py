@@ -1,6 +1,7 @@
 """The interface between the service and device connections, simulated ones and real ones alike.
 
-A connection reports what devices do to :class:`DeviceEvents`; the service asks devices through :class:`DeviceLink`.
+A connection reports what devices do to :class:`DeviceEvents`; the service asks devices through
+:class:`DeviceBackend`.
 Nobody holds a lock of its own while it calls the other side.
 """
 
@@ -31,13 +32,17 @@ class IntroducedResource:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a device says of itself when it registers; ``device_id`` only where the connection decides it."""
+    """What a device says of itself when it registers.
+
+    ``backend`` is the name of the :class:`DeviceBackend` it comes by, which gives a ``device_id`` if it decides that.
+    """
 
     endpoint_name: str
     endpoint_type: str
     queue_mode: bool
     lifetime_seconds: int
     resources: tuple[IntroducedResource, ...]
+    backend: str
     device_id: str | None = None
 
 
@@ -156,7 +161,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How a device is connected, as its link knows it; ``None`` where a link has no such thing, or was not told.
+    """How a device is connected, as its backend knows it; ``None`` where that has no such thing, or was not told.
 
     Attributes:
         protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``.
@@ -171,8 +176,29 @@ class Connection:
     address: str | None = None
 
 
-class DeviceLink(Protocol):
-    """A way to devices."""
+PartsOf = Callable[[str, Content], Sequence[tuple[str, Content]]]
+"""Gives the values of resources that stand in the payload of an object instance, by their paths.
+
+Raises ValueError, with the reason, where it cannot be read.
+"""
+
+
+class DeviceBackend(Protocol):
+    """A kind of device connection: the way to the devices that come by it. All may be called on any thread."""
+
+    @property
+    def name(self) -> str:
+        """As the directory has it of each device that registered by it."""
+        ...
+
+    @property
+    def parts_of(self) -> PartsOf | None:
+        """How an object instance is taken apart; ``None`` where devices read and write single resources only."""
+        ...
+
+    def has(self, device_id: str) -> bool:
+        """Whether the device is connected here; looked up for each command."""
+        ...
 
     def is_reachable(self, device_id: str) -> bool:
         """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
@@ -196,7 +222,7 @@ class DeviceLink(Protocol):
         ...
 
     def describe(self, device_id: str) -> Connection | None:
-        """How a device is connected; ``None`` for one that did not come by this link."""
+        """How a device is connected; ``None`` for one that is not connected here."""
         ...
 
 
@@ -205,7 +231,7 @@ class NotRegistered(Exception):
 
 
 class NameTaken(Exception):
-    """A simulated device has the endpoint name, so a real one cannot take it, or the other way round."""
+    """A device of another backend has the endpoint name."""
 
 
 class DeviceEvents(Protocol):
@@ -214,7 +240,7 @@ class DeviceEvents(Protocol):
     def registered(self, registration: Registration) -> Future[str]:
         """A device made a full registration; gives its device id.
 
-        The future raises :class:`NameTaken` where the name is that of another device, which is simulated or is real.
+        The future raises :class:`NameTaken` where a device of another backend has the name.
         """
         ...
 

@@ -45,8 +45,7 @@ and a running server deletes it within seconds wherever it is, in files of the a
 when it was received: a device whose clock is wrong keeps nothing longer. What rows that are gone led to remains, one
 value for each resource, for else nobody could say how the fleet was at the oldest instant. Files and database are as
 secret as the values in them: whatever the umask, the server makes files that only its own user can read (mode 600, and
-700 for folders). Files that an earlier version wrote to an archive keep their mode; ``chmod -R go= FOLDER`` makes them
-private too.
+700 for folders).
 
 Where it is
 -----------

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.arrow_columns import INSTANT, WORD, to_array
+from mirror_server.arrow_columns import to_array
 from mirror_server.core.instants import Instant
 from mirror_server.history.columns import (
     NO_ROWS,
@@ -25,31 +25,6 @@ from mirror_server.history.columns import (
 from mirror_server.history.filters import RowFilter
 from mirror_server.history.winning import is_waiting, winners
 from mirror_server.store.segments import Bounds
-
-AS_OF_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", WORD),
-        pa.field("endpoint_name", WORD),
-        pa.field("path", WORD),
-        pa.field("registered", pa.bool_()),
-        pa.field("reported_value", pa.binary()),
-        pa.field("reported_content_type", WORD),
-        pa.field("reported_at", INSTANT),
-        pa.field("reported_revision", pa.int64()),
-        pa.field("reported_origin", WORD),
-        pa.field("desired_value", pa.binary()),
-        pa.field("desired_content_type", WORD),
-        pa.field("desired_status", pa.int8()),
-        pa.field("desired_at", INSTANT),
-        pa.field("requested_at", INSTANT),
-        pa.field("desired_revision", pa.int64()),
-        pa.field("desired_category", WORD),
-        pa.field("desired_app_id", WORD),
-    ]
-)
-"""What was known of a resource. ``registered`` is the device's, null where it is not known; a device of which nothing
-else was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
-``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category."""
 
 _ORIGINS = {
     "read": "read",
@@ -102,7 +77,13 @@ class RowsUpTo:
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """What rows in order led to at an instant, with the columns of :data:`AS_OF_SCHEMA`; no batch is empty."""
+    """What rows in order led to at an instant: a row for each resource of which something was known; no batch is empty.
+
+    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null where it is not known, and
+    those of :class:`mirror_server.store.resources.ResourceRow` that the history knows. A device of which nothing else
+    was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
+    ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category.
+    """
     for some in whole_devices(batches):
         state = _state(some, instant)
         if state.num_rows:
@@ -186,7 +167,7 @@ def _table(
         "desired_category": end.column("category"),
         "desired_app_id": write.column("app_id"),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in AS_OF_SCHEMA.names], schema=AS_OF_SCHEMA)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:

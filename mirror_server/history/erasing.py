@@ -107,8 +107,7 @@ class Erasing:
     def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int], leader: str | None) -> int:
         archive = self._archive_of(file.file_name)
         rows, left = _without(file_piece(archive, self._database, file), erased)
-        # A process of an earlier version may have been killed when it had rewritten it, and not told the database.
-        if left.num_rows == rows.num_rows == file.bounds.row_count:
+        if left.num_rows == rows.num_rows:
             return 0
         new = [self._write(archive, file, left)] if left.num_rows else []
         try:
@@ -121,7 +120,7 @@ class Erasing:
                 archive.delete(each.file_name)
             raise _Changed
         self._delete_replaced(file.file_name)
-        return file.bounds.row_count - int(left.num_rows)
+        return int(rows.num_rows - left.num_rows)
 
     def _write(self, archive: Archive, file: ArchivedFile, left: pa.RecordBatch) -> ArchivedFile:
         name = name_of_rewrite(file.file_name)

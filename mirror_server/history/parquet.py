@@ -156,10 +156,9 @@ def _check_footer(source: Any) -> None:
     """Refuse a footer that is damaged: what reads it may end the whole process."""
     size = source.size()
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
-    mark = source.read_at(_MARK_BYTES, begin - _MARK_BYTES) if begin >= _MARK_BYTES else b""
-    # Files of an earlier version have none.
-    if mark.startswith(_MARK) and mark[len(_MARK) :] != _sum(source.read_at(size - begin, begin)):
-        raise pa.ArrowInvalid("its footer is damaged")
+    mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
+    if mark != _MARK + _sum(source.read_at(size - begin, begin)):
+        raise pa.ArrowInvalid("it is no file of a history, or its footer is damaged")
 
 
 def _footer_at(end: bytes, size: int) -> int:

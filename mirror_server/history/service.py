@@ -103,7 +103,7 @@ class OpenAsOf(OpenPast):
         self._instant = instant
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The state, with the columns of :data:`mirror_server.history.as_of.AS_OF_SCHEMA`.
+        """The state, with the columns of :func:`mirror_server.history.as_of.states`.
 
         No batch is empty, and all rows of a device are in one.
 

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from weakref import WeakKeyDictionary
 
-from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.errors import Refusal
+from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog, Page
 from mirror_server.notifications.waiting import Waiter, Waiters
-from mirror_server.store import callbacks, logs, websockets
+from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
+
+POLL = Channel("LONG_POLLING", "a poll channel", "DELETE /v2/notification/pull")
 
 
 class PlainPolls:
@@ -25,18 +28,23 @@ class PlainPolls:
     Args:
         database: Where the positions are.
         log: What is read.
+        channels: The types of channels, of which this is one.
         is_alive: Whether another process, which forwarded a poll, still is there.
     """
 
-    def __init__(self, database: Database, log: NotificationLog, *, is_alive: Callable[[str], bool]) -> None:
+    def __init__(
+        self, database: Database, log: NotificationLog, channels: Channels, *, is_alive: Callable[[str], bool]
+    ) -> None:
         self._database = database
         self._log = log
+        self._channels = channels
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[More, str | None]] = {}
         self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
+        channels.add(self.find)
 
     def open(self, app_id: str, asked_by: str | None = None) -> More:
         """Begin a poll, which another process may have forwarded; the future is done when something arrived.
@@ -119,22 +127,19 @@ class PlainPolls:
         for ended_poll in filter(None, ended_polls):
             self._tell_end(ended_poll)
 
-    def exists(self, app_id: str) -> bool:
-        """Whether the application has opened a poll channel and not deleted it."""
+    def find(self, session: Session, app_id: str) -> Channel | None:
+        """The poll channel, where the application has opened it and not deleted it."""
         with self._lock:
             # That it is open may not be on disk yet.
             if app_id in self._open or app_id in self._positions:
-                return True
-        state = self._database.look(lambda session: logs.state(session, app_id))
-        return bool(state and state.polled)
+                return POLL
+        state = logs.state(session, app_id)
+        return POLL if state and state.polled else None
 
     def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
         """Store that there is a poll channel, unless one of another type was registered since the poll came."""
-        if callbacks.find(session, app_id) is not None:
-            other = other_channel("a webhook", "DELETE /v2/notification/callback")
-        elif websockets.find(session, app_id) is not None:
-            other = other_channel("a websocket channel", "DELETE /v2/notification/websocket")
-        else:
+        other = self._channels.other(session, app_id, POLL)
+        if other is None:
             self._store(session, app_id, position, polled=True)
             return
         session.after_commit(lambda: self._give_way(app_id, more, other))

@@ -16,15 +16,16 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from mirror_sdk.wire.channel import CallbackRegistration, Serialization, is_of_connection
+from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
-from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
+from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
-from mirror_server.store import callbacks, logs, websockets
+from mirror_server.store import callbacks, logs
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
@@ -33,6 +34,8 @@ from mirror_server.store.session import Session
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+WEBHOOK = Channel("CALLBACK", "a webhook", "DELETE /v2/notification/callback")
 
 _TEST_FAILED = (
     f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
@@ -52,13 +55,18 @@ class Webhooks:
         database: Where registrations and positions are.
         clock: Domain time, for the pauses after failures.
         log: What is delivered.
+        channels: The types of channels, of which this is one.
         policy: Which addresses may be called.
     """
 
-    def __init__(self, *, database: Database, clock: Clock, log: NotificationLog, policy: AddressPolicy) -> None:
+    def __init__(
+        self, *, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
+    ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
+        self._channels = channels
+        channels.add(_find)
         self._policy = policy
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
@@ -133,11 +141,9 @@ class Webhooks:
 
         def work(session: Session) -> None:
             # In the transaction: a poll channel may have been opened while the URL was probed.
-            state = logs.state(session, app_id)
-            if state is not None and state.polled:
-                raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-            if websockets.find(session, app_id) is not None:
-                raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
+            other = self._channels.other(session, app_id, WEBHOOK)
+            if other is not None:
+                raise other
             if callbacks.find(session, app_id) is None:
                 self._log.pass_over_read(session, app_id)
             callbacks.put(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
@@ -185,7 +191,7 @@ class Webhooks:
 
     async def _send_next(self, app_id: str, row: CallbackRow) -> bool:
         """Send what comes next; false when there is nothing."""
-        registration = _registration_of(row)
+        registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.look(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
@@ -249,12 +255,8 @@ class Webhooks:
             self._loop.call_soon_threadsafe(event.set)
 
 
-def _registration_of(row: CallbackRow) -> CallbackRegistration:
-    """What was registered, without the headers that could be registered before."""
-    registration = orjson.loads(row.registration)
-    headers = registration.pop("headers", None) or {}
-    taken = {name: value for name, value in headers.items() if not is_of_connection(name)}
-    return CallbackRegistration.model_validate({**registration, "headers": taken})
+def _find(session: Session, app_id: str) -> Channel | None:
+    return None if callbacks.find(session, app_id) is None else WEBHOOK
 
 
 async def _told(more: More) -> None:

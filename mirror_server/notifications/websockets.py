@@ -12,21 +12,25 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
 from mirror_sdk.wire.channel import Serialization, WebsocketRegistration
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
+from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog, Page
 from mirror_server.notifications.sockets import GOING_AWAY, MOST_AT_ONCE, UNEXPECTED, Closing, Frame, revoked
-from mirror_server.store import callbacks, logs, websockets
+from mirror_server.store import logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.store.signals import SOCKET
 from mirror_server.store.websockets import WebsocketRow
+
+WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "DELETE /v2/notification/websocket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +56,27 @@ class Websockets:
         database: Where registrations and positions are.
         clock: Domain time.
         log: What is delivered.
+        channels: The types of channels, of which this is one.
         is_alive: Whether another process, which has a connection, still is there.
     """
 
     def __init__(
-        self, *, database: Database, clock: Clock, log: NotificationLog, is_alive: Callable[[str], bool]
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        log: NotificationLog,
+        channels: Channels,
+        is_alive: Callable[[str], bool],
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
+        self._channels = channels
+        channels.add(_find)
         self._is_alive = is_alive
         self._open: dict[str, set[ChannelSocket]] = {}
         self._lock = threading.Lock()
-
-    def exists(self, app_id: str) -> bool:
-        """Whether the application has a websocket channel."""
-        return self._find(app_id) is not None
 
     def state(self, app_id: str) -> ChannelState | None:
         """How the channel of an application does; ``None`` where there is none."""
@@ -85,11 +94,9 @@ class Websockets:
         """
 
         def work(session: Session) -> bool:
-            if callbacks.find(session, app_id) is not None:
-                raise other_channel("a webhook", "DELETE /v2/notification/callback")
-            state = logs.state(session, app_id)
-            if state is not None and state.polled:
-                raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+            other = self._channels.other(session, app_id, WEBSOCKET)
+            if other is not None:
+                raise other
             text = orjson.dumps(registration.to_wire()).decode()
             is_new = websockets.put(session, app_id, text, self._clock.now())
             if is_new:
@@ -127,7 +134,7 @@ class Websockets:
             with self._lock:
                 begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
             if begun:
-                _apply(begun, self._find(app_id))
+                _apply(begun, self._database.look(partial(websockets.find, app_id=app_id)))
 
     def expire(self, session: Session, unused_since: Instant) -> None:
         """Remove, in a transaction, the channels that have had no connection since an instant.
@@ -144,9 +151,6 @@ class Websockets:
         with self._lock:
             applications = list(self._open)
         self.look_again(*applications)
-
-    def _find(self, app_id: str) -> WebsocketRow | None:
-        return self._database.look(lambda session: websockets.find(session, app_id))
 
     def _is_connected(self, app_id: str, row: WebsocketRow) -> bool:
         if row.connection is None or row.process_id is None:
@@ -314,6 +318,10 @@ class ChannelSocket:
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
+
+
+def _find(session: Session, app_id: str) -> Channel | None:
+    return None if websockets.find(session, app_id) is None else WEBSOCKET
 
 
 def _apply(begun: list[ChannelSocket], row: WebsocketRow | None) -> None:

@@ -12,18 +12,16 @@ from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, UnknownSimulatedDevice
+from mirror_server.devices.simulator.device import BACKEND
 from mirror_server.devices.simulator.fleet import LastObserved
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.store import devices, registrations, settings
-from mirror_server.store import resources as stored_resources
+from mirror_server.store import devices, settings, simulated_devices
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
 
 _STORE_SECONDS = 30
-
-CLOCK_SETTING = "manual_clock_now"
 
 CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
 """A manual clock stops before. Times are told up to the end of that year, and what is kept ends later than now."""
@@ -46,11 +44,6 @@ class Bench:
         self._advanced = advanced
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
-    @property
-    def is_manual(self) -> bool:
-        """Whether the clock can be advanced."""
-        return isinstance(self.clock, ManualClock)
-
     def run(self, act: Callable[[Bench], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
 
@@ -67,7 +60,7 @@ class Bench:
         """
         with self._database.read() as session:
             known = devices.find_by_endpoint_name(session, body.endpoint_name)
-            if known is not None and registrations.is_real(session, known.device_id):
+            if known is not None and known.backend != BACKEND:
                 message = f"a real device is named {body.endpoint_name!r}; take another name"
                 raise BenchRefused("endpoint_name", message)
         resources = [
@@ -115,7 +108,7 @@ class Bench:
             raise Refusal.of_field(
                 "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
             )
-        self._store(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
+        self._store(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
         self._advanced()
 
@@ -159,12 +152,12 @@ class StoredSimulation:
     def load(self) -> dict[str, str]:
         """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
         with self._database.read() as session:
-            return settings.simulated_devices(session)
+            return simulated_devices.load(session)
 
     def last_observed(self) -> list[LastObserved]:
         """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
         with self._database.read() as session:
-            rows = stored_resources.last_observed_of_simulated(session)
+            rows = simulated_devices.last_observed(session)
         return [
             LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
             for device_id, path, value, heard_at in rows
@@ -177,4 +170,4 @@ class StoredSimulation:
 
 def _put_documents(session: Session, documents: Iterable[tuple[str, str]]) -> None:
     """Store documents of simulated devices; of several of one device the last."""
-    settings.put_simulated_devices(session, dict(documents))
+    simulated_devices.save(session, dict(documents))

@@ -35,12 +35,12 @@ from mirror_server.core.desired import Desired, write_accepted, write_finished
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
-from mirror_server.devices.link import Answer, Content, Outcome
+from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
 from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.untold import Untold
-from mirror_server.store import commands, devices, keys, registrations, resources, targets
+from mirror_server.store import commands, devices, keys, resources, targets
+from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
@@ -130,11 +130,10 @@ class CommandService:
         database: Where commands, desired values and the log are.
         clock: Domain time.
         log: Where async responses go.
-        happenings: Where reads and the ends of writes go.
+        listeners: Called with read values and finished writes.
         untold: Holds back what an application cannot know an answer to yet.
         under_way: Gives the numbers of the commands that devices have in hand.
-        values_of: Gives the values of resources that stand in the payload of an object instance, by their paths;
-            raises ValueError, with the reason, where it cannot be read.
+        parts_of: Gives what takes apart an object instance for the backend of a name, where something does.
         new_async_id: Makes an async-id for a request that has none.
     """
 
@@ -144,19 +143,19 @@ class CommandService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
         untold: Untold,
         under_way: Callable[[], set[int]],
-        values_of: Callable[[str, Content], Sequence[tuple[str, Content]]],
+        parts_of: Callable[[str], PartsOf | None],
         new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._untold = untold
         self._under_way = under_way
-        self._values_of = values_of
+        self._parts_of = parts_of
         self._new_async_id = new_async_id
 
     def place(self, placement: Placement) -> Future[Command]:
@@ -202,7 +201,7 @@ class CommandService:
         with self._database.read() as session:
             if devices.find(session, device_id) is None:
                 raise unknown_device(device_id)
-            _check_path(session, device_id, path)
+            self._check_path(session, device_id, path)
             row = resources.find(session, device_id, path)
         if row is None or row.reported_value is None:
             return None
@@ -370,7 +369,7 @@ class CommandService:
         numbers = commands.insert(session, [command for _, _, command in accepted])
         values = []
         for number, (_, target, command) in zip(numbers, accepted, strict=True):
-            for path, content, current in self._written(session, target, command.request):
+            for path, content, current in self._written(session, target, number, command.request):
                 value = write_accepted(
                     current,
                     command_id=number,
@@ -393,7 +392,7 @@ class CommandService:
         if target is None:
             raise unknown_device(device_id)
         if not target.is_resource:
-            _check_instance(session, device_id, request.path)
+            self._check_instance(session, device_id, request.path)
         _check_seen(session, placement)
         _check_queue(target.unfinished)
         if target.unfinished >= _MANY_WAITING:
@@ -471,9 +470,14 @@ class CommandService:
         if not values:
             return set()
         revision = resources.report(session, values, contact_at=now)
-        for answer, some in brought:
-            self._happenings.answered(session, revision, some, answer.answered_at)
-            revision += len(some)
+        if self._listeners.values_reported:
+            answered_at = [answer.answered_at for answer, some in brought for _ in some]
+            batch = [
+                Reported(number, value, value.at if at is None else at)
+                for number, (value, at) in enumerate(zip(values, answered_at, strict=True), revision)
+            ]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
         return {value.device_id for value in values}
 
     def _finish_writes(
@@ -483,7 +487,9 @@ class CommandService:
         written = [
             (ending, path, content, self._desired_at_end(ending, current, ended_at))
             for ending in endings
-            for path, content, current in self._written(session, ending.target, ending.command.request)
+            for path, content, current in self._written(
+                session, ending.target, ending.command.command_id, ending.command.request
+            )
         ]
         revisions: dict[tuple[str, str], int] = {}
         for contact_at in (now, None):
@@ -495,11 +501,21 @@ class CommandService:
             if values:
                 first = resources.put_desired(session, values, contact_at=contact_at)
                 revisions |= {value[:2]: revision for revision, value in enumerate(values, first)}
-        for ending, path, content, _ in written:
-            command, category = ending.command, ending.outcome[1]
-            revision = revisions.get((command.device_id, path))
-            at = ended_at[command.command_id]
-            self._happenings.write_ended(session, command, path, content, category, at, revision)
+        if written and self._listeners.write_finished:
+            batch = [
+                FinishedWrite(
+                    ending.command,
+                    path,
+                    content.payload,
+                    content.content_type,
+                    ending.outcome[1],
+                    ended_at[ending.command.command_id],
+                    revisions.get((ending.command.device_id, path)),
+                )
+                for ending, path, content, _ in written
+            ]
+            for listener in self._listeners.write_finished:
+                listener(session, batch)
         return {device_id for device_id, _ in revisions}
 
     def _desired_at_end(
@@ -509,7 +525,7 @@ class CommandService:
         return write_finished(current, command_id=command_id, category=category, at=ended_at[command_id])
 
     def _written(
-        self, session: Session, target: Target, request: CommandRequest
+        self, session: Session, target: Target, command_id: int, request: CommandRequest
     ) -> Iterator[tuple[str, Content, Desired | None]]:
         """What a write sets, by paths, and what was desired before: of one resource, or those of an object instance."""
         if not request.is_write:
@@ -518,12 +534,40 @@ class CommandService:
         if target.is_resource:
             yield request.path, content, target.desired
             return
+        parts_of = self._parts_of_device(session, target.device_id)
+        if parts_of is None:
+            # It was accepted by a server that had the device's backend, and ends in one that has not.
+            for path, desired in resources.desired_by(session, target.device_id, command_id):
+                yield path, Content(desired.value, desired.content_type), desired
+            return
         try:
-            values = self._values_of(request.path, content)
+            values = parts_of(request.path, content)
         except ValueError as error:
             raise Refusal.of_field("payload-b64", str(error)) from error
         for path, each in values:
             yield path, each, resources.desired(session, target.device_id, path)
+
+    def _check_path(self, session: Session, device_id: str, path: str) -> None:
+        if not resources.knows_path(session, device_id, path):
+            self._check_instance(session, device_id, path)
+
+    def _check_instance(self, session: Session, device_id: str, path: str) -> None:
+        """Refuse a path that is no resource of the device, nor an object instance that it reads and writes."""
+        if not _is_instance(session, device_id, path):
+            message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        elif self._parts_of_device(session, device_id) is None:
+            message = (
+                f"{path} is an object instance, which only a real device reads and writes as a whole; name one of its"
+                f" resources. GET /v2/endpoints/{device_id} lists those it has"
+            )
+        else:
+            return
+        raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+
+    def _parts_of_device(self, session: Session, device_id: str) -> PartsOf | None:
+        """What takes apart the object instances of a device; ``None`` where it has single resources only."""
+        device = devices.find(session, device_id)
+        return None if device is None else self._parts_of(device.backend)
 
 
 def _apart(items: Sequence[T], touched_by: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
@@ -601,25 +645,6 @@ def _find_placed(session: Session, placement: Placement, async_id: str, free_sin
     return placed
 
 
-def _check_path(session: Session, device_id: str, path: str) -> None:
-    if not resources.knows_path(session, device_id, path):
-        _check_instance(session, device_id, path)
-
-
-def _check_instance(session: Session, device_id: str, path: str) -> None:
-    """Refuse a path that is no resource of the device, unless it is an object instance that can be read and written."""
-    if not _is_instance(session, device_id, path):
-        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
-    elif not registrations.is_real(session, device_id):
-        message = (
-            f"{path} is an object instance, which only a real device reads and writes as a whole; name one of its"
-            f" resources. GET /v2/endpoints/{device_id} lists those it has"
-        )
-    else:
-        return
-    raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
-
-
 def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
     """The resource, whose last write has failed.
 
@@ -666,8 +691,6 @@ def _is_as_seen(resource: ResourceRow, seen: int | Literal["*"]) -> bool:
 def _told_desired(resource: ResourceRow) -> str:
     if resource.desired_status is None:
         return f"{resource.path} was never written"
-    if resource.desired_revision is None:
-        return f"the desired value of {resource.path} is of an earlier version of this service and has no revision"
     return f"the desired value of {resource.path} is of revision {resource.desired_revision}"
 
 

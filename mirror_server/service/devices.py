@@ -19,21 +19,19 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import (
     descriptions,
     devices,
     logs,
-    registrations,
     revisions,
-    settings,
     statistics,
     subscriptions,
 )
 from mirror_server.store import device_objects as stored_objects
 from mirror_server.store import resources as stored_resources
+from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import NO_DESCRIPTION, Description
@@ -51,19 +49,13 @@ _ROWS_FOR_CONTACTS = 2000
 _MOST_CONTACTS = 50
 _COUNT_SECONDS = 5
 
-_SHORTEST_GRACE_SECONDS = 120
-"""All retransmissions of an update that was sent while the service was down come within 93 s (RFC 7252, 4.8.2)."""
-_LONGEST_GRACE_SECONDS = 600
-"""A device with a shorter lifetime has time for its next update. Longer, and frequent restarts would keep registered
-what is gone."""
-
-_WHAT = {
+_KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS: "registration",
     REG_UPDATES: "reg_update",
     DE_REGISTRATIONS: "deregistration",
     REGISTRATIONS_EXPIRED: "expired",
 }
-"""What the history calls it."""
+"""What the listeners call it."""
 
 
 class EncodedObject(NamedTuple):
@@ -113,12 +105,18 @@ class DeviceService:
         database: Where the mirror is.
         clock: Domain time.
         log: Where registration events go.
-        happenings: Where these go too, and what devices told.
+        listeners: Called with registrations, reported values and deleted devices.
         commands: Ends the commands of a device that leaves.
         subscriptions: Applies presubscription rules.
         contact: Called with the id of a device that can be reached.
         expiry_due: Called with the instant at which a registration ends unless it is updated.
         new_device_id: Makes an id for a device that is not known yet.
+
+    Attributes:
+        on_interrupted: Called when nothing can be stored, so that no device can update its registration.
+        on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
+            could not; before any registration ends.
+        on_registration_ended: Called in the transaction in which a registration ends, with the device id.
     """
 
     def __init__(
@@ -127,7 +125,7 @@ class DeviceService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
         commands: CommandService,
         subscriptions: SubscriptionService,
         contact: Callable[[str], None],
@@ -138,10 +136,13 @@ class DeviceService:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._commands = commands
         self._subscriptions = subscriptions
         self._contact = contact
+        self.on_interrupted: list[Callable[[], None]] = []
+        self.on_resumed: list[Callable[[Session, Instant], None]] = []
+        self.on_registration_ended: list[Callable[[Session, str], None]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
@@ -387,39 +388,32 @@ class DeviceService:
             lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
         )
 
-    def prolong_registrations(self, session: Session) -> None:
-        """Prolong the registrations of real devices that could not be updated while the service was down.
+    def begin(self, session: Session) -> None:
+        """Tell that devices could not update their registrations while the service was down.
 
-        Each is left as much time as it had when the last thing was stored, and at least its grace period: a device
-        that is told that its registration is unknown may give up for good.
+        It was there last when the last thing was stored.
         """
-        self._prolong(session, statistics.newest_instant(session))
+        self._tell_resumed(session, statistics.newest_instant(session))
 
     def interrupt(self) -> None:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
         if self._interrupted_at is None:
             self._interrupted_at = self._clock.now()
+        for tell in self.on_interrupted:
+            tell()
 
     def resume(self, session: Session) -> None:
-        """Prolong the registrations that could not be updated during an interruption, as after a start."""
-        self._prolong(session, self._interrupted_at)
+        """Storing works again: registrations end in time again, with the time left to update them."""
         session.after_commit(self.forget_interruption)
+        self._tell_resumed(session, self._interrupted_at)
 
     def forget_interruption(self) -> None:
         """End registrations in time again."""
         self._interrupted_at = None
 
-    def _prolong(self, session: Session, stopped_at: Instant | None) -> None:
-        now = self._clock.now()
-        stopped_at = stopped_at or now
-        expiring = registrations.expiring(session, after_seconds(now, _LONGEST_GRACE_SECONDS))
-        registrations.prolong(
-            session,
-            [
-                (max(now + expires_at - stopped_at, after_seconds(now, _grace_seconds(lifetime_seconds))), device_id)
-                for device_id, lifetime_seconds, expires_at in expiring
-            ],
-        )
+    def _tell_resumed(self, session: Session, since: Instant | None) -> None:
+        for tell in self.on_resumed:
+            tell(session, since or self._clock.now())
 
     def expire_registrations(self, session: Session) -> bool:
         """End the registrations that were not updated in time; commands go on waiting.
@@ -441,7 +435,9 @@ class DeviceService:
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
-        self._happenings.forget(session, silent)
+        if silent:
+            for listener in self._listeners.devices_deleted:
+                listener(session, silent)
         for device_id in silent:
             devices.delete(session, device_id)
 
@@ -452,7 +448,13 @@ class DeviceService:
         self._subscriptions.notify(session, told)
         values = [_observed_value(each, at, now, hearing) for each, at, hearing in told]
         first_revision = stored_resources.report(session, values, contact_at=now)
-        self._happenings.observed(session, first_revision, values, [each for each, _, _ in told])
+        if values and self._listeners.values_reported:
+            batch = [
+                Reported(revision, value, each.changed_at, each.is_published)
+                for revision, (value, (each, _, _)) in enumerate(zip(values, told, strict=True), first_revision)
+            ]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
 
     def _go_on_deleting(self, instant: Instant) -> None:
         self._database.insist(lambda session: self.delete_silent_since(session, instant))
@@ -460,7 +462,7 @@ class DeviceService:
     def _row_of(self, session: Session, registration: Registration) -> tuple[DeviceRow, bool]:
         """The device as it is from now on, and whether it was registered before."""
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
-        if known and _is_of_other_kind(session, known.device_id, registration):
+        if known and known.backend != registration.backend:
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         row = DeviceRow(
@@ -474,6 +476,7 @@ class DeviceService:
             updated_at=now,
             last_contact_at=now,
             registration_expires_at=after_seconds(now, registration.lifetime_seconds),
+            backend=registration.backend,
         )
         return row, bool(known and known.registered)
 
@@ -501,7 +504,7 @@ class DeviceService:
         event = self._registration_event(session, row, now)
         own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
         self._log.append_for_each(session, kind, row.device_id, event, own)
-        self._happenings.of_registration(session, _WHAT[kind], row.device_id, now, state_change=state_change)
+        self._tell_listeners(session, row, kind, now, state_change=state_change)
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
@@ -521,11 +524,19 @@ class DeviceService:
         now = self._clock.now()
         device_id = row.device_id
         devices.set_registered(session, device_id, registered=False, at=now)
-        registrations.delete(session, device_id)
+        for tell in self.on_registration_ended:
+            tell(session, device_id)
         subscriptions.reset_device(session, device_id)
         event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
-        self._happenings.of_registration(session, _WHAT[kind], device_id, now, state_change=bool(row.registered))
+        self._tell_listeners(session, row, kind, now, state_change=bool(row.registered))
+
+    def _tell_listeners(self, session: Session, row: DeviceRow, kind: str, at: Instant, *, state_change: bool) -> None:
+        if self._listeners.registration_changed:
+            revision = revisions.note_change(session, ())
+            batch = [RegistrationChange(revision, _KINDS[kind], row, at, state_change)]
+            for listener in self._listeners.registration_changed:
+                listener(session, batch)
 
 
 def _in_order(
@@ -565,18 +576,6 @@ def _encode_for_all(
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     for_issuers = {str(app_id): encoded(app_id) for app_id in issuers}
     return _CachedObject(encoded(None), for_issuers, device.revision, version, as_of)
-
-
-def _is_of_other_kind(session: Session, device_id: str, registration: Registration) -> bool:
-    """Whether the device is simulated and a real one takes its name, or the other way round."""
-    if registration.device_id is None:
-        return settings.is_simulated(session, device_id)
-    return registration.device_id != device_id and registrations.is_real(session, device_id)
-
-
-def _grace_seconds(lifetime_seconds: int) -> int:
-    """How long a registration is valid at least after the service was down."""
-    return min(max(lifetime_seconds, _SHORTEST_GRACE_SECONDS), _LONGEST_GRACE_SECONDS)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

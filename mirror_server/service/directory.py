@@ -10,8 +10,9 @@ from dataclasses import replace
 from mirror_sdk.wire.device_queries import MAX_QUERIES
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
-from mirror_server.core.instants import Instant
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import device_events, device_queries
+from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.device_events import DeviceEventRow
@@ -19,6 +20,7 @@ from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.store.session import Session
 
 _RANDOM_BYTES = 10
+_EVENTS_AT_ONCE = 5000
 
 
 class DirectoryService:
@@ -27,11 +29,15 @@ class DirectoryService:
     Args:
         database: Where they are.
         clock: Domain time.
+        keep_events_seconds: How long device events are kept.
+        max_events: How many of them are left at most when old ones are deleted.
     """
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, keep_events_seconds: float, max_events: int) -> None:
         self._database = database
         self._clock = clock
+        self._keep_events_seconds = keep_events_seconds
+        self._max_events = max_events
 
     def query(self, query_id: str) -> DeviceQueryRow:
         """A saved query.
@@ -104,6 +110,27 @@ class DirectoryService:
         with self._database.read() as session:
             rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_events.count(session, conditions) if count else None
+
+    def every_round(self, now: Instant) -> None:
+        """Delete device events that were kept long enough, and those that are too many."""
+        self._drop_events(after_seconds(now, -self._keep_events_seconds))
+
+    def _drop_events(self, before: Instant) -> None:
+        """A part at a time: one piece of work holds up all others."""
+
+        def work(session: Session) -> None:
+            dropped = device_events.drop(session, before=before, keep=self._max_events, most=_EVENTS_AT_ONCE)
+            if dropped == _EVENTS_AT_ONCE:
+                session.after_commit(lambda: self._drop_events(before))
+
+        self._database.insist(work)
+
+
+def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
+    """Store a device event for each registration that began, was updated or ended."""
+    for each in batch:
+        device_id = each.device.device_id
+        device_events.add(session, each.revision, device_id, each.kind, each.at, state_change=each.state_change)
 
 
 def _known(session: Session, query_id: str) -> DeviceQueryRow:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
-from mirror_server.store import commands, device_events, devices, logs
+from mirror_server.store import commands, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _ROUND_SECONDS = 3600
 _UNUSED_CHANNEL_SECONDS = 24 * 3600
-_EVENTS_AT_ONCE = 5000
 
 
 class Deadline:
@@ -62,8 +61,7 @@ class Housekeeping:
         expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
         forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
-        keep_device_events_seconds: How long device events are kept.
-        max_device_events: How many of them are left by a round at most.
+        every_round: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
 
     def __init__(
@@ -77,8 +75,7 @@ class Housekeeping:
         expire_channels: Callable[[Session, Instant], None],
         forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
-        keep_device_events_seconds: float,
-        max_device_events: int,
+        every_round: Sequence[Callable[[Instant], None]],
     ) -> None:
         self._database = database
         self._clock = clock
@@ -88,8 +85,7 @@ class Housekeeping:
         self._expire_channels = expire_channels
         self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
-        self._keep_device_events_seconds = keep_device_events_seconds
-        self._max_device_events = max_device_events
+        self._every_round = every_round
         self._next_round: Timer | None = None
         self.commands = Deadline(clock, self.look_at_commands)
         self.registrations = Deadline(clock, self.look_at_registrations)
@@ -141,15 +137,6 @@ class Housekeeping:
             self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
-        self._drop_device_events(after_seconds(now, -self._keep_device_events_seconds))
+        for listener in self._every_round:
+            listener(now)
         self._next_round = self._clock.call_at(after_seconds(self._clock.now(), _ROUND_SECONDS), self._round)
-
-    def _drop_device_events(self, before: Instant) -> None:
-        """A part at a time: one piece of work holds up all others."""
-
-        def work(session: Session) -> None:
-            dropped = device_events.drop(session, before=before, keep=self._max_device_events, most=_EVENTS_AT_ONCE)
-            if dropped == _EVENTS_AT_ONCE:
-                session.after_commit(lambda: self._drop_device_events(before))
-
-        self._database.insist(work)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from mirror_server.service.slots import Slots
-from mirror_server.store import descriptions
 from mirror_server.store.conditions import Condition
 
 T = TypeVar("T")
@@ -41,7 +40,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
         returned: How many of them the response has at most.
         counts: Whether all that are selected are counted too.
     """
-    if descriptions.count_looked_up(conditions):
+    if any(condition.is_looked_up for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.column in _INDEXED]

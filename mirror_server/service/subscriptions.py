@@ -17,10 +17,10 @@ from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
-from mirror_server.service.happenings import Happenings
 from mirror_server.service.rule_applier import RuleApplier
 from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
+from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.session import Session
@@ -42,6 +42,7 @@ class SubscriptionService:
         database: Where subscriptions and the log are.
         clock: Domain time.
         log: Where observation events go.
+        listeners: Called with initial values.
     """
 
     def __init__(
@@ -50,12 +51,12 @@ class SubscriptionService:
         database: Database,
         clock: Clock,
         log: NotificationLog,
-        happenings: Happenings,
+        listeners: Listeners,
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
-        self._happenings = happenings
+        self._listeners = listeners
         self._matcher = RuleMatcher()
         self._applier = RuleApplier(database, self._matcher)
 
@@ -187,9 +188,12 @@ class SubscriptionService:
                 self.notify(session, [(stored, stored.changed_at, hearing)])
             return
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        values = [reported_value(device_id, path, initial, now, "subscription", changed_at)]
-        first_revision = resources.report(session, values)
-        self._happenings.answered(session, first_revision, values, answer.answered_at)
+        value = reported_value(device_id, path, initial, now, "subscription", changed_at)
+        revision = resources.report(session, [value])
+        if self._listeners.values_reported:
+            batch = [Reported(revision, value, answer.answered_at or now)]
+            for listener in self._listeners.values_reported:
+                listener(session, batch)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
         hearing = Hearing(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
         self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, hearing)])

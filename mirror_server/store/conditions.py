@@ -21,6 +21,11 @@ class Condition:
     of: str | None = None
     among: str | None = None
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the column is a subquery, which is run for each row and takes long where there are many."""
+        return "(SELECT " in self.column
+
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
     """The conditions in SQL, and the values of the parameters in them."""

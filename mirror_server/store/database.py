@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mirror_server.store import maintenance
+from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import Backend
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.recent_changes import RecentChanges
+from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.url import DEFAULT_URL, no_url
 from mirror_server.store.writer import Writer
@@ -35,7 +36,9 @@ class Database:
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or a URL of another kind in :data:`LOCATIONS`. Either is brought to the newest schema.
+            Or a URL of another kind in :data:`LOCATIONS`.
+        branches: What it is brought to the newest schema of, the core first: the core and all extensions, where nothing
+            else is said. The tables of other extensions stay as they are.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
         as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
@@ -43,8 +46,15 @@ class Database:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False, as_it_is: bool = False) -> None:
-        self._backend = location_of(url).open(must_exist=must_exist, as_it_is=as_it_is)
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        branches: Sequence[Branch] | None = None,
+        must_exist: bool = False,
+        as_it_is: bool = False,
+    ) -> None:
+        self._backend = location_of(url).open(branches or schema.ALL, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.conditions import Condition
 from mirror_server.store.session import Row, Session, parts
 
 NAME = (
@@ -30,7 +29,6 @@ ATTRIBUTE = (
     "coalesce((SELECT a.value FROM device_attributes a WHERE a.device_id = devices.device_id AND a.name = :of), '')"
 )
 """SQL for one of its attributes, empty where it has none of the name ``:of``."""
-_LOOKED_UP = frozenset({NAME, DESCRIPTION, CHANGED_AT, ATTRIBUTE})
 NOTHING = "''"
 """SQL for what no device has, which is no value that can be asked for."""
 NEVER = "NULL"
@@ -48,11 +46,6 @@ class Description:
 
 
 NO_DESCRIPTION = Description()
-
-
-def count_looked_up(conditions: Iterable[Condition]) -> int:
-    """How many of these conditions are looked up for each device, which takes long where devices are many."""
-    return sum(condition.column in _LOOKED_UP for condition in conditions)
 
 
 def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Description]:

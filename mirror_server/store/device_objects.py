@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mirror_server.store import devices, resources
 from mirror_server.store.devices import DEVICE_COLUMNS, DeviceRow
-from mirror_server.store.resources import NO_LIMIT, RESOURCE_COLUMNS, ResourceRow
+from mirror_server.store.resources import NO_LIMIT, ResourceRow
 from mirror_server.store.session import Session
 
 _DEVICE_WIDTH = len(DeviceRow.__slots__)
 _TOGETHER = (
     f"SELECT {', '.join(f'd.{name.strip()}' for name in DEVICE_COLUMNS.split(','))},"
-    f" {', '.join(f'r.{name.strip()}' for name in RESOURCE_COLUMNS.split(','))}"
+    f" {', '.join(f'r.{name}' for name in ResourceRow._fields)}"
     " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
     " WHERE d.device_id = :device_id"
     # Else what was changed last may come at the end, and each time another object.

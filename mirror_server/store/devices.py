@@ -12,7 +12,7 @@ from mirror_server.store.session import Row, Session, parts
 
 DEVICE_COLUMNS = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-    " created_at, updated_at, last_contact_at, registration_expires_at, revision"
+    " created_at, updated_at, last_contact_at, registration_expires_at, backend, revision"
 )
 
 
@@ -20,7 +20,8 @@ DEVICE_COLUMNS = (
 class DeviceRow:
     """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1.
 
-    ``revision`` is the number of the last change of its device object; see :mod:`mirror_server.store.revisions`.
+    ``backend`` is the name of the kind of connection it registered by. ``revision`` is the number of the last change of
+    its device object; see :mod:`mirror_server.store.revisions`.
     """
 
     device_id: str
@@ -33,6 +34,7 @@ class DeviceRow:
     updated_at: Instant
     last_contact_at: Instant
     registration_expires_at: Instant
+    backend: str
     revision: int = 0
 
 
@@ -60,9 +62,9 @@ def put(session: Session, device: DeviceRow) -> None:
     """Store a device that made a full registration; its creation time stays what it was."""
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at, number)"
+        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at, backend, number)"
         " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
-        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at,"
+        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at, :backend,"
         " (SELECT coalesce(max(number), 0) + 1 FROM devices))"
         " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
         " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"

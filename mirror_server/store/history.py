@@ -316,9 +316,9 @@ def mirror(session: Session, size: int) -> Iterator[list[HistoryRow]]:
     """
     statement = (
         "SELECT d.device_id, d.endpoint_name, path, reported_value, reported_content_type, reported_at,"
-        " reported_origin, coalesce(reported_revision, 0),"
+        " reported_origin, reported_revision,"
         " coalesce(CASE WHEN reported_origin <> 'read' THEN changed_at END, reported_at),"
-        " desired_value, desired_content_type, desired_status, desired_at, requested_at, coalesce(desired_revision, 0),"
+        " desired_value, desired_content_type, desired_status, desired_at, requested_at, desired_revision,"
         " desired_category, desired_app_id FROM devices d JOIN resources r ON r.device_id = d.device_id"
         " WHERE reported_at IS NOT NULL OR desired_status > 0 ORDER BY d.device_id, path"
     )
@@ -338,7 +338,7 @@ def registrations(session: Session) -> list[HistoryRow]:
 def waiting_writes(session: Session) -> list[HistoryRow]:
     """The writes that wait, of those that set what is desired, with the status 0, as if they ended when placed."""
     rows = session.rows(
-        "SELECT coalesce(desired_revision, 0), d.device_id, endpoint_name, r.path, r.requested_at,"
+        "SELECT desired_revision, d.device_id, endpoint_name, r.path, r.requested_at,"
         " desired_value, desired_content_type, desired_app_id"
         " FROM commands c JOIN resources r ON r.device_id = c.device_id AND r.desired_command_id = c.command_id"
         " JOIN devices d ON d.device_id = r.device_id WHERE c.finished_at IS NULL AND desired_status = 0"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from mirror_server.store.backend import Backend
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import Violation
+from mirror_server.store.schema import Branch
 
 
 class Location(ABC):
@@ -32,7 +33,7 @@ class Location(ABC):
         self.url = url
 
     @abstractmethod
-    def open(self, *, must_exist: bool, as_it_is: bool) -> Backend:
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
         """Open it; see :class:`mirror_server.store.database.Database`."""
 
     def file(self) -> Path:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from urllib.parse import parse_qsl, urlencode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import orjson
 
-from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS
-from mirror_server.store import (
-    descriptions,
-    device_events,
-    device_keys,
-    device_queries,
-    history,
-    logs,
-    revisions,
-    subscriptions,
-)
+from mirror_server.store import device_keys, logs, revisions, subscriptions
+from mirror_server.store.extensions import EXTENSIONS
 from mirror_server.store.session import Session
 
 MOST_EXAMPLES = 20
@@ -33,12 +22,8 @@ _OF_A_DEVICE = (
     "resources",
     "simulated_devices",
     "registrations",
-    "device_attributes",
-    "device_descriptions",
-    "device_events",
     "devices",
 )
-_OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
@@ -47,12 +32,13 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
     Of the history that is what has not gone on to segments and files, where the rest is told no more.
 
     Returns:
-        How many rows of each table, how many rules, and how many saved filters.
+        How many rows of each table, how many rules, and what extensions have erased.
     """
     rules = _erase_rules(session, device_id)
-    queries = _erase_queries(session, device_id)
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
-    rows = {"history": history.erase(session, [device_id])}
+    rows: dict[str, int] = {}
+    for extension in EXTENSIONS:
+        rows |= extension.erase(session, device_id, name)
     if name is not None:
         # What is kept of its object elsewhere holds no more.
         revisions.note_change(session, [device_id])
@@ -66,7 +52,7 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
-    return rows | {"device_keys": keys, "presubscription_rules": rules, "device_queries": queries}
+    return rows | {"device_keys": keys, "presubscription_rules": rules}
 
 
 def _erase_rules(session: Session, device_id: str) -> int:
@@ -84,45 +70,6 @@ def _erase_rules(session: Session, device_id: str) -> int:
             subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)
     return erased
-
-
-def _erase_queries(session: Session, device_id: str) -> int:
-    """Take this device out of the saved filters that tell of it; gives the number of these.
-
-    A filter in which no other device is named is deleted: without the condition it would select others. What is said of
-    the device tells of it as its names do, and so does the value of an attribute that no other device has. In the name
-    of a filter its names are replaced.
-    """
-    name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
-    told = descriptions.of_device(session, device_id)
-    names = {device_id, name, told.name} - {None}
-    own = {
-        f"{ATTRIBUTE_FILTER}__{attribute}": value
-        for attribute, value in told.attributes.items()
-        if not descriptions.is_with_others(session, device_id, attribute, value)
-    }
-    mention = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w-])")
-    erased = 0
-    for row in device_queries.list_all(session):
-        conditions = parse_qsl(row.query, keep_blank_values=True)
-        left = [
-            (field, _without(value, {*names, told.description, own.get(_OPERATOR.sub("", field))}))
-            for field, value in conditions
-        ]
-        shown = mention.sub(f"({row.query_id})", row.name)
-        if left == conditions and shown == row.name:
-            continue
-        erased += 1
-        if any(value == "" != before for (_, before), (_, value) in zip(conditions, left, strict=True)):
-            device_queries.delete(session, row.query_id)
-        else:
-            query = row.query if left == conditions else urlencode(left, safe=",")
-            device_queries.put(session, replace(row, name=shown, query=query))
-    return erased
-
-
-def _without(value: str, names: Collection[str | None]) -> str:
-    return "" if value in names else ",".join(each for each in value.split(",") if each not in names)
 
 
 def leave_behind(session: Session) -> None:
@@ -168,49 +115,6 @@ _VIOLATIONS = {
         " WHERE n.app_id = logs.app_id)"
     ),
     "a position is beyond the end of its log": "SELECT app_id FROM logs WHERE position > last_seq",
-    "a row of the history is of no device that is known": (
-        "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
-        f" WHERE d.device_id IS NULL AND h.kind <> {history.GAP}"
-    ),
-    "a row of the history is of no known kind": (
-        f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(history.KINDS)}"
-    ),
-    "a row of the history is later than the last change": (
-        "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
-    ),
-    "the history is sealed beyond the last change": (
-        "SELECT CAST(sealed_revision AS TEXT) FROM history_state"
-        " WHERE sealed_revision > (SELECT last_revision FROM revisions)"
-    ),
-    "a part of the history that was sealed goes on beyond that": (
-        "SELECT segment_id || ' ' || block FROM history_segments WHERE kind = 'rows'"
-        " AND last_revision > (SELECT sealed_revision FROM history_state)"
-        " UNION ALL SELECT file_name FROM history_files"
-        " WHERE last_revision > (SELECT sealed_revision FROM history_state)"
-    ),
-    "a segment of the history has no content": (
-        "SELECT s.segment_id || ' ' || s.block FROM history_segments s WHERE NOT EXISTS"
-        " (SELECT 1 FROM history_blocks b WHERE b.segment_id = s.segment_id AND b.block = s.block)"
-    ),
-    "a value was reported, and is not in the history": (
-        "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_kept = 1"
-        " AND reported_revision > begun_revision AND reported_revision > sealed_revision"
-        " AND NOT EXISTS (SELECT 1 FROM history h WHERE h.revision = reported_revision)"
-    ),
-    "a reported value and its row in the history differ": (
-        "SELECT r.device_id || ' ' || r.path FROM resources r JOIN history h ON h.revision = r.reported_revision"
-        " WHERE h.value <> r.reported_value"
-    ),
-    "a device event is of no known kind": (
-        f"SELECT CAST(revision AS TEXT) FROM device_events WHERE kind < 0 OR kind >= {len(device_events.KINDS)}"
-    ),
-    "a device event is later than the last change": (
-        "SELECT CAST(revision AS TEXT) FROM device_events WHERE revision > (SELECT last_revision FROM revisions)"
-    ),
-    "a device has attributes, and nothing tells since when": (
-        "SELECT device_id || ' ' || name FROM device_attributes"
-        " WHERE device_id NOT IN (SELECT device_id FROM device_descriptions)"
-    ),
     "a resource is subscribed, and nobody is subscribed to it": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'ended')"
@@ -235,7 +139,8 @@ class Violation:
 
 def violations(session: Session) -> Iterator[Violation]:
     """What is wrong with the database, with the rows concerned."""
-    return found_in(session, _VIOLATIONS)
+    for statements in (_VIOLATIONS, *(extension.VIOLATIONS for extension in EXTENSIONS)):
+        yield from found_in(session, statements)
 
 
 def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:

@@ -1,14 +1,14 @@
 """Applies migrations. Loaded only where a schema is behind: Alembic and SQLAlchemy take long to import.
 
-``python -m mirror_server.store.migrate`` writes ``migrations/schema.sql``, from which new SQLite files are made; to be
-run after any change of a migration.
+``python -m mirror_server.store.migrate`` writes the ``schema.sql`` of each branch, from which new SQLite files are
+made. Run it after any change of a migration.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from mirror_server.store import schema
+from mirror_server.store.schema import Branch
 
 _HEAD = """\
 -- The newest schema of a SQLite file, made from the migrations beside it by
@@ -29,8 +30,8 @@ _HEAD = """\
 """
 
 
-def upgrade_file(path: Path, revision: str = "head") -> None:
-    """Apply, in order, the migrations up to ``revision`` that a SQLite file lacks, in one transaction.
+def upgrade_file(path: Path, branches: Iterable[Branch]) -> None:
+    """Apply, in order, the migrations of these branches that a SQLite file lacks, all in one transaction.
 
     Raises:
         DatabaseError: A newer version wrote the file.
@@ -43,30 +44,30 @@ def upgrade_file(path: Path, revision: str = "head") -> None:
         event.listen(engine, "begin", lambda begun: begun.exec_driver_sql("BEGIN IMMEDIATE"))
         with engine.begin() as begun:
             connection.execute("PRAGMA secure_delete = ON")
-            _run(begun, revision, str(path))
+            _run(begun, branches, str(path))
 
 
-def upgrade_postgresql(connect: Callable[[], Any], name: str, revision: str = "head") -> None:
-    """Apply, in order, the migrations up to ``revision`` that a PostgreSQL database lacks, in one transaction.
+def upgrade_postgresql(connect: Callable[[], Any], name: str, branches: Iterable[Branch]) -> None:
+    """Apply, in order, the migrations of these branches that a PostgreSQL database lacks, all in one transaction.
 
     Args:
         connect: Makes the connection.
         name: The database, for a message.
-        revision: The migration to end with.
+        branches: Those to bring to their newest versions.
 
     Raises:
         DatabaseError: A newer version wrote the database.
         psycopg.Error: It could not be changed; nothing was.
     """
     with _engine("postgresql+psycopg", connect) as engine, engine.begin() as begun:
-        _run(begun, revision, name)
+        _run(begun, branches, name)
 
 
-def script() -> str:
+def script(branch: Branch) -> str:
     """The statements that make the newest schema in an empty SQLite file, as the migrations make it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "new.db"
-        upgrade_file(path)
+        upgrade_file(path, [branch])
         with closing(sqlite3.connect(path)) as connection:
             lines = "\n".join(connection.iterdump()).splitlines()
     kept = [line.rstrip().replace("\t", "  ") for line in lines if line not in {"BEGIN TRANSACTION;", "COMMIT;"}]
@@ -82,16 +83,19 @@ def _engine(dialect: str, connect: Callable[[], Any]) -> Iterator[Engine]:
         raise error.orig or error from error
 
 
-def _run(connection: Connection, revision: str, name: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(schema.MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    try:
-        command.upgrade(config, revision)
-    except CommandError as error:
-        raise schema.newer_version(name, error) from error
+def _run(connection: Connection, branches: Iterable[Branch], name: str) -> None:
+    for branch in branches:
+        config = Config()
+        config.set_main_option("script_location", str(schema.MIGRATIONS))
+        config.set_main_option("version_locations", str(branch.folder / "versions"))
+        config.set_main_option("path_separator", "newline")
+        config.attributes.update(connection=connection, version_table=branch.version_table)
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise schema.newer_version(name, error) from error
 
 
 if __name__ == "__main__":
-    schema.SCRIPT.write_text(script(), encoding="utf-8")
+    for each in schema.ALL:
+        each.script.write_text(script(each), encoding="utf-8")

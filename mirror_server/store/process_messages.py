@@ -10,7 +10,7 @@ ANSWER = "answer"
 """A call is answered."""
 
 LEADER = "duty"
-"""Another process leads from now on; written as earlier versions do, one of which may run beside this one."""
+"""Another process leads from now on."""
 
 RESUMED = "resumed"
 """The leader missed messages, and goes on: what it was asked meanwhile is to be asked again."""

@@ -92,11 +92,6 @@ def delete(session: Session, device_id: str) -> None:
     session.run("DELETE FROM registrations WHERE device_id = :device_id", device_id=device_id)
 
 
-def is_real(session: Session, device_id: str) -> bool:
-    """Whether the device is registered, and no simulated one."""
-    return bool(session.scalar("SELECT 1 FROM registrations WHERE device_id = :device_id", device_id=device_id))
-
-
 def expiring(session: Session, before: Instant) -> list[tuple[str, int, Instant]]:
     """The registered real devices that expire before an instant: device id, lifetime in seconds, and when."""
     rows = session.rows(

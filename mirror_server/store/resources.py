@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
 from mirror_server.store.session import Row, Session
-
-RESOURCE_COLUMNS = (
-    "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " reported_origin, reported_revision, desired_value, desired_content_type, desired_status, desired_at,"
-    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision, acknowledged_at,"
-    " acknowledged_by"
-)
 
 DESIRED_COLUMNS = (
     "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
@@ -26,35 +19,72 @@ DESIRED_COLUMNS = (
 """What :func:`desired_of` makes a desired value of."""
 
 
+Part: TypeAlias = Literal["resource", "reported", "desired"]
+"""A part of a resource in a device object."""
+Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
+"""The type of a column's values. A word is a text that many resources have in common."""
+
+
+class Column(NamedTuple):
+    """How a column is sent in device objects and snapshots.
+
+    Attributes:
+        part: The part of the resource that has it.
+        kind: The type of its values.
+        member: Its name in this part of a device object; empty if it is written in another way.
+        is_in_stream: Whether the Arrow stream of a snapshot has it too, under the name of the column.
+    """
+
+    part: Part
+    kind: Kind
+    member: str = ""
+    is_in_stream: bool = True
+
+
 class ResourceRow(NamedTuple):
     """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; ``None`` where an older version stored it and its time did not tell the order. ``subscribed`` is
-    ``None`` where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a
-    write failed and someone acknowledged it.
+    part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
+    where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a write
+    failed and someone acknowledged it.
     """
 
-    path: str
-    subscribed: int | None
+    path: Annotated[str, Column("resource", "word")]
+    subscribed: Annotated[int | None, Column("resource", "flag")]
     subscribed_at: Instant | None
-    reported_value: bytes | None
-    reported_content_type: str | None
-    reported_at: Instant | None
-    reported_expires_at: Instant | None
-    reported_origin: str | None
-    reported_revision: int | None
-    desired_value: bytes | None
-    desired_content_type: str | None
-    desired_status: int | None
-    desired_at: Instant | None
-    desired_updated_at: Instant | None
-    requested_at: Instant | None
-    desired_category: str | None
+    reported_value: Annotated[bytes | None, Column("reported", "bytes", "value")]
+    reported_content_type: Annotated[str | None, Column("reported", "word", "content_type")]
+    reported_at: Annotated[Instant | None, Column("reported", "instant", "reported_at")]
+    reported_expires_at: Annotated[Instant | None, Column("reported", "instant", "expires_at")]
+    reported_revision: Annotated[int | None, Column("reported", "integer", "revision")]
+    reported_origin: Annotated[str | None, Column("reported", "word", "origin")]
+    desired_value: Annotated[bytes | None, Column("desired", "bytes", "value")]
+    desired_content_type: Annotated[str | None, Column("desired", "word", "content_type")]
+    desired_status: Annotated[int | None, Column("desired", "small integer", "status")]
+    desired_at: Annotated[Instant | None, Column("desired", "instant", "desired_at")]
+    desired_updated_at: Annotated[Instant | None, Column("desired", "instant", "status_updated_at", False)]
+    desired_category: Annotated[str | None, Column("desired", "word", "category", False)]
+    requested_at: Annotated[Instant | None, Column("desired", "instant", "requested_at")]
     desired_app_id: str | None
-    desired_revision: int | None
-    acknowledged_at: Instant | None = None
-    acknowledged_by: str | None = None
+    desired_revision: Annotated[int | None, Column("desired", "integer", "revision")]
+    acknowledged_at: Annotated[Instant | None, Column("desired", "instant", "acknowledged_at")]
+    acknowledged_by: Annotated[str | None, Column("desired", "word", "acknowledged_by")]
+
+
+RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
+
+
+def columns(part: Part) -> dict[str, Column]:
+    """The columns of a part by name, in the order in which they are sent."""
+    hints = get_type_hints(ResourceRow, include_extras=True)
+    found = {name: each for name, hint in hints.items() for each in getattr(hint, "__metadata__", ())}
+    return {name: column for name, column in found.items() if column.part == part}
+
+
+def streamed_columns(*of_parts: Part) -> dict[str, Kind]:
+    """The columns of these parts that the Arrow stream of a snapshot has, and the type of each."""
+    return {name: column.kind for part in of_parts for name, column in columns(part).items() if column.is_in_stream}
 
 
 class ReportedValue(NamedTuple):
@@ -75,8 +105,8 @@ class ReportedValue(NamedTuple):
 
 REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
-    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
+    " WHERE device_id = ? AND path = ?"
 )
 
 
@@ -201,17 +231,6 @@ def known(session: Session, device_id: str, path: str) -> Known:
     return Known(*row) if row else Known()
 
 
-def last_observed_of_simulated(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    The value is ``None`` where another has been read since.
-    """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
-    )
-
-
 def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
     """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
@@ -243,8 +262,7 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
 def _row_of(reported: ReportedValue, revision: int) -> Row:
     """A value as :data:`REPORT` takes it."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
-    heard_at = None if changed_at is None else at
-    return value, content_type, origin, at, expires_at, revision, heard_at, changed_at, device_id, path
+    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
@@ -261,6 +279,17 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
         path=path,
     )
     return desired_of(row) if row else None
+
+
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+    """The desired values that a command set and no later one has, with their paths."""
+    rows = session.rows(
+        f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
+        " AND desired_command_id = :command_id",
+        device_id=device_id,
+        command_id=command_id,
+    )
+    return [(row[0], found) for row in rows if (found := desired_of(row[1:])) is not None]
 
 
 class DesiredValue(NamedTuple):

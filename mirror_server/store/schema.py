@@ -1,72 +1,115 @@
-"""The newest version of the schema, and what a database of another version is told.
+"""The branches of the schema, and which of them a database lacks or has an older version of.
 
-A migration stands in ``migrations/versions``, in a file that begins with its number; the greatest number is the newest
-version, and the least one makes the first tables. What all of them make of an empty SQLite file stands in
-``migrations/schema.sql``, so that a new file needs none of them: after any change of a migration, ``python -m
-mirror_server.store.migrate`` writes it anew.
+A branch is a line of migrations: that of the core, or of an extension that stores something. Each has a version of its
+own, so that an extension can be added, left out and added again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.session import Connection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCRIPT = MIGRATIONS / "schema.sql"
 
 UPGRADE_SECONDS = 60
 """How long one process waits for another one that changes the schema."""
 
 
-@cache
-def versions() -> list[str]:
-    """All versions this program knows, the oldest first."""
-    return sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+class Branch(NamedTuple):
+    """A line of migrations.
+
+    A migration stands in ``versions`` of the folder, in a file that begins with its number; the greatest number is the
+    newest version, and the least one makes the first tables. What all of them make of an empty SQLite file stands in
+    ``schema.sql``, so that a new file needs none of them: after any change of a migration, ``python -m
+    mirror_server.store.migrate`` writes it again.
+    """
+
+    name: str
+    folder: Path
+
+    @property
+    def newest(self) -> str:
+        """The newest version that this program knows."""
+        return max(path.name.partition("_")[0] for path in (self.folder / "versions").glob("[0-9]*.py"))
+
+    @property
+    def script(self) -> Path:
+        """The statements that make the newest version in an empty SQLite file."""
+        return self.folder / "schema.sql"
+
+    @property
+    def version_table(self) -> str:
+        """The table of a database that holds the version it has."""
+        return "alembic_version" if self.name == "core" else f"alembic_version_{self.name}"
 
 
-def is_newest(name: str, found: Sequence[str]) -> bool:
-    """Whether a database has the newest schema.
+CORE = Branch("core", MIGRATIONS)
+ALL = (CORE, *(Branch(name, MIGRATIONS / name) for name in ("directory", "history", "lwm2m", "simulator", "streams")))
+"""The core and all extensions that store something, in the order in which they are brought up to date."""
+
+
+def versions(connection: Connection, tables: str, branches: Iterable[Branch]) -> dict[str, str]:
+    """Return the version that a database has of each branch, by name; without those it has no tables of.
+
+    Args:
+        connection: To the database.
+        tables: The statement that gives the names of its tables.
+        branches: Those to look for.
+    """
+    present = {name for (name,) in connection.execute(tables).fetchall()}
+    selects = [
+        f"SELECT '{branch.name}', version_num FROM {branch.version_table}"
+        for branch in branches
+        if branch.version_table in present
+    ]
+    return dict(connection.execute(" UNION ALL ".join(selects)).fetchall()) if selects else {}
+
+
+def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) -> list[Branch]:
+    """Return the branches that a database lacks or has an older version of.
 
     Args:
         name: The database, for a message.
-        found: The versions it says it has: one, or none before the first.
+        branches: Those it is to have.
+        found: The versions it has, see :func:`versions`.
 
     Raises:
-        DatabaseError: This program does not know one of them.
+        DatabaseError: It has a newer version of one of them.
     """
-    for version in found:
-        if version < versions()[0]:
-            raise DatabaseError(
-                f"the database {name} was written by a version before all that this one upgrades (its schema is"
-                f" {version}, and the oldest this one knows is {versions()[0]}); open it with the version that wrote"
-                " it, or name another database, which is made anew"
-            )
-        if version not in versions():
-            raise newer_version(name, f"its schema is {version}, and the newest this one knows is {versions()[-1]}")
-    return list(found) == versions()[-1:]
+    behind = []
+    for branch in branches:
+        version, newest = found.get(branch.name, ""), branch.newest
+        if version > newest:
+            schema = "its schema" if branch.name == "core" else f"its schema of {branch.name}"
+            raise newer_version(name, f"{schema} is {version}, and the newest this one knows is {newest}")
+        if version < newest:
+            behind.append(branch)
+    return behind
 
 
 def newer_version(name: str, why: object) -> DatabaseError:
-    """What to say of a database whose schema this version does not know."""
+    """Return the error for a database whose schema this version does not know."""
     return DatabaseError(
         f"the database {name} was written by a newer version ({why}); install that one, or restore a backup from before"
     )
 
 
-def make(connection: sqlite3.Connection) -> None:
+def make(connection: sqlite3.Connection, branches: Iterable[Branch]) -> None:
     """Make the newest schema in an empty database; the caller holds the transaction."""
-    for statement in _statements():
-        connection.execute(statement)
+    for branch in branches:
+        for statement in _statements(branch.script):
+            connection.execute(statement)
 
 
-def _statements() -> Iterator[str]:
+def _statements(script: Path) -> Iterator[str]:
     # sqlite3's own way to execute a script would end the transaction first.
     statement = ""
-    for line in SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in script.read_text(encoding="utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement

@@ -1,19 +1,15 @@
-"""Single values that outlive a restart, and the documents of the simulated devices."""
+"""Single values that outlive a restart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mirror_server.store.session import Session
 
-SIMULATE = (
-    "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
-    " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document"
-)
+MANUAL_CLOCK = "manual_clock_now"
+"""Names the instant of a manual clock, in milliseconds."""
 
 
 LEADER = "duty"
-"""The name under which databases have it since there is such a process; migration 0023 has a function with it."""
+"""The name under which databases have it since there is such a process; migration 0001 has a function with it."""
 
 
 def get(session: Session, name: str) -> str | None:
@@ -46,18 +42,3 @@ def probe(session: Session) -> None:
         "INSERT INTO settings (name, value) VALUES ('probe', 'odd') ON CONFLICT (name) DO UPDATE"
         " SET value = CASE settings.value WHEN 'odd' THEN 'even' ELSE 'odd' END"
     )
-
-
-def simulated_devices(session: Session) -> dict[str, str]:
-    """The documents of all simulated devices by device id."""
-    return dict(session.rows("SELECT device_id, document FROM simulated_devices ORDER BY device_id"))
-
-
-def put_simulated_devices(session: Session, documents: Mapping[str, str]) -> None:
-    """Store the documents of simulated devices."""
-    session.run_many(SIMULATE, list(documents.items()))
-
-
-def is_simulated(session: Session, device_id: str) -> bool:
-    """Whether there is a simulated device with this id."""
-    return bool(session.scalar("SELECT 1 FROM simulated_devices WHERE device_id = :device_id", device_id=device_id))

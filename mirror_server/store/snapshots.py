@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from mirror_server.store import devices
 from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row, Session
 
-REPORTED_COLUMNS = (
-    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at, reported_revision, "
-    "reported_origin, "
-    "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END"
+REPORTED_COLUMNS = ", ".join(
+    [
+        *streamed_columns("resource", "reported"),
+        "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
+    ]
 )
 """What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
 
-DESIRED_COLUMNS = (
-    "desired_value, desired_content_type, desired_status, desired_at, requested_at, desired_revision, acknowledged_at,"
-    " acknowledged_by"
-)
+DESIRED_COLUMNS = ", ".join(streamed_columns("desired"))
 """What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
 
 # So few that they are gone before the garbage collector looks at them.

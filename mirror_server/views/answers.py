@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
-from flask import Response
+from flask import Response, request
 from werkzeug.wsgi import ClosingIterator
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -28,6 +28,10 @@ NOT_GUESSED = ("X-Content-Type-Options", "nosniff")
 
 _STORED_TIMEOUT_SECONDS = 30
 _READ_TIMEOUT_SECONDS = 30
+
+
+class KeepableAnswer(Response):
+    """An answer whose own ``Cache-Control`` stays; all others are kept by nobody."""
 
 
 class EncodedAnswer(Response):
@@ -162,3 +166,11 @@ def when_stored(
         )
 
     return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)
+
+
+def make_conditional(answer: Response) -> None:
+    """Give an answer a tag of its content, and leave the content out where the client has it."""
+    answer.add_etag()
+    answer.make_conditional(request)
+    # Werkzeug adds the date, and the server that sends the answer adds it once more.
+    del answer.headers["Date"]

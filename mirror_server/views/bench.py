@@ -125,7 +125,7 @@ def _bench() -> Bench:
 
 
 def _clock(bench: Bench) -> dict[str, Any]:
-    return {"now": serialize.timestamp(bench.clock.now()), "manual": bench.is_manual}
+    return {"now": serialize.timestamp(bench.clock.now()), "manual": bench.clock.is_manual}
 
 
 def _run(act: Callable[[Bench], T], render: Callable[[T], Response]) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 PARK = "mirror.park"
-"""Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`.
+"""Key of the WSGI environment under which a server that can wait without a thread takes what is not whole yet.
 
-It answers whether it took it; one too many is refused.
+That is a :class:`Deferred` or a :class:`~mirror_server.views.streamed.Streamed`. It answers whether it took it; one too
+many is refused.
 """
 
 
@@ -118,6 +120,11 @@ class Deferred(Response):
         self.future = Future[None]()
         close()
 
+    def close(self) -> None:
+        """It is over, however it ended."""
+        super().close()
+        self.release()
+
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""
         wait_for(self.future, self.timeout_seconds, is_over)
@@ -132,3 +139,18 @@ def wait_for(future: Awaited, timeout_seconds: float, is_over: Callable[[], bool
         if is_done.wait(min(remaining_seconds, _LOOK_SECONDS)):
             return True
     return False
+
+
+async def until_done(future: Awaited, timeout_seconds: float, *ends: asyncio.Future[Any]) -> bool:
+    """Wait without a thread until the future or one of the ends is done; false where none is in time."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def note() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(note))
+    found, _ = await asyncio.wait([done, *ends], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+    done.cancel()
+    return bool(found)

@@ -9,8 +9,8 @@ from functools import lru_cache
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
+from mirror_server.views.answers import make_conditional
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
-from mirror_server.views.page_file import make_conditional
 from mirror_server.views.requests import requires, services
 
 Route = tuple[str, str, frozenset[str]]

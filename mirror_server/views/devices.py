@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
 from mirror_sdk.wire.device_requests import AcknowledgementBody
-from mirror_sdk.wire.directory import NOT_KEPT, DeviceUpdate
 from mirror_server.clock import Clock
-from mirror_server.service.devices import Described, EncodedObject, TooManyResources
+from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
-from mirror_server.store.descriptions import Description
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
-from mirror_server.views.filters import read_filters
 from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import app_id, leader_only, query_flag, read_body, requires, services
-from mirror_server.views.sent_back import refuse_if_match, require_unchanged
-
-_DESCRIBES = {"name", "description", "custom_attributes"}
-_WHOSE = {
-    "id": "the id of a device stays what it is",
-    "endpoint_name": "a device names itself when it registers",
-    "endpoint_type": "a device says its type itself when it registers",
-    "state": "a device registers and deregisters by itself",
-    "queue_mode": "a device says so itself when it registers",
-}
+from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
+from mirror_server.views.selection import query_conditions
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
@@ -79,7 +65,7 @@ def acknowledge_failed_write(device_id: str) -> Response:
 def list_devices() -> Response:
     """A page of the directory."""
     paging = query_paging()
-    conditions = read_filters(paging.filters, own=PARAMETERS)
+    conditions = query_conditions(PARAMETERS)
     parts = services()
 
     def read() -> Response:
@@ -99,37 +85,6 @@ def get_device(device_id: str) -> Response:
     return json_answer(serialize.device(services().devices.described(device_id)))
 
 
-@routes.put("/v3/devices/<device_id>")
-@requires(Scope.WRITE)
-def put_device(device_id: str) -> Response:
-    """Change what is said of a device; what is not given stays."""
-    return _describe(device_id)
-
-
-@routes.patch("/v3/devices/<device_id>")
-@requires(Scope.WRITE)
-def patch_device(device_id: str) -> Response:
-    """The same as PUT, which leaves out nothing either."""
-    return _describe(device_id)
-
-
-@routes.get("/v3/devices/<device_id>/connection")
-@requires(Scope.READ)
-@leader_only()
-def get_device_connection(device_id: str) -> Response:
-    """How a device is connected; where its messages come from is for operators."""
-    found = services().connections.connection(device_id)
-    return json_answer(serialize.device_connection(found, with_address=Scope.ADMIN in g.scopes))
-
-
-@routes.get("/v3/devices/<device_id>/contacts")
-@requires(Scope.READ)
-def get_device_contacts(device_id: str) -> Response:
-    """When a device was heard lately."""
-    heard_at = services().devices.contacts(app_id(), device_id)
-    return json_answer(serialize.device_contacts(device_id, heard_at))
-
-
 @routes.get("/v2/endpoints/<device_id>")
 @requires(Scope.READ, query=("cacheOnly", "noResp"))
 def list_endpoint_resources(device_id: str) -> Response:
@@ -145,30 +100,3 @@ def list_endpoint_resources(device_id: str) -> Response:
 
 def _endpoint_resources(announced: Sequence[AnnouncedResource]) -> Response:
     return json_answer([serialize.endpoint_resource(resource) for resource in announced])
-
-
-def _describe(device_id: str) -> Response:
-    refuse_if_match()
-    sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
-    stored = services().devices.describe(device_id, lambda found: _changed(found, sent))
-    return when_stored(stored, lambda found: json_answer(serialize.device(found)))
-
-
-def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
-    """What is said of a device from now on.
-
-    Raises:
-        Refusal: What was sent besides is not what the device has (400).
-    """
-    others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
-    require_unchanged(others, serialize.device(found), _WHOSE)
-    told = found.description
-    if "name" in sent:
-        # It is what the device is called without a name of its own, and what it goes on to be called by.
-        own = sent["name"] not in {None, "", found.device.endpoint_name}
-        told = replace(told, name=sent["name"] if own else None)
-    if "description" in sent:
-        told = replace(told, description=sent["description"] or None)
-    if "custom_attributes" in sent:
-        told = replace(told, attributes=sent["custom_attributes"] or {})
-    return told

@@ -13,14 +13,14 @@ from mirror_sdk.wire.device_events import EVENT_ID_PATTERN
 from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQueryBody, DeviceQueryUpdate
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
-from mirror_server.store.device_events import KINDS
+from mirror_server.store.device_events import KINDS, DeviceEventRow
 from mirror_server.store.device_queries import DeviceQueryRow
-from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.filters import Fields, read_filters, read_moment, read_truth
 from mirror_server.views.paging import PARAMETERS, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
+from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
 _NONE = -1
@@ -39,7 +39,13 @@ def _read_words(_name: str, text: str) -> int:
     return _read_event_type(_name, _KINDS_BY_WORDS.get(text, ""))
 
 
-_KINDS_BY_WORDS = {words: kind for kind, words in serialize.WORDS_OF_EVENTS.items()}
+_WORDS = {
+    "registration": "Device registered",
+    "reg_update": "Device updated its registration",
+    "deregistration": "Device deregistered",
+    "expired": "Registration of the device expired",
+}
+_KINDS_BY_WORDS = {words: kind for kind, words in _WORDS.items()}
 _OF_QUERIES = Fields(
     columns={
         "id": "query_id",
@@ -85,7 +91,7 @@ def list_device_queries() -> Response:
         rows, total = directory.queries(
             conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
         )
-        return page_answer(paging, [serialize.device_query(row) for row in rows], total)
+        return page_answer(paging, [_query(row) for row in rows], total)
 
     return when_page_read(paging, conditions, MAX_QUERIES, read)
 
@@ -97,14 +103,14 @@ def post_device_query() -> Response:
     body = read_body(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
     stored = services().directory.save_query(body.name, body.query)
-    return when_stored(stored, lambda row: json_answer(serialize.device_query(row), 201))
+    return when_stored(stored, lambda row: json_answer(_query(row), 201))
 
 
 @routes.get("/v3/device-queries/<query_id>")
 @requires(Scope.READ)
 def get_device_query(query_id: str) -> Response:
     """A saved query."""
-    return json_answer(serialize.device_query(services().directory.query(query_id)))
+    return json_answer(_query(services().directory.query(query_id)))
 
 
 @routes.put("/v3/device-queries/<query_id>")
@@ -166,7 +172,7 @@ def _events() -> Response:
         rows, total = directory.events(
             conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
         )
-        return page_answer(paging, [serialize.device_event(row) for row in rows], total)
+        return page_answer(paging, [_event_content(row) for row in rows], total)
 
     return when_page_read(paging, conditions, services().settings.max_device_events, read)
 
@@ -176,7 +182,7 @@ def _event(event_id: str) -> Response:
     if row is None:
         message = f"no device event with the id {event_id!r}; GET /v3/device-events lists those that are kept"
         raise Refusal(404, message)
-    return json_answer(serialize.device_event(row))
+    return json_answer(_event_content(row))
 
 
 def _event_number(name: str, text: str) -> int:
@@ -204,7 +210,7 @@ def _change(query_id: str) -> Response:
     if sent.get("query") is not None:
         _check_query(sent["query"])
     stored = services().directory.change_query(query_id, lambda row: _changed(row, sent))
-    return when_stored(stored, lambda row: json_answer(serialize.device_query(row)))
+    return when_stored(stored, lambda row: json_answer(_query(row)))
 
 
 def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
@@ -214,6 +220,38 @@ def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
         Refusal: What was sent besides is not what the query has (400).
     """
     others = {name: value for name, value in sent.items() if name not in {"name", "query"}}
-    require_unchanged(others, serialize.device_query(row), {"id": "the id of a query stays what it is"})
+    require_unchanged(others, _query(row), {"id": "the id of a query stays what it is"})
     name, query = sent.get("name"), sent.get("query")
     return replace(row, name=row.name if name is None else name, query=row.query if query is None else query)
+
+
+def _query(row: DeviceQueryRow) -> dict[str, Any]:
+    """A saved query."""
+    return {
+        "object": "device-query",
+        "id": row.query_id,
+        "name": row.name,
+        "query": row.query,
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "etag": timestamp(row.updated_at),
+    }
+
+
+def _event_content(row: DeviceEventRow) -> dict[str, Any]:
+    """What became of a registration."""
+    kind, at = KINDS[row.kind], timestamp(row.at)
+    return {
+        "object": "device-event",
+        "id": f"{row.revision:032x}",
+        "device_id": row.device_id,
+        "date_time": at,
+        "created_at": at,
+        "etag": at,
+        "event_type": kind,
+        "event_type_description": "INFO",
+        "description": _WORDS[kind],
+        "state_change": bool(row.state_change),
+        "changes": {},
+        "data": {"endpoint_name": row.endpoint_name},
+    }

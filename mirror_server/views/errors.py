@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Response
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import WebsocketMismatch
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_server.core.errors import Refusal
 from mirror_server.service.commands import DesiredChanged
-from mirror_server.service.pasts import BeforeHistory
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
-from mirror_server.views.deferred import PARK
 from mirror_server.views.requests import request_id
 
 if TYPE_CHECKING:
@@ -54,17 +51,13 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
     }
     if refusal.reason is not None:
         body["reason"] = refusal.reason
-    if isinstance(refusal, BeforeHistory):
-        body["oldest_at"] = serialize.timestamp(refusal.oldest_at)
+    body |= refusal.more
     if isinstance(refusal, DesiredChanged):
         body["resource"] = serialize.resource(refusal.resource, refusal.app_id)
     response = json_answer(body, refusal.code)
+    response.headers.update(refusal.headers)
     if refusal.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if refusal.code == 426:
-        if PARK in environ:  # of an application under any other server it is forbidden (PEP 3333); waitress answers 500
-            response.headers["Upgrade"] = "websocket"
-        response.headers["Sec-WebSocket-Version"] = "13"
     if refusal.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(refusal.retry_after_seconds)
     if isinstance(error, HTTPException):
@@ -100,9 +93,5 @@ def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_by
         return Refusal(405, f"{method} is not available for {path}{why}; see the header Allow")
     if error.code == 413:
         return Refusal(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
-    if isinstance(error, WebsocketMismatch):
-        return Refusal(
-            400, "websockets are opened at /v2/notification/websocket-connect alone; send this request without Upgrade"
-        )
     code = error.code if error.code in ERROR_TYPES else 400
     return Refusal(code, error.description or error.name)

@@ -6,22 +6,20 @@ is an event named ``gap``. A client that comes back with ``Last-Event-ID`` goes 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import orjson
-from flask import Response
 
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.notifications.log import More, NotificationLog
-from mirror_server.views.deferred import wait_for
-
-STREAM = "mirror.stream"
-"""Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`.
-
-It answers whether it took it; one too many is refused.
-"""
+from mirror_server.store.failures import StorageFailed
+from mirror_server.views.deferred import until_done, wait_for
+from mirror_server.views.streamed import Reader, Streamed
 
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
@@ -33,7 +31,7 @@ _BEGIN = b"retry: 2000\n\n"
 _PASSED_ON = {"X-Accel-Buffering": "no"}
 
 
-class EventStream(Response):
+class EventStream(Streamed):
     """An answer that does not end by itself.
 
     Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
@@ -46,21 +44,18 @@ class EventStream(Response):
         is_admitted: Whether the key it was opened with is good still; asked now and then.
     """
 
+    is_poll = True
+
     def __init__(
         self, log: NotificationLog, app_id: str, after: int, is_admitted: Callable[[], bool] = lambda: True
     ) -> None:
-        super().__init__(self._blocking(), headers=_PASSED_ON, content_type="text/event-stream")
+        super().__init__(self._blocking(), content_type="text/event-stream", headers=_PASSED_ON)
         self._log = log
         self._app_id = app_id
         self._after = after
         self._is_admitted = is_admitted
         self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
         self.is_over = False
-        self._is_interrupted: Callable[[], bool] = lambda: False
-
-    def end_when(self, is_interrupted: Callable[[], bool]) -> None:
-        """Where it holds a thread, end it as soon as this is so."""
-        self._is_interrupted = is_interrupted
 
     def more(self) -> More:
         """A future that is done when there is something to take; ask for it before taking."""
@@ -97,16 +92,40 @@ class EventStream(Response):
         """What the stream begins with."""
         return _BEGIN + self.take()
 
+    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+        """Send events as they come, until the client goes away or the server stops."""
+        # Without its database it ends; the client comes back with its position.
+        with suppress(StorageFailed):
+            await self._send(reader, self.begin())
+            # What is made for a client that is gone, also while there was no room, would count as read.
+            while not (self.is_over or reader.is_gone or any(end.done() for end in ends)):
+                # Asked for before looking, so that what arrives in between is not waited for.
+                more = self.more()
+                chunk = self.take()
+                if not (chunk or self.is_over):
+                    chunk = b"" if await until_done(more, HEARTBEAT_SECONDS, *ends) else HEARTBEAT
+                more.cancel()
+                await self._send(reader, chunk)
+        return True
+
+    @staticmethod
+    async def _send(reader: Reader, chunk: bytes) -> None:
+        with reader.waiting(len(chunk)):
+            await reader.send_chunk(chunk)
+        # To a client that takes all at once, sending waits for nothing.
+        await asyncio.sleep(0)
+        await reader.room()
+
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
         yield self.begin()
-        while not (self.is_over or self._is_interrupted()) and (remaining_seconds := end_at - time.monotonic()) > 0:
+        while not (self.is_over or self.is_interrupted()) and (remaining_seconds := end_at - time.monotonic()) > 0:
             more = self.more()
             try:
                 chunk = self.take()
                 if not (chunk or self.is_over):
                     seconds = min(remaining_seconds, HEARTBEAT_SECONDS)
-                    chunk = b"" if wait_for(more, seconds, self._is_interrupted) else HEARTBEAT
+                    chunk = b"" if wait_for(more, seconds, self.is_interrupted) else HEARTBEAT
             finally:
                 more.cancel()
             yield chunk

@@ -7,12 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from flask import request
-
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
-from mirror_sdk.wire.history import MAX_DEVICES
-from mirror_sdk.wire.paths import check_pattern
-from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.store import descriptions
@@ -110,43 +105,6 @@ DIRECTORY = Fields(
 )
 
 
-def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
-    """The conditions in the query of the request; every parameter that is not its ``own`` is taken for a filter.
-
-    Raises:
-        Refusal: See :func:`read_filters`.
-    """
-    given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
-    return tuple(read_filters(given, own=own))
-
-
-def query_patterns() -> tuple[str, ...]:
-    """The patterns of paths in the query of the request.
-
-    Raises:
-        Refusal: One of them is none, or there are too many (400).
-    """
-    patterns = request.args.getlist("path")
-    if len(patterns) > MAX_PATTERNS:
-        raise Refusal.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
-    try:
-        return tuple(map(check_pattern, patterns))
-    except ValueError as error:
-        raise Refusal.of_field("path", str(error)) from None
-
-
-def query_devices() -> tuple[Condition, ...]:
-    """The condition that ``device_id`` is one of those in the query of the request, where there are any.
-
-    Raises:
-        Refusal: There are too many (400).
-    """
-    device_ids = request.args.getlist("device_id")
-    if len(device_ids) > MAX_DEVICES:
-        raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
-    return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
-
-
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY, *, own: Collection[str] = ()
 ) -> list[Condition]:
@@ -164,7 +122,7 @@ def read_filters(
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
-    said = descriptions.count_looked_up(conditions)
+    said = sum(condition.is_looked_up for condition in conditions)
     if said > _MOST_SAID:
         message = f"{said} filters by name, description, etag or attributes; {_MOST_SAID} is the limit"
         raise Refusal(400, f"{message}, and __in and __nin take many values at once")

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, Response, g
+import orjson
+from flask import Blueprint, Response, g, request
 
-from mirror_sdk.wire.history import MAX_ROWS
+from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
+from mirror_server.core.events import encode
 from mirror_server.history.selection import HistorySelection, Position
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
-from mirror_server.views import serialize
+from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.views.download import Download
-from mirror_server.views.filters import query_conditions, query_devices, query_patterns
 from mirror_server.views.forms import accepted_form, query_compression
 from mirror_server.views.requests import (
     app_id,
@@ -32,6 +33,8 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.selection import query_conditions, query_patterns
+from mirror_server.views.serialize import timestamp
 
 if TYPE_CHECKING:
     from mirror_server.arrow.history import HistoryPage
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from mirror_server.service.pasts import Past
 
 _CHUNK_BYTES = 256 * 1024
+_INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
 _OWN = ("from", "to", "path", "device_id", "order", "limit", "after", "compression")
 
 routes = Blueprint("history", __name__)
@@ -75,12 +79,20 @@ def _asked() -> HistorySelection:
     if begin is not None and end is not None and end < begin:
         raise Refusal.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
     return HistorySelection(
-        conditions=(*query_conditions(_OWN), *query_devices()),
+        conditions=(*query_conditions(_OWN), *_query_devices()),
         patterns=query_patterns(),
         begin=begin,
         end=end,
         descending=query_choice("order", ("ASC", "DESC")) == "DESC",
     )
+
+
+def _query_devices() -> tuple[Condition, ...]:
+    """The condition that ``device_id`` is one of those in the query of the request, where there are any."""
+    device_ids = request.args.getlist("device_id")
+    if len(device_ids) > MAX_DEVICES:
+        raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
+    return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
 
 
 def _page_of(asked: HistorySelection, limit: int | None, before: tuple[Reading, Position] | None) -> HistorySelection:
@@ -90,14 +102,16 @@ def _page_of(asked: HistorySelection, limit: int | None, before: tuple[Reading, 
 
 
 def _end(page: HistoryPage, reading: Reading) -> bytes:
-    after = write_cursor(reading, page.position) if page.has_more and page.position else None
-    return serialize.history_end(
-        taken_at=reading.taken_at,
-        oldest_at=page.past.rows.oldest_at,
-        row_count=page.row_count,
-        revision=reading.revision,
-        after=after,
-    )
+    """How a history ends."""
+    told = {
+        "object": "history-end",
+        "taken_at": timestamp(reading.taken_at),
+        "oldest_at": timestamp(page.past.rows.oldest_at),
+        "row_count": page.row_count,
+        "revision": reading.revision,
+    }
+    after = {"after": write_cursor(reading, page.position)} if page.has_more and page.position else {}
+    return orjson.dumps(told | after)
 
 
 def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
@@ -107,9 +121,19 @@ def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[
     for batch, position in page.parts():
         text = bytearray()
         for row in rows_of(batch):
-            text += serialize.history_row(row) + b"\n"
+            text += _row(row) + b"\n"
             if len(text) > _CHUNK_BYTES:
                 yield bytes(text)
                 text.clear()
-        yield bytes(text) + serialize.history_cursor(cursor(position)) + b"\n"
+        yield bytes(text) + orjson.dumps({"object": "history-cursor", "after": cursor(position)}) + b"\n"
     yield end() + b"\n"
+
+
+def _row(row: Mapping[str, Any]) -> bytes:
+    """A row of the history; what it does not have is left out."""
+    told = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
+    for name in _INSTANTS & told.keys():
+        told[name] = timestamp(told[name])
+    if "value" in told:
+        told["value"] = encode(told["value"])
+    return orjson.dumps(told)

@@ -7,20 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.channel import CallbackRegistration, WebsocketRegistration
+from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
-from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.log import More, NotificationLog, Page, Woken, beyond_log
-from mirror_server.notifications.sockets import ReaderSocket, reader_frame
-from mirror_server.notifications.websockets import Websockets
+from mirror_server.notifications.log import More, NotificationLog, Page, Woken
+from mirror_server.notifications.polls import POLL
+from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
 from mirror_server.views.deferred import PARK, Deferred, Soon
-from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import (
     app_id,
     asked_by,
@@ -29,12 +28,10 @@ from mirror_server.views.requests import (
     query_integer,
     query_text,
     read_body,
-    read_integer,
     requires,
     services,
     without_head,
 )
-from mirror_server.views.websocket import OPEN, OpenedWebsocket
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
@@ -43,42 +40,29 @@ _CLOSING_SECONDS = 0.3
 # More of them are read and encoded on another thread.
 _QUICK_ENTRIES = 100
 _LATEST = "latest"
-_frame_of = partial(reader_frame, show_instant=serialize.timestamp)
-_ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
+ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 routes = Blueprint("notifications", __name__)
 
 
 @routes.get("/v2/notification/pull")
-@requires(*_ANY_USE, query=("after", "hold", "noWait"))
+@requires(*ANY_USE, query=("after", "hold", "noWait"))
 @without_head
 @leader_only(unless="after", is_poll=True)
 def pull() -> Response:
     """A long poll: what is new in the log of this key."""
     held = _read_hold_seconds()
     parts = services()
-    after = _read_after(parts.log)
+    after = read_after(parts.log)
     if after is not None:
         return _poll_after(parts.log, after, held)
-    if parts.webhooks.registration(app_id()) is not None:
-        raise other_channel("a webhook", "DELETE /v2/notification/callback")
-    if parts.websockets.exists(app_id()):
-        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
+    parts.channels.check(app_id(), POLL)
     return _plain_poll(parts, held)
-
-
-@routes.get("/v2/notification/events")
-@requires(*_ANY_USE, query=("after",))
-@without_head
-def stream_events() -> Response:
-    """The log of this key as server-sent events."""
-    log = services().log
-    return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
 
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
-@requires(*_ANY_USE, query=None)
+@requires(*ANY_USE, query=None)
 @leader_only()
 def delete_poll_channel() -> Response:
     """End long polling; the open poll ends at once."""
@@ -86,22 +70,19 @@ def delete_poll_channel() -> Response:
 
 
 @routes.put("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @leader_only()
 def put_callback() -> Response:
     """Register a webhook, or replace the one there is."""
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
     parts = services()
-    if parts.polls.exists(app_id()):
-        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-    if parts.websockets.exists(app_id()):
-        raise other_channel("a websocket channel", "DELETE /v2/notification/websocket")
+    parts.channels.check(app_id(), WEBHOOK)
     return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_answer())
 
 
 @routes.get("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 def get_callback() -> Response:
     """The webhook as it was put."""
     row = services().webhooks.registration(app_id())
@@ -111,94 +92,31 @@ def get_callback() -> Response:
 
 
 @routes.delete("/v2/notification/callback")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @leader_only()
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
 
 
-@routes.put("/v2/notification/websocket")
-@requires(*_ANY_USE)
-def put_websocket() -> Response:
-    """Register a websocket channel, or change how the one there is writes; a body is optional."""
-    registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
-    application, parts = app_id(), services()
-    if not parts.opens_websockets:
-        message = (
-            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
-            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
-            " (PUT /v2/notification/callback)"
-        )
-        raise Refusal(400, message)
-    if parts.polls.exists(application):
-        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-
-    def answer(is_new: bool) -> Response:
-        return _websocket_channel(parts.websockets, application, 201 if is_new else 200)
-
-    return when_stored(parts.websockets.register(application, registration), answer)
-
-
-@routes.get("/v2/notification/websocket")
-@requires(*_ANY_USE)
-def get_websocket() -> Response:
-    """Whether the socket of the channel is open, and how much waits for it."""
-    return _websocket_channel(services().websockets, app_id())
-
-
-@routes.delete("/v2/notification/websocket")
-@requires(*_ANY_USE)
-def delete_websocket() -> Response:
-    """Remove the websocket channel; its socket is closed."""
-
-    def answer(was_there: bool) -> Response:
-        if not was_there:
-            raise _no_websocket()
-        return empty_answer()
-
-    return when_stored(services().websockets.delete(app_id()), answer)
-
-
-@routes.get("/v2/notification/websocket-connect")
-@requires(*_ANY_USE, query=("after",))
-@without_head
-def connect_websocket() -> Response:
-    """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
-    parts, application = services(), app_id()
-    after = _read_after(parts.log)
-    if OPEN not in request.environ:
-        message = (
-            "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
-            " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
-        )
-        raise Refusal(426, message)
-    if after is None:
-        return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
-    last_seq = parts.log.last_seq(application)
-    if after > last_seq:
-        raise beyond_log("after", after, last_seq)
-    reader = ReaderSocket(parts.log, application, after, is_admitted=g.still_admits, frame_of=_frame_of)
-    return OpenedWebsocket(reader)
-
-
 @routes.get("/v2/notification/channel")
-@requires(*_ANY_USE)
+@requires(*ANY_USE)
 @leader_only()
 def get_channel() -> Response:
     """Which notification channel this key has, and how it does."""
-    parts = services()
-    row = parts.webhooks.registration(app_id())
-    if row is not None:
-        return json_answer(serialize.callback_channel(row, parts.webhooks.backlog(app_id())))
-    websocket = parts.websockets.state(app_id())
-    if websocket is not None:
-        return json_answer({"delivery_mechanism": "WEBSOCKET", "backlog": websocket.waiting})
-    if not parts.polls.exists(app_id()):
+    application, parts = app_id(), services()
+    channel = parts.channels.of(application)
+    if channel is None:
         message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
         message += " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
         raise Refusal(404, message)
-    return json_answer({"delivery_mechanism": "LONG_POLLING"})
+    if channel == POLL:
+        return json_answer({"delivery_mechanism": channel.mechanism})
+    backlog = parts.webhooks.backlog(application)
+    row = parts.webhooks.registration(application)
+    if row is not None:
+        return json_answer(serialize.callback_channel(row, backlog))
+    return json_answer({"delivery_mechanism": channel.mechanism, "backlog": backlog})
 
 
 def _check_host(url: str) -> None:
@@ -226,7 +144,7 @@ def _read_hold_seconds() -> int:
     return DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
 
 
-def _read_after(log: NotificationLog) -> int | None:
+def read_after(log: NotificationLog) -> int | None:
     """The position in the query; ``latest`` is the end of the log.
 
     Raises:
@@ -235,22 +153,6 @@ def _read_after(log: NotificationLog) -> int | None:
     if query_text("after") == _LATEST:
         return log.last_seq(app_id())
     return query_integer("after", low=0)
-
-
-def _read_last_event_id(log: NotificationLog) -> int:
-    """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
-
-    Raises:
-        Refusal: One of them is no position, or it is beyond the end of the log (400).
-    """
-    # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
-    after = _read_after(log)
-    text = request.headers.get("Last-Event-ID")
-    number = after if text is None else read_integer("Last-Event-ID", text, low=0)
-    last_seq = log.last_seq(app_id())
-    if number is not None and number > last_seq:
-        raise beyond_log("after" if text is None else "Last-Event-ID", number, last_seq)
-    return last_seq if number is None else number
 
 
 def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
@@ -388,18 +290,6 @@ def _deleted(was_there: bool) -> Response:
     if not was_there:
         raise _no_callback()
     return empty_answer()
-
-
-def _websocket_channel(websockets: Websockets, application: str, status: int = 200) -> Response:
-    state = websockets.state(application)
-    if state is None:
-        raise _no_websocket()
-    word = "connected" if state.is_connected else "disconnected"
-    return json_answer({"status": word, "queue_size": state.waiting}, status)
-
-
-def _no_websocket() -> Refusal:
-    return Refusal(404, "this key has no websocket channel; a PUT here makes one")
 
 
 def _no_callback() -> Refusal:

@@ -6,9 +6,7 @@ from flask import Blueprint, Response
 
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
-from mirror_server.metrics import CONTENT_TYPE
-from mirror_server.service.keys import Scope
-from mirror_server.views.answers import json_answer, when_read
+from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires, services
 
@@ -21,8 +19,8 @@ routes = Blueprint("operation", __name__)
 @routes.get("/healthz")
 @requires()
 def get_health() -> Response:
-    """Whether the process lives; without a key."""
-    return json_answer({"status": OK, "service": SERVICE})
+    """Whether the process lives, and which extensions it has; without a key."""
+    return json_answer({"status": OK, "service": SERVICE, "extensions": services().extensions.names})
 
 
 @routes.get("/readyz")
@@ -33,15 +31,6 @@ def get_readiness() -> Response:
     return Deferred(
         probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer({"status": "ready"}), expired=_not_ready
     )
-
-
-@routes.get("/metrics")
-@requires(Scope.ADMIN)
-def get_metrics() -> Response:
-    """The metrics in Prometheus' text format."""
-    # It counts devices, requests and rows, of which there may be many.
-    read = services().metrics.exposition
-    return when_read(read, lambda text: Response(text, content_type=CONTENT_TYPE), is_long=True)
 
 
 def _not_ready() -> Response:

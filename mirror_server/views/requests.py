@@ -33,9 +33,6 @@ View = TypeVar("View", bound=Callable[..., Any])
 SERVICES = "mirror"
 """The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
 
-UNVERSIONED = "mirror.unversioned"
-"""Key of the WSGI environment of a request whose path had no version, as older programs ask. Source: wire.md 9."""
-
 CALLER = "mirror.caller"
 """Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""
 

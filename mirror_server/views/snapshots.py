@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Any
 
+import orjson
 from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
@@ -20,8 +21,6 @@ from mirror_sdk.wire.snapshot import (
     Compression,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.core.instants import Instant
-from mirror_server.history.selection import HistorySelection
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.service.lru_cache import LruCache
@@ -31,15 +30,11 @@ from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
+from mirror_server.views.as_of import snapshot_at
 from mirror_server.views.download import Download
-from mirror_server.views.filters import query_conditions, query_patterns
 from mirror_server.views.forms import accepted_form, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
-
-if TYPE_CHECKING:
-    from mirror_server.arrow.past import PastFleet
-    from mirror_server.history.service import OpenAsOf
-    from mirror_server.service.pasts import Past
+from mirror_server.views.selection import query_conditions, query_patterns
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
@@ -57,7 +52,10 @@ def get_snapshot() -> Response:
     form, compression = accepted_form("a snapshot"), query_compression()
     instant = query_instant("as_of")
     if instant is not None:
-        return _as_of(instant, form, compression)
+        if "changed_after" in request.args:
+            message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
+            raise Refusal.of_field("changed_after", message)
+        return snapshot_at(instant, query_conditions(_OWN), query_patterns(), form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
     snapshots, is_admitted = services().snapshots, g.still_admits
 
@@ -65,7 +63,7 @@ def get_snapshot() -> Response:
         if arrow_stream is None:
             chunks = _ndjson(snapshot)
         else:
-            chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, serialize.snapshot_end(snapshot))
+            chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, _end(snapshot))
         headers = {TOTAL_HEADER: str(snapshot.device_count)}
         return Download(chunks, is_admitted=is_admitted, release=snapshot.close, content_type=form, headers=headers)
 
@@ -104,7 +102,15 @@ def _when_open(selection: Selection, answer: Callable[[Snapshot], Response]) -> 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
     """All of it in one chunk, made apart from the view, which may not wait: every id is passed over."""
-    yield serialize.device_ranges(snapshot, list(snapshot.pages(size)))
+    pages = snapshot.pages(size)
+    ranges: list[dict[str, Any]] = [{"last": page.last, "device_count": page.device_count} for page in pages]
+    ranges = ranges or [{"device_count": 0}]
+    for before, this in pairwise(ranges):
+        this["after"] = before["last"]
+    # What comes later and follows the last device is in the last range.
+    ranges[-1].pop("last", None)
+    content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
+    yield orjson.dumps(content | {"data": ranges})
 
 
 def _selection() -> Selection:
@@ -127,45 +133,6 @@ def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], b
     return arrow_stream
 
 
-def _as_of(instant: Instant, form: str, compression: Compression) -> Response:
-    """The fleet as of an earlier instant, in the same forms."""
-    if "changed_after" in request.args:
-        message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
-        raise Refusal.of_field("changed_after", message)
-    selection = HistorySelection(conditions=query_conditions(_OWN), patterns=query_patterns())
-    parts, is_admitted = services(), g.still_admits
-
-    def answer(past: Past[OpenAsOf]) -> Response:
-        # It loads pyarrow, which is there where a history is kept.
-        from mirror_server.arrow.past import PastFleet, arrow_stream  # noqa: PLC0415
-
-        fleet = PastFleet(past)
-
-        def end() -> bytes:
-            return serialize.past_snapshot_end(instant, fleet.device_count)
-
-        chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
-        return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
-
-    opening = partial(parts.past.open_as_of, app_id(), selection, instant)
-    is_long = takes_long(selection.conditions, rows=parts.devices.recent_count())
-    return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
-
-
-def _past_ndjson(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
-    """A device object a line; the last line is the end."""
-    from mirror_server.arrow.past import devices_of  # noqa: PLC0415 - it loads pyarrow
-
-    text = bytearray()
-    for rows, begins in fleet.parts():
-        for device in devices_of(rows, begins):
-            text += serialize.past_device_object(*device, fleet.past.app_id, instant) + b"\n"
-            if len(text) > _CHUNK_BYTES:
-                yield bytes(text)
-                text.clear()
-    yield bytes(text) + end() + b"\n"
-
-
 def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     """A device object a line; the last line is the end."""
     text = bytearray()
@@ -174,13 +141,13 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
         text += (
             serialize.device_object(serialize.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
             if is_changed
-            else serialize.unchanged_device(device)
+            else orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
         )
         text += b"\n"
         if len(text) > _CHUNK_BYTES:
             yield bytes(text)
             text.clear()
-    yield bytes(text) + serialize.snapshot_end(snapshot) + b"\n"
+    yield bytes(text) + _end(snapshot) + b"\n"
 
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:
@@ -195,3 +162,16 @@ def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]
                 found = [ResourceRow._make(row[1:]) for row in own]
                 device_id, own = next(by_device, _NONE)
             yield device, found
+
+
+def _end(snapshot: Snapshot) -> bytes:
+    """How a fleet snapshot ends."""
+    return orjson.dumps(
+        {
+            "object": "snapshot-end",
+            "taken_at": serialize.timestamp(snapshot.taken_at),
+            "device_count": snapshot.device_count,
+            "revision": snapshot.revision,
+            "seq": snapshot.seq,
+        }
+    )

@@ -13,7 +13,7 @@ from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.requests import UNVERSIONED, app_id, query_choice, read_body, read_path, requires, services
+from mirror_server.views.requests import app_id, query_choice, read_body, read_path, requires, services
 
 routes = Blueprint("subscriptions", __name__)
 
@@ -26,9 +26,7 @@ def put_presubscriptions() -> Response:
     apply_now = query_choice("apply", ("now",)) is not None
     text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
     stored = services().subscriptions.put_rules(app_id(), text, apply_now=apply_now, was_seen=_was_seen())
-    # Older programs, which leave the version out, take no other code for a success.
-    code = 204 if UNVERSIONED in request.environ else 202
-    return when_stored(stored, lambda _: empty_answer(code))
+    return when_stored(stored, lambda _: empty_answer(202))
 
 
 @routes.get("/v2/subscriptions")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
@@ -18,7 +19,7 @@ from flask.sessions import NullSession, SecureCookieSession, SessionInterface, S
 from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.routes import NEWEST_CONNECT, REQUEST_ID_HEADER, WEBSOCKET_CONNECT, is_unversioned
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
@@ -26,26 +27,22 @@ from mirror_server.views import (
     access_keys,
     bench,
     description,
+    device_directory,
     device_requests,
     devices,
     directory,
     history,
     notifications,
-    older_calls,
     operation,
-    page,
-    reference,
     snapshots,
+    streams,
     subscriptions,
 )
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, SharedAnswer
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.errors import answer_to
-from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.page_file import PageFile
-from mirror_server.views.requests import SERVICES, UNVERSIONED, app_id, noted, request_id
-from mirror_server.views.websocket import OPEN, OpenedWebsocket
+from mirror_server.views.requests import SERVICES, app_id, noted, request_id
+from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
 
@@ -95,7 +92,8 @@ class MirrorApp(Flask):
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.refusal: Refusal | None = None
-        self._metrics = services.metrics
+        self._rewrite_path = services.extensions.collected("rewrite_path")
+        self._request_answered = services.extensions.collected("request_answered")
         self._admission = Admission(services)
         self._is_stopping = threading.Event()
         self.before_request(self._let_in)
@@ -104,8 +102,8 @@ class MirrorApp(Flask):
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """What finds the route of a request: by its path alone, whatever host it names."""
-        # Of a websocket's handshake that is not opened Flask knows that no route is meant.
-        if request is None or ("HTTP_UPGRADE" in request.environ and not _is_of_websocket(request.environ)):
+        # Of an upgrade that was not made Flask knows which routes are meant.
+        if request is None or "HTTP_UPGRADE" in request.environ:
             return super().create_url_adapter(request)
         environ = request.environ
         return self.url_map.bind("", path_info=get_path_info(environ), default_method=environ["REQUEST_METHOD"])
@@ -118,9 +116,8 @@ class MirrorApp(Flask):
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0 and 9."""
         environ[_BEGAN] = time.perf_counter()
         path = _SLASHES.sub("/", environ["PATH_INFO"]).rstrip("/") or "/"
-        if is_unversioned(path):
-            path = f"{NEWEST_CONNECT}{path}"
-            environ[UNVERSIONED] = True
+        for rewrite in self._rewrite_path:
+            path = rewrite(environ, path) or path
         environ["PATH_INFO"] = path
         return super().wsgi_app(environ, start_response)
 
@@ -137,77 +134,39 @@ class MirrorApp(Flask):
 
     def _finish(self, response: Response) -> Response:
         """Finish each request; an answer that is not whole yet is handed on, or waited for."""
-        if isinstance(response, Deferred):
-            response = self._park(response)
-        if isinstance(response, Download):
-            response = self._send(response)
-        elif isinstance(response, EventStream):
-            response = self._begin(response)
-        elif isinstance(response, OpenedWebsocket):
-            response = self._open(response)
         asked = _asked()
-        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
+        environ = asked.environ
+        take = environ.get(PARK, self._hold)
+        while isinstance(response, (Deferred, Streamed)):
+            refusal = take(response)
+            if refusal is not None:
+                response.close()
+                response = self._answer_to(refusal, environ)
+            elif isinstance(response, Streamed):
+                break
+            elif PARK in environ:
+                environ[_PARKED] = _route(asked)
+                break
+            else:
+                response = self._blocking_answer(response, environ)
+        return response if _PARKED in environ else self._complete(response, environ, _route(asked))
 
     def _answer_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
         return answer_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
 
-    def _begin(self, stream: EventStream) -> Response:
-        take: Callable[[EventStream], Refusal | None] | None = request.environ.get(STREAM)
-        refusal = self._hold(stream) if take is None else take(stream)
-        stream.end_when(self._is_over(request.environ))
-        return stream if refusal is None else self._answer_to(refusal, request.environ)
-
-    def _open(self, websocket: OpenedWebsocket) -> Response:
-        take: Callable[[OpenedWebsocket], Refusal | None] = request.environ[OPEN]
-        refusal = take(websocket)
-        return websocket if refusal is None else self._answer_to(refusal, request.environ)
-
-    def _hold(self, response: Response) -> Refusal | None:
-        """Take a slot for a thread, until the answer is sent; what is given says why there is none."""
+    def _hold(self, response: Deferred | Streamed) -> Refusal | None:
+        """Take a slot for a thread, until it is closed; too many held would leave none for others."""
+        if isinstance(response, Streamed):
+            response.is_interrupted = self._is_over(request.environ)
+        elif not response.is_poll:
+            return None
         application = app_id()
         refusal = self.blocking_polls.acquire(application)
         if refusal is None:
             response.call_on_close(partial(self.blocking_polls.release, application))
         return refusal
 
-    def _send(self, download: Download) -> Response:
-        take: Callable[[Download], None] | None = request.environ.get(DOWNLOAD)
-        if take is not None:
-            take(download)
-            return download
-        refusal = self._hold(download)
-        if refusal is None:
-            return download
-        download.close()
-        return self._answer_to(refusal, request.environ)
-
-    def _park(self, deferred: Deferred) -> Response:
-        park: Callable[[Deferred], Refusal | None] | None = request.environ.get(PARK)
-        if park is None:
-            return self._wait(deferred)
-        refusal = park(deferred)
-        if refusal is not None:
-            deferred.release()
-            return self._answer_to(refusal, request.environ)
-        request.environ[_PARKED] = _route(_asked())
-        return deferred
-
-    def _wait(self, deferred: Deferred) -> Response:
-        """Let this thread wait, unless too many do so that others would be served by none."""
-        if not deferred.is_poll:
-            return self._blocking_answer(deferred)
-        application = app_id()
-        refusal = self.blocking_polls.acquire(application)
-        if refusal is not None:
-            deferred.release()
-            return self._answer_to(refusal, request.environ)
-        try:
-            return self._blocking_answer(deferred)
-        finally:
-            self.blocking_polls.release(application)
-
-    def _blocking_answer(self, deferred: Deferred) -> Response:
-        environ = request.environ
+    def _blocking_answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         try:
             if deferred.is_poll:
                 deferred.wait(self._is_over(environ))
@@ -221,7 +180,7 @@ class MirrorApp(Flask):
                 answer.call_on_close(deferred.sent)
             return answer
         finally:
-            deferred.release()
+            deferred.close()
 
     def stop_waiting(self) -> None:
         """Have the polls and streams that hold threads answered, as if their time were over."""
@@ -265,11 +224,12 @@ class MirrorApp(Flask):
         if not isinstance(response, SharedAnswer):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
-            if not isinstance(response, PageFile):
+            if not isinstance(response, KeepableAnswer):
                 response.headers.add(*NOT_KEPT)
             response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
-        self._metrics.answered(*route, response.status_code, seconds)
+        for tell in self._request_answered:
+            tell(environ, response, route, seconds)
         if tells_requests():
             tell_request(_line(response, environ, seconds))
         return response
@@ -279,21 +239,22 @@ def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     app = MirrorApp(services)
     for part in (
-        page,
-        reference,
         devices,
+        device_directory,
         directory,
         snapshots,
         history,
         device_requests,
         subscriptions,
         notifications,
-        older_calls,
+        streams,
         access_keys,
         bench,
         description,
     ):
         app.register_blueprint(part.routes)
+    for routes in chain.from_iterable(services.extensions.hook.blueprints()):
+        app.register_blueprint(routes)
     for rule in app.url_map.iter_rules():
         if getattr(app.view_functions[rule.endpoint], "without_head", False):
             (rule.methods or set()).discard("HEAD")
@@ -305,12 +266,6 @@ def _asked() -> Request:
     """The request itself; the proxy looks it up at each use."""
     asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
     return asked
-
-
-def _is_of_websocket(environ: WSGIEnvironment) -> bool:
-    """Whether a request is for the one path where websockets are opened."""
-    path: str = environ["PATH_INFO"]
-    return path == WEBSOCKET_CONNECT
 
 
 def _route(asked: Request) -> tuple[str, str]:

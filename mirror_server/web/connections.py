@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httptools
@@ -18,27 +17,29 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.web.asgi_bridge import QUEUED
+from mirror_server.web.wsgi_call import Answer
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
 _MOST_TOLD = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
-_WEBSOCKET_PATHS = frozenset(path.encode() for path in (WEBSOCKET_CONNECT, unversioned(WEBSOCKET_CONNECT)) if path)
-_WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
 
 _log = logging.getLogger(__name__)
 
-Answer = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
-"""Status, headers and body."""
-
 AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], Answer]
 """Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
+
+Upgrade = Callable[[HttpToolsProtocol], Callable[[bytes], None] | None]
+"""Asked of a connection where the head of a request with ``Upgrade`` is read, and no other is being answered.
+
+What it gives has the connection from then on, and is called with what came behind the head. ``None`` is for a request
+that is answered as one without ``Upgrade``; it may raise a :class:`Refusal`.
+"""
 
 
 class _Refused(Exception):
@@ -55,6 +56,7 @@ class BoundedConnection(HttpToolsProtocol):
         _loop: uvicorn's.
         settings: The limits.
         answer_refusal: Makes the answer of what is refused here.
+        upgrade: Makes another protocol of it.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class BoundedConnection(HttpToolsProtocol):
         *,
         settings: Settings,
         answer_refusal: AnswerRefusal,
+        upgrade: Upgrade = lambda _: None,
     ) -> None:
         super().__init__(config, server_state, {**app_state, QUEUED: True}, _loop)
         self._settings = settings
@@ -73,6 +76,7 @@ class BoundedConnection(HttpToolsProtocol):
         # It is only given to the event loop, which takes any number.
         self.timeout_keep_alive = settings.idle_timeout_seconds  # type: ignore[assignment]
         self._answer_refusal = answer_refusal
+        self._upgrade = upgrade
         self._refusal: Refusal | None = None
         self._answered: RequestResponseCycle | None = None
         self._is_over = False
@@ -104,9 +108,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what was to happen with it."""
         self._is_over = True
-        self._unset_keepalive_if_required()
-        self._stop_timer()
-        self._stop_write_timer()
+        self._stop_timers()
         self._give_up_answer()
         super().connection_lost(exc)
 
@@ -134,51 +136,23 @@ class BoundedConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._opens_websocket():
-                self._hand_over(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            try:
+                take_over = None if self._is_answering() else self._upgrade(self)
+            except Refusal as refusal:
+                self._refuse(refusal)
+                return
+            if take_over is not None:
+                self._is_over = True
+                self._stop_timers()
+                self.connections.discard(self)
+                take_over(rest)
                 return
             self._begin_again()
             if not self._is_over:
-                self._parse(data[upgrade.args[0] :])
+                self._parse(rest)
         except httptools.HttpParserError:
             self._refuse(self._refusal or Refusal(400, _MALFORMED))
-
-    def _opens_websocket(self) -> bool:
-        """Whether the head is the handshake of a websocket, where there is one; whether it may be, the app decides."""
-        headers = dict(self.headers)
-        return (
-            (self.parser.get_method(), self.parser.get_http_version()) == (b"GET", "1.1")
-            and self.url.partition(b"?")[0].rstrip(b"/") in _WEBSOCKET_PATHS
-            and headers.get(b"upgrade", b"").lower() == b"websocket"
-            and headers.get(b"sec-websocket-version") == b"13"
-            and _WEBSOCKET_KEY.fullmatch(headers.get(b"sec-websocket-key", b"")) is not None
-            and b"transfer-encoding" not in headers
-            and headers.get(b"content-length", b"0") == b"0"
-            and not self._is_answering()
-        )
-
-    def _hand_over(self, rest: bytes) -> None:
-        """Let the websocket have the connection, with the head and what came behind it."""
-        # What speaks it takes long to import, and most servers open none.
-        from mirror_server.web.websocket_connection import BoundedWebsocket  # noqa: PLC0415
-
-        websocket = BoundedWebsocket(self.config, self.server_state, self.app_state, settings=self._settings)
-        head = [b"GET " + self.url + b" HTTP/1.1", *(b"%b: %b" % header for header in self.headers)]
-        try:
-            handshake = websocket.read_head(b"\r\n".join([*head, b"", b""]))
-        except Refusal as refusal:
-            self._refuse(refusal)
-            return
-        self._is_over = True
-        self._unset_keepalive_if_required()
-        self._stop_timer()
-        self._stop_write_timer()
-        self.connections.discard(self)
-        websocket.connection_made(self.transport)
-        self.transport.set_protocol(websocket)
-        websocket.handle_connect(handshake)
-        if rest:
-            websocket.data_received(rest)
 
     def _begin_again(self) -> None:
         """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).
@@ -306,10 +280,9 @@ class BoundedConnection(HttpToolsProtocol):
             self._answered.message_event.set()
 
     def _write(self, answer: Answer) -> None:
-        status, headers, body = answer
-        lines = [*self.server_state.default_headers, *headers, (b"connection", b"close")]
-        head = b"".join(b"%b: %b\r\n" % line for line in lines)
-        self.transport.write(b"".join([STATUS_LINE[status], head, b"\r\n", body]))
+        common = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
+        end = (answer.lines, b"connection: close\r\n\r\n", answer.body)
+        self.transport.write(b"".join([STATUS_LINE[answer.status], *common, *end]))
 
     def _linger(self) -> None:
         """Say that no more is sent, and drop what still comes: closing at once would take the answer away again."""
@@ -362,6 +335,11 @@ class BoundedConnection(HttpToolsProtocol):
     def _note_stalled(self) -> None:
         _log.info("a connection was ended: its client did not take what was sent")
         self.transport.abort()
+
+    def _stop_timers(self) -> None:
+        self._unset_keepalive_if_required()
+        self._stop_timer()
+        self._stop_write_timer()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -16,7 +16,7 @@ from flask import Response
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.unread import Reader
-from mirror_server.web.wsgi_call import Receive
+from mirror_server.web.wsgi_call import Answer, Receive
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -74,7 +74,7 @@ class Parked:
         if not self._deferred.is_poll or self._deferred.takes or self._reader.must_wait:
             return False
         answer = self._answer = self._app.answer(self._deferred, self._environ)
-        if not (isinstance(answer, SharedAnswer) and self._reader.send_at_once(answer, self._environ)):
+        if not (isinstance(answer, SharedAnswer) and self._reader.send_at_once(Answer.of(answer, self._environ))):
             return False
         self._is_waiting = False
         self._app.finish(answer, self._environ)

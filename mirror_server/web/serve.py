@@ -18,11 +18,12 @@ from typing import Any, Self, cast
 import uvicorn
 
 from mirror_server.config import Settings
+from mirror_server.core.measurements import Measurement
 from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.connections import BoundedConnection
+from mirror_server.web.connections import BoundedConnection, Upgrade
 from mirror_server.web.tls import Certificate, TlsListener
 
 if sys.platform != "win32":
@@ -33,7 +34,6 @@ _BACKLOG = 2048
 _OTHER_FILES = 300
 _FEWEST_CONNECTIONS = 100
 _FEW_CONNECTIONS = 1000
-_MOST_OF_A_FRAME_BYTES = 64 * 1024
 _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -155,6 +155,7 @@ def serve(
     listener: socket.socket,
     announce: Callable[[], None] = lambda: None,
     certificate: Certificate | None = None,
+    upgrade_of: Callable[[Services, Bridge], Upgrade] | None = None,
 ) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk.
 
@@ -164,6 +165,7 @@ def serve(
         announce: Called when all listens, and a signal would stop the server in order: who reads what it tells may
             send one.
         certificate: That of TLS, loaded again at SIGHUP; ``None`` for plain HTTP.
+        upgrade_of: Makes what other protocols are made by of connections.
 
     Raises:
         DatabaseError: The database does not answer any more.
@@ -172,14 +174,10 @@ def serve(
     """
     with _StopSignals() as signals:
         try:
-            server = _server_of(services)
+            server = _server_of(services, upgrade_of)
             if certificate is not None:
                 server.speak_tls(certificate)
-                services.metrics.watch(
-                    "mirror_tls_certificate_ends_at_seconds",
-                    "When the certificate ends, as seconds since 1970; 0 where that is not known.",
-                    lambda: 0 if certificate.ends_at is None else certificate.ends_at.timestamp(),
-                )
+                services.gauges.append(partial(_measure_certificate, certificate))
             signals.act_by(server.handle_exit)
             services.start()
             announce()
@@ -187,6 +185,12 @@ def serve(
             server.run(sockets=[listener])
         finally:
             services.close()
+
+
+def _measure_certificate(certificate: Certificate) -> list[Measurement]:
+    ends_at_seconds = 0 if certificate.ends_at is None else certificate.ends_at.timestamp()
+    meaning = "When the certificate ends, as seconds since 1970; 0 where that is not known."
+    return [Measurement("mirror_tls_certificate_ends_at_seconds", meaning, ends_at_seconds)]
 
 
 def _collect_rarely() -> None:
@@ -201,21 +205,21 @@ def _collect_rarely() -> None:
     gc.set_threshold(young, middle, _COLLECT_ALL_EVERY)
 
 
-def _server_of(services: Services) -> _Server:
+def _server_of(services: Services, upgrade_of: Callable[[Services, Bridge], Upgrade] | None = None) -> _Server:
     settings = replace(services.settings, max_connections=_allow_connections(services.settings.max_connections))
     app = create_app(services)
     services.coordinator.answer_with(app)
     bridge = Bridge.of(app, settings)
     services.database.tell_first(bridge.wait_for_told)
     connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
+    if upgrade_of is not None:
+        connection = partial(connection, upgrade=upgrade_of(services, bridge))
     config = uvicorn.Config(
         bridge,
         http=cast("type[asyncio.Protocol]", connection),
         lifespan="off",
-        # Handed over by the connection, see there. Compressing what is small costs memory for each websocket.
+        # Other protocols are handed over by the connection, see there.
         ws="none",
-        ws_max_size=_MOST_OF_A_FRAME_BYTES,
-        ws_per_message_deflate=False,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -226,11 +230,15 @@ def _server_of(services: Services) -> _Server:
     )
     server = _Server(config, bridge, settings)
     connections = server.server_state.connections
-    watch = services.metrics.watch
-    watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
-    watch("mirror_open_websockets", "Websockets of clients.", lambda: bridge.open_websockets)
-    watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
-    watch("mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines)
+    services.gauges.append(
+        lambda: (
+            Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
+            Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread_bytes),
+            Measurement(
+                "mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines()
+            ),
+        )
+    )
     return server
 
 

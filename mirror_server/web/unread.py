@@ -6,14 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from mirror_server.views.answers import SharedAnswer
 from mirror_server.web.one_write import is_disconnected
-from mirror_server.web.wsgi_call import Answer, Send, send_pieces, send_shared_at_once
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
+from mirror_server.web.wsgi_call import Answer, Send, send_pieces
 
 
 class Unread:
@@ -83,9 +78,9 @@ class Reader:
         """Wait until an answer may be made for it."""
         await self._unread.room(self._app_id)
 
-    def send_at_once(self, answer: SharedAnswer, environ: WSGIEnvironment) -> bool:
-        """Send an answer to its request without waiting for anything; false where that is not possible."""
-        return send_shared_at_once(self._send, answer, environ)
+    def send_at_once(self, answer: Answer) -> bool:
+        """Send an answer without waiting for anything; false where that is not possible."""
+        return answer.send_at_once(self._send)
 
     async def begin(self, answer: Answer) -> None:
         """Send the head of an answer."""

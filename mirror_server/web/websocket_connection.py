@@ -15,20 +15,22 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
-from uvicorn._types import ASGISendEvent
-from uvicorn.config import Config
+from uvicorn._types import ASGI3Application, ASGISendEvent
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 from websockets.exceptions import HeaderLineTooLong, InvalidHeader, RequestLineTooLong, TooManyHeaders
 from websockets.frames import Frame, Opcode
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS, Request
+from websockets.server import ServerProtocol
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.notifications.sockets import Frame as Message
 from mirror_server.web.websocket_serving import CONNECTION
+from mirror_server.web.wsgi_call import AsgiApp
 
 _NUMBER_BYTES = 8
+_MOST_OF_A_FRAME_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
 # What uvicorn tells of each websocket stands in the line of its request.
@@ -52,19 +54,19 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     """A websocket of uvicorn's with limits.
 
     Args:
-        config: uvicorn's.
-        server_state: uvicorn's; it knows all connections.
-        app_state: uvicorn's.
+        connection: What it is made of.
+        app: Serves it.
         settings: The limits.
 
     It is a :class:`~mirror_server.web.websocket_serving.Connection`.
     """
 
-    def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, settings: Settings
-    ) -> None:
-        super().__init__(config, server_state, app_state)
-        self.logger = self.conn.logger = _quiet
+    def __init__(self, connection: HttpToolsProtocol, app: AsgiApp, settings: Settings) -> None:
+        super().__init__(connection.config, connection.server_state, connection.app_state)
+        self.app = cast("ASGI3Application", app)
+        self.logger = _quiet
+        # Without extensions: compressing what is small costs memory for each websocket.
+        self.conn = ServerProtocol(max_size=_MOST_OF_A_FRAME_BYTES, logger=_quiet)
         self.on_end: Callable[[], None] = lambda: None
         self.on_confirmed: Callable[[int], None] = lambda _: None
         self._settings = settings

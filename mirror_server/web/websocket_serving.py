@@ -1,30 +1,22 @@
-"""What is sent through a websocket, from its handshake to its end."""
+"""What is sent through a websocket that is open, to its end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
-
-import orjson
+from typing import Protocol
 
 from mirror_server.notifications.log import More
-from mirror_server.notifications.sockets import POLICY, UNEXPECTED, Closing, Frame, Socket, stopping
+from mirror_server.notifications.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader
-from mirror_server.web.wsgi_call import Answer, Message, Send, environ_of
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
+from mirror_server.web.wsgi_call import Message, Send
 
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`Connection`."""
 
-_KEY_PREFIX = "pelion_"
-_PROTOCOL = "wss"
 _MOST_REASON_BYTES = 120
-_CLOSED_BY = {401: POLICY, 403: POLICY, 404: UNEXPECTED}
 
 
 class Connection(Protocol):
@@ -50,42 +42,6 @@ class Connection(Protocol):
     async def drain(self) -> None:
         """Wait until the client took most of what was sent, or is gone."""
         ...
-
-
-def environ_of_handshake(scope: Message) -> WSGIEnvironment:
-    """The environment of the request that opens a websocket; its key may stand among the protocols it offers."""
-    environ = environ_of({**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"})
-    environ.pop("HTTP_UPGRADE", None)
-    offered = environ.pop("HTTP_SEC_WEBSOCKET_PROTOCOL", None)
-    if "HTTP_AUTHORIZATION" not in environ and offered is not None:
-        for protocol in scope["subprotocols"]:
-            if protocol.startswith(_KEY_PREFIX):
-                environ["HTTP_AUTHORIZATION"] = f"Bearer {protocol.removeprefix(_KEY_PREFIX)}"
-    return environ
-
-
-async def accept(scope: Message, answer: Answer, send: Send) -> None:
-    """Complete the handshake."""
-    protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
-    headers = [(name, value) for name, value in answer.headers if name not in {b"content-length", b"content-type"}]
-    await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
-
-
-async def refuse(scope: Message, answer: Answer, send: Send) -> None:
-    """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
-
-    Those open the websocket and look with which code it is closed; a browser shows them nothing else.
-    """
-    code = _CLOSED_BY.get(answer.status)
-    if code is None:
-        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "websocket.http.response.body", "body": answer.body})
-        return
-    message = orjson.loads(answer.body)["message"]
-    if "HTTP_AUTHORIZATION" not in environ_of_handshake(scope):  # a browser could not send the header
-        message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
-    await accept(scope, Answer(), send)
-    await _close(Closing(code, message), send)
 
 
 async def serve(
@@ -121,9 +77,9 @@ async def serve(
                 raise stopping()
             await sending.next(look_seconds)
     except Closing as closing:
-        await _close(closing, send)
+        await close(closing, send)
     except (StorageFailed, TooMuchWaiting) as failure:
-        await _close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
+        await close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
     finally:
         sending.end()
         socket.close()
@@ -193,6 +149,7 @@ class _Sending:
             await self._connection.drain()
 
 
-async def _close(closing: Closing, send: Send) -> None:
+async def close(closing: Closing, send: Send) -> None:
+    """Close a websocket."""
     reason = closing.reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
     await send({"type": "websocket.close", "code": closing.code, "reason": reason})

@@ -77,9 +77,10 @@ class DeviceSide:
 
         def one() -> Any:
             name = f"{prefix}-{next(names)}"
-            return self._services.devices.registered(
-                Registration(name, "Sensor", queue_mode=False, lifetime_seconds=86_400, resources=introduced)
+            registration = Registration(
+                name, "Sensor", queue_mode=False, lifetime_seconds=86_400, resources=introduced, backend="benchmark"
             )
+            return self._services.devices.registered(registration)
 
         _, took = _keep_busy(one, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
         return {"seconds": took / number}

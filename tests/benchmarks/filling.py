@@ -100,6 +100,7 @@ def _device(name: str, now: int) -> DeviceRow:
         updated_at=now,
         last_contact_at=now,
         registration_expires_at=now + 1000 * _LIFETIME_SECONDS,
+        backend="benchmark",
     )
 
 

@@ -18,8 +18,8 @@ from psycopg.errors import InFailedSqlTransaction
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
-from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
+from mirror_server.hooks import read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -41,7 +41,7 @@ class Server:
     def __init__(self, folder: Path, **settings: Any) -> None:
         usual = {"simulate": 0, "manual_clock": True, "callback_networks": LOOPBACK}
         usual |= {"database_url": new_database_url(folder), "failed_keys_per_minute": 1_000_000}
-        self.settings = Settings(**{**usual, **settings})
+        self.settings = read_settings(**{**usual, **settings})
         self.open()
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Real devices: a :class:`~mirror_server.devices.link.DeviceLink` that speaks LwM2M over CoAP.
+"""Real devices: a :class:`~mirror_server.devices.link.DeviceBackend` that speaks LwM2M over CoAP.
 
 All of it happens on one event loop, on a thread of its own. What the service asks comes from other threads, and what
 the service is told never waits for it.
@@ -10,22 +10,24 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import Answer, Connection, Content, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.identities import Identities
-from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
+from mirror_server.devices.lwm2m.payloads import written
+from mirror_server.devices.lwm2m.registrar import BACKEND, DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
+from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,12 @@ _STOP_SECONDS = 5
 _LISTEN_AGAIN_SECONDS = 0.5
 _WAITS_BEFORE_ERROR = 60
 """How often a new leader waits for the port before it says so: the one before lets go of it in a moment."""
+
+_SHORTEST_GRACE_SECONDS = 120
+"""All retransmissions of an update that was sent while the service was down come within 93 s (RFC 7252, 4.8.2)."""
+_LONGEST_GRACE_SECONDS = 600
+"""A device with a shorter lifetime has time for its next update. Longer, and frequent restarts would keep registered
+what is gone."""
 
 _THREADS = 4
 """As many look into the database while the loop goes on."""
@@ -72,6 +80,8 @@ class LwM2MLink:
         awake_seconds: How long after its last message a device in queue mode listens.
         limits: What registrations may take.
     """
+
+    name = BACKEND
 
     def __init__(
         self,
@@ -126,18 +136,22 @@ class LwM2MLink:
             thread.join(2 * _STOP_SECONDS)
         self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
 
+    def parts_of(self, path: str, content: Content) -> Sequence[tuple[str, Content]]:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        return written(path, content)
+
     def has(self, device_id: str) -> bool:
-        """Whether the device is registered here."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         fleet = self._fleet
         return fleet is not None and fleet.registry.by_id(device_id) is not None
 
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         fleet = self._fleet
         return fleet is not None and fleet.is_reachable(device_id)
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         fleet, loop = self._fleet, self._loop
         try:
             if fleet is not None and loop is not None:
@@ -150,20 +164,39 @@ class LwM2MLink:
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         if not self._have(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
             cancelled(True)
 
     def hold_registrations(self) -> None:
-        """End no registration until :meth:`release_registrations`: no update can be stored now."""
+        """End no registration until :meth:`prolong_registrations`: no update can be stored now."""
         self._have(lambda fleet: fleet.registrar.hold_registrations())
 
-    def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
-        """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
+    def prolong_registrations(self, session: Session, since: Instant) -> None:
+        """Prolong the registrations that could not be updated since an instant, and end them in time again.
+
+        Each is left as much time as it had then, and at least its grace period: a device that is told that its
+        registration is unknown may give up for good.
+        """
+        now = self._clock.now()
+        expiring = registrations.expiring(session, after_seconds(now, _LONGEST_GRACE_SECONDS))
+        registrations.prolong(
+            session,
+            [
+                (max(now + expires_at - since, after_seconds(now, _grace_seconds(lifetime_seconds))), device_id)
+                for device_id, lifetime_seconds, expires_at in expiring
+            ],
+        )
+        if self._fleet is not None:
+            # Those that have ended are not there.
+            expiries = registrations.expiries(session)
+            session.after_commit(lambda: self._release_registrations(expiries))
+
+    def _release_registrations(self, expiries: Mapping[str, Instant]) -> None:
         self._have(lambda fleet: fleet.registrar.release_registrations(expiries))
 
     def describe(self, device_id: str) -> Connection | None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         fleet = self._fleet
         device = None if fleet is None else fleet.registry.by_id(device_id)
         if device is None:
@@ -247,3 +280,8 @@ class LwM2MLink:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _LISTEN_AGAIN_SECONDS)
         return None
+
+
+def _grace_seconds(lifetime_seconds: int) -> int:
+    """How long a registration is valid at least after the service was down."""
+    return min(max(lifetime_seconds, _SHORTEST_GRACE_SECONDS), _LONGEST_GRACE_SECONDS)

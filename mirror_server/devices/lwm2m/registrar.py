@@ -43,6 +43,9 @@ from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
+BACKEND = "lwm2m"
+"""The name of real devices' backend."""
+
 _LOCATION_BYTES = 12
 """In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
 
@@ -288,6 +291,7 @@ class Registrar:
             queue_mode=parameters.queue_mode,
             lifetime_seconds=parameters.lifetime_seconds,
             resources=structure.introduced,
+            backend=BACKEND,
         )
         try:
             return await asyncio.wrap_future(self._events.registered(registration))

@@ -15,6 +15,9 @@ from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedSt
 from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.devices.simulator.models import Setting, draw, heated_temperature, room_celsius
 
+BACKEND = "simulated"
+"""The name of the simulator as a backend."""
+
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
 CONTACT_SECONDS = 15 * 60
@@ -116,14 +119,11 @@ class SimulatedDevice:
     def _setting(self, room: ResourceRule) -> Setting | None:
         """What the set-point of a room was set to; nothing where it follows its model, or is none a room could have."""
         resource, rule = self.resources.get(room.set_point), self.rule(room.set_point)
-        if resource is None or rule is None or resource.value is None:
+        if resource is None or rule is None or resource.value is None or self.room_celsius is None:
             return None
         if rule.accepts is not None and not rule.accepts(resource.value):
             return None
-        began_celsius = self.room_celsius
-        if began_celsius is None:  # it was set by an earlier version
-            began_celsius = room_celsius(self.key, resource.value_at, None)
-        return Setting(float(resource.value), resource.value_at, began_celsius)
+        return Setting(float(resource.value), resource.value_at, self.room_celsius)
 
     def _last_beat(self, now: Instant, rule: ResourceRule) -> Instant:
         """When a resource was last measured."""
@@ -161,10 +161,8 @@ class SimulatedDevice:
         )
 
     def _structure(self) -> tuple[dict[str, bool], set[str]]:
-        # One of an earlier version may be executable as well, and has no value to observe.
-        with_value = {path for path, resource in self.resources.items() if not resource.executable}
-        auto = {path for path in with_value if self.resources[path].auto_observable}
-        return {path: resource.observable and path in with_value for path, resource in self.resources.items()}, auto
+        auto = {path for path, resource in self.resources.items() if resource.auto_observable}
+        return {path: resource.observable for path, resource in self.resources.items()}, auto
 
     def register(self, now: Instant) -> Registration:
         """A full registration; it ends all observations, as LwM2M has it."""
@@ -176,6 +174,7 @@ class SimulatedDevice:
             queue_mode=self.queue_mode,
             lifetime_seconds=LIFETIME_SECONDS,
             resources=self.introduce(),
+            backend=BACKEND,
             device_id=self.device_id,
         )
 

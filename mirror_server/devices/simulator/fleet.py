@@ -20,7 +20,10 @@ from mirror_server.devices.simulator.running_device import RunningDevice
 
 
 class LastObserved(NamedTuple):
-    """When the service last heard of a resource by an observation; the value, unless it has read another since."""
+    """When the service last heard of a resource by an observation; the value, unless it has read another since.
+
+    In that case ``heard_at`` is the device's time of what was observed.
+    """
 
     device_id: str
     path: str

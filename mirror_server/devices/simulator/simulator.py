@@ -1,4 +1,4 @@
-"""The simulated devices: a :class:`~mirror_server.devices.link.DeviceLink` whose devices the bench plays with."""
+"""The simulated devices: a :class:`~mirror_server.devices.link.DeviceBackend` whose devices the bench plays with."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mirror_server.devices.simulator.bench import (
     UnknownSimulatedDevice,
 )
 from mirror_server.devices.simulator.device import (
+    BACKEND,
     Resource,
     SimulatedDevice,
     bench_device_id,
@@ -36,6 +37,9 @@ class Simulator:
     All methods may be called on any thread. A bench operation has told the service everything it causes when it
     returns.
     """
+
+    name = BACKEND
+    parts_of = None
 
     def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock, seed: int) -> None:
         self._fleet = Fleet(events=events, store=store, clock=clock)
@@ -62,14 +66,18 @@ class Simulator:
         """Let go of all devices; what is stored of them stays."""
         self._fleet.retire()
 
+    def has(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        return device_id in self._fleet.running
+
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         with self._fleet.look() as now:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`; a device without latency has answered on return.
+        """See :class:`~mirror_server.devices.link.DeviceBackend`; a device without latency has answered on return.
 
         Only when another thread is telling the service something, that thread gives the answer, in its turn.
         """
@@ -82,17 +90,17 @@ class Simulator:
 
     def cancel(
         self,
-        device_id: str,  # noqa: ARG002 - as the link has it
+        device_id: str,  # noqa: ARG002 - as a backend has it
         command: DeviceCommand,  # noqa: ARG002
         cancelled: Callable[[bool], None],
         *,
         also_sent: bool,  # noqa: ARG002
     ) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`; a simulated device has the command at once."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`; a simulated device has the command at once."""
         cancelled(True)
 
     def describe(self, device_id: str) -> Connection | None:
-        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         with self._fleet.look():
             return Connection("simulated") if device_id in self._fleet.running else None
 
@@ -195,7 +203,6 @@ class Simulator:
             given = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in given.items():
                 setattr(resource, flag, state)
-            # One of an earlier version may be both: it stays so, whatever else is said of it.
             if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
                 _check_flags(resource, raised[0])
             running.device.resources[path] = resource

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0023');
+INSERT INTO "alembic_version" VALUES('0001');
 CREATE TABLE applying_rules (
   app_id TEXT NOT NULL,
   revision BIGINT NOT NULL,
@@ -54,46 +54,6 @@ CREATE TABLE commands (
   UNIQUE (app_id, async_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 );
-CREATE TABLE device_attributes (
-  device_id TEXT NOT NULL,
-  name TEXT NOT NULL,
-  value TEXT NOT NULL,
-  PRIMARY KEY (device_id, name),
-  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
-);
-CREATE TABLE device_descriptions (
-  device_id TEXT NOT NULL,
-  name TEXT,
-  description TEXT,
-  updated_at BIGINT NOT NULL,
-  PRIMARY KEY (device_id),
-  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
-);
-CREATE TABLE device_events (
-  revision INTEGER NOT NULL,
-  device_id TEXT NOT NULL,
-  kind SMALLINT NOT NULL,
-  at BIGINT NOT NULL,
-  state_change SMALLINT NOT NULL,
-  PRIMARY KEY (revision),
-  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
-);
-CREATE TABLE device_keys (
-  endpoint_name TEXT NOT NULL,
-  identity TEXT NOT NULL,
-  secret BLOB NOT NULL,
-  created_at BIGINT NOT NULL,
-  PRIMARY KEY (endpoint_name)
-);
-CREATE TABLE device_queries (
-  query_id TEXT NOT NULL,
-  name TEXT NOT NULL,
-  "query" TEXT NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  PRIMARY KEY (query_id),
-  UNIQUE (name)
-);
 CREATE TABLE devices (
   device_id TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
@@ -108,6 +68,7 @@ CREATE TABLE devices (
   revision BIGINT DEFAULT '0' NOT NULL,
   contact_noted_at BIGINT DEFAULT '0' NOT NULL,
   number INTEGER,
+  backend TEXT NOT NULL,
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
@@ -117,75 +78,6 @@ CREATE TABLE former_secrets (
   ends_at BIGINT NOT NULL,
   PRIMARY KEY (key_id, secret_hash)
 );
-CREATE TABLE history (
-  revision INTEGER NOT NULL,
-  received_at BIGINT NOT NULL,
-  changed_at BIGINT NOT NULL,
-  device_number INTEGER,
-  kind SMALLINT NOT NULL,
-  path TEXT,
-  value BLOB,
-  content_type TEXT,
-  status SMALLINT,
-  category TEXT,
-  app_id TEXT,
-  requested_at BIGINT,
-  until BIGINT,
-  PRIMARY KEY (revision)
-);
-CREATE TABLE history_blocks (
-  segment_id BIGINT NOT NULL,
-  block INTEGER NOT NULL,
-  content BLOB NOT NULL,
-  PRIMARY KEY (segment_id, block)
-);
-CREATE TABLE history_erasures (
-  device_id TEXT NOT NULL,
-  up_to_revision BIGINT NOT NULL,
-  PRIMARY KEY (device_id)
-);
-CREATE TABLE history_files (
-  file_name TEXT NOT NULL,
-  day TEXT NOT NULL,
-  first_device TEXT NOT NULL,
-  last_device TEXT NOT NULL,
-  first_revision BIGINT NOT NULL,
-  last_revision BIGINT NOT NULL,
-  first_changed_at BIGINT NOT NULL,
-  last_changed_at BIGINT NOT NULL,
-  first_received_at BIGINT NOT NULL,
-  last_received_at BIGINT NOT NULL,
-  first_requested_at BIGINT,
-  row_count BIGINT NOT NULL,
-  size_bytes BIGINT NOT NULL,
-  PRIMARY KEY (file_name)
-);
-CREATE TABLE history_segments (
-  segment_id BIGINT NOT NULL,
-  block INTEGER NOT NULL,
-  kind TEXT NOT NULL,
-  state_at BIGINT,
-  state_revision BIGINT,
-  first_device TEXT NOT NULL,
-  last_device TEXT NOT NULL,
-  first_revision BIGINT NOT NULL,
-  last_revision BIGINT NOT NULL,
-  first_changed_at BIGINT NOT NULL,
-  last_changed_at BIGINT NOT NULL,
-  first_received_at BIGINT NOT NULL,
-  last_received_at BIGINT NOT NULL,
-  first_requested_at BIGINT,
-  row_count BIGINT NOT NULL,
-  PRIMARY KEY (segment_id, block)
-);
-CREATE TABLE history_state (
-  sealed_revision BIGINT NOT NULL,
-  is_kept SMALLINT NOT NULL,
-  begun_revision BIGINT NOT NULL,
-  alive_at BIGINT,
-  base_at BIGINT
-);
-INSERT INTO "history_state" VALUES(0,0,0,NULL,NULL);
 CREATE TABLE logs (
   app_id TEXT NOT NULL,
   last_seq BIGINT DEFAULT '0' NOT NULL,
@@ -219,23 +111,6 @@ CREATE TABLE processes (
   last_revision BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (process_id)
 );
-CREATE TABLE registrations (
-  device_id TEXT NOT NULL,
-  location TEXT NOT NULL,
-  address TEXT NOT NULL,
-  is_secure SMALLINT NOT NULL,
-  identity TEXT,
-  version TEXT NOT NULL,
-  binding TEXT NOT NULL,
-  prefix TEXT NOT NULL,
-  structured TEXT NOT NULL,
-  links_hash BLOB NOT NULL,
-  to_discover TEXT NOT NULL,
-  tokens TEXT NOT NULL,
-  PRIMARY KEY (device_id),
-  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE,
-  UNIQUE (location)
-);
 CREATE TABLE relayed_calls (
   call_id TEXT NOT NULL,
   asked_at BIGINT NOT NULL,
@@ -267,7 +142,6 @@ CREATE TABLE resources (
   reported_origin TEXT,
   subscribed_at BIGINT,
   auto_observed SMALLINT DEFAULT '0' NOT NULL,
-  heard_at BIGINT,
   changed_at BIGINT,
   desired_app_id TEXT,
   reported_revision BIGINT,
@@ -289,11 +163,6 @@ CREATE TABLE settings (
   value TEXT NOT NULL,
   PRIMARY KEY (name)
 );
-CREATE TABLE simulated_devices (
-  device_id TEXT NOT NULL,
-  document TEXT NOT NULL,
-  PRIMARY KEY (device_id)
-);
 CREATE TABLE subscriptions (
   device_id TEXT NOT NULL,
   path TEXT NOT NULL,
@@ -308,21 +177,10 @@ CREATE TABLE subscriptions (
  WITHOUT ROWID
 
 ;
-CREATE TABLE websockets (
-  app_id TEXT NOT NULL,
-  registration TEXT NOT NULL,
-  connection TEXT,
-  process_id TEXT,
-  used_at BIGINT NOT NULL,
-  PRIMARY KEY (app_id)
-);
 CREATE INDEX devices_expiring ON devices (registered, registration_expires_at);
 CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
 CREATE UNIQUE INDEX devices_by_number ON devices (number);
 CREATE INDEX commands_waiting ON commands (device_id, command_id) WHERE finished_at IS NULL;
 CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NULL;
 CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NOT NULL;
-CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
-CREATE INDEX device_events_by_device ON device_events (device_id, revision);
-CREATE INDEX device_events_by_time ON device_events (at);
 DELETE FROM "sqlite_sequence";

@@ -40,6 +40,7 @@ from mirror_server.store.postgresql.connection import (
 )
 from mirror_server.store.postgresql.election import PostgresElection
 from mirror_server.store.postgresql.statements import PostgresSession
+from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
 
@@ -48,7 +49,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migration 0023 take this one as well, and the other locks of a transaction that writes.
+# The functions of migration 0001 take this one as well, and the other locks of a transaction that writes.
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
 _MOST_TOUCHED = 256
@@ -83,6 +84,7 @@ _BEGIN_AGAIN = f"ROLLBACK; {_BEGIN_READING_NUMBERS}"
 _MOST_LOOKS = 20
 
 _OLDEST_VERSION = 140_000
+_TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)"
 _SESSION = "SELECT current_setting('mirror.session', true)"
 _SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -158,6 +160,7 @@ class PostgresBackend:
 
     Args:
         url: ``postgresql://user:password@host:port/name``, or whatever libpq takes.
+        branches: What it is to have the newest schema of, the core first. Nothing is done to tables of others.
 
     Raises:
         DatabaseError: The database cannot be reached, or is not for this user to write.
@@ -165,12 +168,12 @@ class PostgresBackend:
 
     is_shared = True
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, branches: Sequence[Branch]) -> None:
         self.process_id = uuid.uuid4().hex[:16]
         self.is_leader = True
         self._election: PostgresElection | None = None
         self._url = url
-        _bring_to_newest_schema(url)
+        _bring_to_newest_schema(url, branches)
         self._connection = self._connect_writer()
         self.writing: _WritingSession = _WritingSession(self)
         self._group = 0
@@ -426,7 +429,7 @@ def _version(connection: Connection) -> Hashable:
         return connection.version()
 
 
-def _bring_to_newest_schema(url: str) -> None:
+def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
     """Make or change the schema where it is behind, in one transaction; where another process does so, wait for it."""
     connection = opened(url)
     try:
@@ -435,10 +438,10 @@ def _bring_to_newest_schema(url: str) -> None:
                 f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
             )
         _check_sessions(connection, url)
-        if not _is_newest(connection, url):
+        if outdated := schema.outdated(shown(url), branches, schema.versions(connection, _TABLES, branches)):
             from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
-            migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url))
+            migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url), outdated)
     except psycopg.Error as error:
         raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
     finally:
@@ -470,14 +473,6 @@ def _check_sessions(connection: Connection, url: str) -> None:
                 )
     finally:
         other.close()
-
-
-def _is_newest(connection: Connection, url: str) -> bool:
-    try:
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    except errors.UndefinedTable:
-        return False
-    return schema.is_newest(shown(url), [version for (version,) in found])
 
 
 def _connect_for_schema(url: str) -> Any:

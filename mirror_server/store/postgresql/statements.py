@@ -13,16 +13,15 @@ from typing import Any
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.store import commands, logs, resources, revisions, settings, subscriptions
+from mirror_server.store import commands, logs, resources, revisions, subscriptions
 from mirror_server.store.logs import LogEnd
 from mirror_server.store.session import Row, Session
 
 _TYPES = {
-    resources.REPORT: "bytea text text bigint bigint bigint bigint bigint text text",
+    resources.REPORT: "bytea text text bigint bigint bigint bigint text text",
     resources.DESIRE: "bigint text bytea text bigint bigint bigint bigint text bigint text text",
     commands.INSERT: "text text text text text text bytea text text bigint bigint bigint bigint",
     commands.FINISH: "bigint bigint",
-    settings.SIMULATE: "text text",
 }
 """Statements that are executed for many rows at once, and the types of what each takes."""
 _TYPES_BY_NAME = {"device_id": "text", "path": "text", "command_id": "bigint"}

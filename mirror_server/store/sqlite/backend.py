@@ -6,7 +6,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from typing import TypeVar
 from mirror_server.store import schema
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
+from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints
 from mirror_server.store.sqlite.log_file import LogFile
@@ -99,7 +100,8 @@ class SqliteBackend:
     """A database in a file; see :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        path: The file, which is made where there is none, and brought to the newest schema.
+        path: The file, which is made where there is none.
+        branches: What it is to have the newest schema of, the core first. Nothing is done to tables of others.
         must_exist: Whether none is made.
         as_it_is: Whether its schema stays that of an older version, to be copied.
 
@@ -108,7 +110,9 @@ class SqliteBackend:
             serves it with an older schema.
     """
 
-    def __init__(self, path: Path, *, must_exist: bool = False, as_it_is: bool = False) -> None:
+    def __init__(
+        self, path: Path, branches: Sequence[Branch], *, must_exist: bool = False, as_it_is: bool = False
+    ) -> None:
         self._path = path
         self._file: tuple[int, int] | None = None
         if must_exist and not path.exists():
@@ -119,7 +123,7 @@ class SqliteBackend:
             refuse_other_name(path)
             with suppress(FileExistsError):
                 _make_private(path)
-            _bring_to_newest_schema(path, as_it_is=as_it_is)
+            _bring_to_newest_schema(path, branches, as_it_is=as_it_is)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._file = _identity(path)
@@ -310,7 +314,7 @@ def _told_of(kind: str, complaints: list[str]) -> list[Violation]:
     return [Violation(kind, len(complaints), complaints[:MOST_EXAMPLES])] if complaints else []
 
 
-def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is: bool) -> None:
     """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
 
     Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
@@ -319,39 +323,35 @@ def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
         # Going on with a file that is damaged would damage it more, and spoil the next backup.
         if complaints := _complaints(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
-        if _is_newest(connection, path) or (as_it_is and _versions(connection)):
+        found = _versions(connection, branches)
+        if not schema.outdated(str(path), branches, found) or (as_it_is and found):
             return
         connection.execute("BEGIN IMMEDIATE")
-        is_newest = _is_newest(connection, path)
-        is_empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if is_empty:
-            schema.make(connection)
+        found = _versions(connection, branches)
+        outdated = schema.outdated(str(path), branches, found)
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            schema.make(connection, branches)
             connection.execute("COMMIT")
-        elif not _versions(connection):
+            return
+        if branches[0].name not in found:
             raise DatabaseError(
                 f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
                 " nothing was changed; name another file, or restore a backup"
             )
-    if not is_newest and not is_empty:
-        if is_served_elsewhere(path):
-            raise DatabaseError(
-                f"the database {path} has the schema of an older version, whose server runs; stop that one first"
-                " ('mirror-server backup' copies it as it is)"
-            )
+    # A server that runs without an extension is not disturbed by its tables.
+    if any(branch.name in found for branch in outdated) and is_served_elsewhere(path):
+        raise DatabaseError(
+            f"the database {path} has the schema of an older version, whose server runs; stop that one first"
+            " ('mirror-server backup' copies it as it is)"
+        )
+    if outdated:
         from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
-        migrate.upgrade_file(path)
+        migrate.upgrade_file(path, outdated)
 
 
-def _is_newest(connection: sqlite3.Connection, path: Path) -> bool:
-    return schema.is_newest(str(path), _versions(connection))
-
-
-def _versions(connection: sqlite3.Connection) -> list[str]:
-    """Which version the schema is of; none before a mirror made one."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
-        return []
-    return [version for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
+def _versions(connection: sqlite3.Connection, branches: Sequence[Branch]) -> dict[str, str]:
+    return schema.versions(connection, "SELECT name FROM sqlite_master WHERE type = 'table'", branches)
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
@@ -394,7 +394,7 @@ def _cure(error: sqlite3.Error | OSError) -> str:
     return "nothing was changed; keep the file for a report, and restore a backup"
 
 
-def copy(source: Path, path: Path) -> None:
+def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
@@ -405,7 +405,7 @@ def copy(source: Path, path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("SELECT count(*) FROM alembic_version")
-            _is_newest(connection, source)
+            schema.outdated(str(source), branches, _versions(connection, branches))
             if complaints := _complaints(connection, "quick_check(1)"):
                 raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
             _copy(connection, path)

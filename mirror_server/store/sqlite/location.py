@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from mirror_server.store.backend import Backend
 from mirror_server.store.failures import AlreadyServed
 from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
+from mirror_server.store.schema import Branch
 from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import path_of
@@ -25,9 +26,9 @@ class SqliteLocation(Location):
         super().__init__(url)
         self._path = path_of(url)
 
-    def open(self, *, must_exist: bool, as_it_is: bool) -> Backend:
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
         """See :class:`Location`."""
-        return SqliteBackend(self._path, must_exist=must_exist, as_it_is=as_it_is)
+        return SqliteBackend(self._path, branches, must_exist=must_exist, as_it_is=as_it_is)
 
     def file(self) -> Path:
         """See :class:`Location`."""

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.web.one_write import send_at_once
-from mirror_server.web.wsgi_call import EncodedShared
+from mirror_server.web.wsgi_call import Answer
 
 LINES = b"content-length: 2\r\n"
 
@@ -52,7 +52,7 @@ def test_what_is_not_as_usual_is_left_to_the_server(request_of):
 @pytest.mark.parametrize("change", ["nothing", "the server stops", "the client goes away"])
 def test_while_a_client_takes_nothing_it_waits_and_looks_again_what_is_to_be_done(change):
     request = Request()
-    answer = EncodedShared(SharedAnswer(b"{}"), {})
+    answer = Answer.of(SharedAnswer(b"{}"), {})
 
     async def check():
         request.flow.pause_writing()

@@ -14,7 +14,7 @@ TEXT_LISTS = {
     f"{name}__{test}"
     for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")
     for test in ("in", "nin")
-}
+} | {"path"}
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS

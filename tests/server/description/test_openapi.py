@@ -175,5 +175,6 @@ def test_it_tells_the_kind_of_every_error(shared_server, document):
 
 def test_each_view_is_the_function_of_its_module_that_its_endpoint_names(shared_server):
     for endpoint, view in shared_server.app.view_functions.items():
-        part, _, name = endpoint.partition(".")
-        assert view is getattr(importlib.import_module(f"mirror_server.views.{part}"), name), endpoint
+        blueprint, _, name = endpoint.partition(".")
+        module = importlib.import_module(shared_server.app.blueprints[blueprint].import_name)
+        assert view is getattr(module, name), endpoint

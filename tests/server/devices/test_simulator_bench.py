@@ -37,7 +37,8 @@ def test_values_depend_on_seed_and_instant_alone(new_world):
 
 def test_an_added_device_registers_at_once_and_is_saved_before(world):
     device_id = world.add("lamp", queue_mode=True, switch={"value": "1", "observable": True, "writable": True})
-    registration = Registration("lamp", "Test", True, 24 * 3600, (IntroducedResource("/3311/0/5850"),), device_id)
+    introduced = (IntroducedResource("/3311/0/5850"),)
+    registration = Registration("lamp", "Test", True, 24 * 3600, introduced, "simulated", device_id)
     assert world.diary.all("registered") == [registration]
     assert [name for name, _, _ in world.diary.entries] == ["saved", "registered"]
     switch = SimulatedResource("/3311/0/5850", "1", observable=True, writable=True)

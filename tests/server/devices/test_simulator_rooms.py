@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,15 +74,6 @@ def test_one_room_is_not_another(world):
     world.advance(3 * 3600)
     assert abs(celsius(world, first) - 30) <= NOISE
     assert abs(celsius(world, second) - before) <= 2 * NOISE
-
-
-def test_a_set_point_that_an_earlier_version_stored_steers_the_room(world, room):
-    write(world, room, "30")
-    document = json.loads(world.shelf.documents[room])
-    del document["room_celsius"]
-    world.shelf.documents[room] = json.dumps(document)
-    world.restart(after_seconds=3 * 3600)
-    assert abs(celsius(world, room) - 30) <= NOISE
 
 
 @settings(max_examples=40)

@@ -78,7 +78,7 @@ class Told:
 
     def _put_devices(self, session: Any) -> None:
         for device_id in DEVICES[1:]:
-            devices.put(session, DeviceRow(device_id, f"ep-{device_id}", "", 1, 0, 60, NOW, NOW, NOW, NOW))
+            devices.put(session, DeviceRow(device_id, f"ep-{device_id}", "", 1, 0, 60, NOW, NOW, NOW, NOW, "test"))
 
 
 @dataclass

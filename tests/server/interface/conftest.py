@@ -7,7 +7,6 @@ from typing import Any
 import databases
 import pytest
 
-from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.views.deferred import PARK, Deferred
@@ -42,7 +41,7 @@ def restart_later(server: Any) -> Callable[[float], None]:
         until_at = server.now + round(seconds * 1000)
         server.services.close()
         database = Database(server.settings.database_url)
-        database.write(lambda session: stored_settings.put(session, CLOCK_SETTING, str(until_at)))
+        database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, str(until_at)))
         database.close()
         server.open()
 

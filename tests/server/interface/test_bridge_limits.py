@@ -187,7 +187,7 @@ async def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_furthe
             return made[-1]
 
     with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.web.asgi_bridge._DOWNLOADS", threads)
+        monkeypatch.setattr("mirror_server.views.download._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.
@@ -228,7 +228,7 @@ async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, mo
 
 
 async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.views.event_stream.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
     end_application = partial(maintenance.end_application, app_id=key.split("_")[1])
     server.add_device(key, "d")

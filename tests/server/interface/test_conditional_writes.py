@@ -149,15 +149,3 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
     (winner,) = (str(place) for place, answer in enumerate(answers, 1) if answer.status_code == 202)
     assert value_of(desired(server, key, light)) == winner
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
-
-
-def test_value_of_an_earlier_version_has_no_revision_to_match(server, key, light):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
-    server.services.database.write(
-        lambda session: session.run("UPDATE resources SET desired_revision = NULL WHERE path = :path", path=LEVEL)
-    )
-    for if_match in ("0", "17"):
-        answer = write(server, key, light, "70", if_match)
-        assert "revision" not in overtaken(answer)["desired"]
-        assert "no revision" in answer.json["message"]
-    assert write(server, key, light, "70", "*").status_code == 202

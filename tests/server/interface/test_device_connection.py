@@ -5,7 +5,7 @@ from dataclasses import replace
 from mirror_sdk.wire.directory import DeviceConnection
 from mirror_server.devices.link import Connection
 from mirror_server.service.connections import DeviceConnection as Found
-from mirror_server.views import serialize
+from mirror_server.views.device_directory import connection_content
 
 ADDRESS = "[2001:db8::1]:40000"
 BEGIN = "2026-01-05T08:00:00.000Z"
@@ -60,6 +60,6 @@ def test_device_without_a_connection_has_what_the_directory_knows(server, key):
 def test_address_of_a_real_device_is_shown_to_operators_alone(server, key):
     device = server.services.devices.device(server.add_device(key, "lamp"))
     found = Found(device, Connection("coaps", "1.1", "UQ", ADDRESS), is_reachable=False)
-    told = serialize.device_connection(found, with_address=False)
+    told = connection_content(found, with_address=False)
     assert (told["protocol"], told["lwm2m_version"], told["binding"]) == ("coaps", "1.1", "UQ")
-    assert serialize.device_connection(found, with_address=True) == told | {"address": ADDRESS}
+    assert connection_content(found, with_address=True) == told | {"address": ADDRESS}

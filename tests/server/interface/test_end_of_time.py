@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from mirror_server.service.bench import CLOCK_ENDS_AT, CLOCK_SETTING
+from mirror_server.service.bench import CLOCK_ENDS_AT
 from mirror_server.service.pacing import Pacing
 from mirror_server.store import devices, settings
 
@@ -18,7 +18,7 @@ LAST = "9998-12-31T23:59:59.999Z"
 def late(server):
     """A server whose clock stands ten days before its end."""
     begin_at = CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000
-    server.services.database.write(partial(settings.put, name=CLOCK_SETTING, value=str(begin_at)))
+    server.services.database.write(partial(settings.put, name=settings.MANUAL_CLOCK, value=str(begin_at)))
     server.restart()
     return server
 

@@ -72,15 +72,15 @@ def test_connection_lost_in_an_attempt_fails_it_and_leaves_the_outcome_of_an_exe
 
 
 def test_execute_is_stored_as_sent_before_it_is_sent(server, key, device, monkeypatch):
-    simulator, attempts_stored = server.services._simulator, []
-    send = simulator.send
+    backends, attempts_stored = server.services.backends, []
+    send = backends.send
 
     def look_and_send(device_id, *arguments):
         with server.services.database.read() as session:
             attempts_stored.extend(command.attempts for command in commands.waiting(session, device_id))
         send(device_id, *arguments)
 
-    monkeypatch.setattr(simulator, "send", look_and_send)
+    monkeypatch.setattr(backends, "send", look_and_send)
     server.place(key, device, "x", "POST", REBOOT)
     assert server.responses(key) == {"x": (200, None)}
     assert attempts_stored == [1]

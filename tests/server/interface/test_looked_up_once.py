@@ -109,7 +109,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
 
     def work(session):
         for device_id in ("one", "other", "idle"):
-            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[now] * 4))
+            devices.put(session, DeviceRow(device_id, device_id, "", 1, 0, 60, *[now] * 4, "test"))
         for device_id in ("one", "other"):
             announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in observed]
             stored_resources.announce(session, device_id, announced)

@@ -8,7 +8,7 @@ import pytest
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_server.core.commands import Failure
 
-FILES = {file.name: file.read_text() for file in (resources.files("mirror_server") / "page").iterdir()}
+FILES = {file.name: file.read_text() for file in (resources.files("mirror_server.extensions.page") / "files").iterdir()}
 
 
 TYPES = [

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from mirror_server.views.reference import FOLDER
+from mirror_server.extensions.page.reference import FOLDER
 
 SCRIPT = "document.body.dataset.theme = 'auto';"
 INDEX = f'<!doctype html><link rel="stylesheet" href="_static/a.css"><script>{SCRIPT}</script>'

@@ -34,7 +34,7 @@ def one_by_one(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> l
 def add_devices(server: Any, number: int) -> list[str]:
     devices: DeviceService = server.services.devices
     introduced = tuple(IntroducedResource(path) for path in PATHS)
-    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced) for at in range(number)]
+    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced, "test") for at in range(number)]
     return [devices.registered(each).result(60) for each in told]
 
 
@@ -175,8 +175,12 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
     "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
-    "it cannot be looked for": (lambda dispatcher: dispatcher._link, "is_reachable", lambda one, id_: id_ == one),
-    "it cannot be sent to": (lambda dispatcher: dispatcher._link, "send", lambda one, device_id, *_: device_id == one),
+    "it cannot be looked for": (lambda dispatcher: dispatcher._backends, "is_reachable", lambda one, id_: id_ == one),
+    "it cannot be sent to": (
+        lambda dispatcher: dispatcher._backends,
+        "send",
+        lambda one, device_id, *_: device_id == one,
+    ),
     "its answer cannot be stored": (lambda dispatcher: dispatcher, "_finish", lambda one, job, _: job.device_id == one),
 }
 

@@ -15,10 +15,10 @@ from operator_commands import refused, refused_in_one_line
 from ports import free_port
 
 from mirror_server import wsgi
-from mirror_server.config import ListenAddress, Settings
+from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.devices.lwm2m.listening import check_listening, is_loopback
-from mirror_server.options import settings_options
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.services import Services
 from mirror_server.web.serve import listen
 
@@ -26,17 +26,17 @@ HIDING = "import sys; sys.modules[{name!r}] = None; from mirror_server.cli impor
 
 
 def read(*arguments: str, **environment: str) -> Settings:
-    read_settings: list[Settings] = []
+    found: list[Settings] = []
 
     @click.command()
-    @settings_options
+    @options_of("run", Settings, *of_all("settings"))
     def command(**settings: object) -> None:
-        read_settings.append(Settings(**settings))
+        found.append(read_settings(**settings))
 
     result = CliRunner().invoke(command, list(arguments), env=environment)
     if result.exit_code:
         raise ValueError(result.output)
-    return read_settings[0]
+    return found[0]
 
 
 def test_an_address_is_read_from_the_option_and_from_the_environment():

@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-            " created_at, updated_at, last_contact_at, registration_expires_at)"
-            " VALUES (?, ?, '', 1, 0, 60, 0, 0, 5, 0)",
+            " created_at, updated_at, last_contact_at, registration_expires_at, backend)"
+            " VALUES (?, ?, '', 1, 0, 60, 0, 0, 5, 0, 'test')",
             [(f"{number:032x}", f"endpoint-{number}") for number in range(500)],
         )
     with closing(sqlite3.connect(path)) as connection:

@@ -49,7 +49,7 @@ def secret_in(output: str) -> str:
 
 
 def register(services: Services, endpoint_name: str) -> str:
-    return services.devices.registered(Registration(endpoint_name, "test", False, 3600, ())).result(60)
+    return services.devices.registered(Registration(endpoint_name, "test", False, 3600, (), "lwm2m")).result(60)
 
 
 def ended(identities: Identities) -> set[str]:

@@ -16,11 +16,12 @@ from operator_commands import done, refused
 from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
-from mirror_server.config import Settings
+from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.extensions.metrics.metrics import Metrics
+from mirror_server.history.recorder import Recorder
 from mirror_server.history.selection import HistorySelection
-from mirror_server.options import settings_options
-from mirror_server.service.happenings import Happenings
+from mirror_server.hooks import of_all, read_settings
 from mirror_server.services import Services
 from mirror_server.store import history, revisions, settings
 from mirror_server.store.database import Database
@@ -63,7 +64,7 @@ def life(url: str) -> Iterator[Life]:
 
 
 def register(services: Services, name: str = "sensor") -> str:
-    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),))
+    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),), "test")
     return services.devices.registered(registration).result(60)
 
 
@@ -154,12 +155,12 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
         return 1_000_000 + steady, steady
 
     with closing(Database(url)) as database, closing(SystemClock(clocks)) as clock:
-        happenings = Happenings(database, clock, is_kept=True)
-        happenings.start()
+        recorder = Recorder(database, clock)
+        recorder.start()
         for _ in range(3):
             steady += 10_000
             wait_until(lambda now=1_000_000 + steady: heard(database) >= now, "a sign of life")
-        happenings.stop()
+        recorder.stop()
         assert database.settle(60)
         assert heard(database) == 1_030_000
 
@@ -176,8 +177,8 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     tell(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
-    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.metrics.exposition().decode())
-    assert f'mirror_history_bytes{{place="{place}"}} ' in services.metrics.exposition().decode()
+    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.part(Metrics).exposition().decode())
+    assert f'mirror_history_bytes{{place="{place}"}} ' in services.part(Metrics).exposition().decode()
     tell(services, first, "13")
     return services, first, second
 
@@ -310,9 +311,9 @@ def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
 
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
-    @settings_options
+    @options_of("run", Settings, *of_all("settings"))
     def show(**settings: Any) -> None:
-        click.echo(repr(Settings(**settings).keep_history_seconds))
+        click.echo(repr(read_settings(**settings).keep_history_seconds))
 
     return CliRunner().invoke(show, arguments, env=variables)
 

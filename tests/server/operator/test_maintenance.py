@@ -17,12 +17,14 @@ from operator_commands import done, refused, refused_in_one_line, run
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
+from mirror_server.core.measurements import Measurement
+from mirror_server.extensions.metrics.metrics import counted
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.snapshots import Selection
 from mirror_server.services import Services
-from mirror_server.store import callbacks, logs, schema, statistics
+from mirror_server.store import callbacks, logs, schema
 from mirror_server.store.database import Database
 from mirror_server.store.descriptions import Description
 from mirror_server.store.failures import DatabaseError
@@ -110,9 +112,9 @@ def device_ids(services: Services, app_id: str) -> list[str]:
     return device_ids
 
 
-def measure(database: Database) -> statistics.Statistics:
+def measure(database: Database) -> list[Measurement]:
     with database.read() as session:
-        return statistics.measure(session)
+        return list(counted(session))
 
 
 def stored_bytes(folder: Path) -> bytes:
@@ -227,24 +229,22 @@ def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id,
     assert "1,234 things are wrong; restore a backup" in found.stderr
 
 
-UNKNOWN_VERSIONS = {
-    "9999": "was written by a newer version (its schema is 9999, and the newest this one knows is"
-    f" {schema.versions()[-1]}); install that one",
-    "0007": "was written by a version before all that this one upgrades (its schema is 0007, and the oldest this one"
-    f" knows is {schema.versions()[0]}); open it with the version that wrote it, or name another database",
-}
-
-
-@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
-def test_a_database_or_backup_of_a_version_that_is_not_known_is_refused_with_a_cure(
-    tmp_path, url, backup, restored, version
+@pytest.mark.parametrize(
+    ("branch", "of_branch"), [(schema.CORE, ""), (schema.ALL[-1], f" of {schema.ALL[-1].name}")], ids=["core", "other"]
+)
+def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(
+    tmp_path, url, backup, restored, branch, of_branch
 ):
     for one in (url, f"sqlite:///{backup}"):
-        databases.execute(one, f"UPDATE alembic_version SET version_num = '{version}'")
-    told = f"the database {shown(url).removeprefix('sqlite:///')} {UNKNOWN_VERSIONS[version]}"
+        databases.execute(one, f"UPDATE {branch.version_table} SET version_num = '9999'")
+    newer = (
+        f"was written by a newer version (its schema{of_branch} is 9999, and the newest this one knows is"
+        f" {branch.newest}); install that one"
+    )
+    told = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
     for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
         refused_in_one_line(url, *command, told=told)
-    refused(restored, "restore", backup, told=UNKNOWN_VERSIONS[version])
+    refused(restored, "restore", backup, told=newer)
     assert not (tmp_path / "restored.db").exists()
 
 
@@ -324,8 +324,8 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, registration_expires_at, revision)"
-        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 7)",
+        " created_at, updated_at, last_contact_at, registration_expires_at, backend, revision)"
+        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 'test', 7)",
         "INSERT INTO logs (app_id, last_seq) VALUES ('a', 5)",
     )
     done(restored, "restore", backup)
@@ -401,6 +401,7 @@ def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again
     program = """
 import os, signal, sqlite3, sys
 from pathlib import Path
+from mirror_server.store import schema
 from mirror_server.store.sqlite import backend
 
 class Dying(sqlite3.Connection):
@@ -409,7 +410,7 @@ class Dying(sqlite3.Connection):
 
 connect = sqlite3.connect
 sqlite3.connect = lambda *arguments, **options: connect(*arguments, factory=Dying, **options)
-backend.copy(Path(sys.argv[1]), Path(sys.argv[2]))
+backend.copy(Path(sys.argv[1]), Path(sys.argv[2]), schema.ALL)
 """
     killed = subprocess.run([sys.executable, "-c", program, backup, target], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import databases
 import pytest
+from filelock import FileLock
 
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
@@ -19,20 +20,26 @@ from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 
 STALE = "write the schema anew: python -m mirror_server.store.migrate"
-NEW_OR_OLD = pytest.mark.parametrize("template", ["template0", "template"], ids=["new", "old"])
+ALL = schema.ALL
+"""Before there is a next version."""
+EACH_STATE = pytest.mark.parametrize("state", ["new", "old", "without an extension"])
 
 
 @pytest.fixture
-def url(tmp_path, template, next_version):
-    """A database without a schema, or with that of the version before."""
-    return databases.new_database_url(tmp_path, template=template)
+def url(tmp_path, state, next_version):
+    """A database without a schema, with that of the version before, or with that of the version before's core alone."""
+    made = databases.new_database_url(tmp_path, template="template0" if state == "new" else "template")
+    if state == "old":
+        Database(made, branches=[*ALL, databases.extension(tmp_path, 1)]).close()
+    return made
 
 
 @pytest.mark.sqlite
-@NEW_OR_OLD
-def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file_that_opens(url, tmp_path, monkeypatch):
-    is_old = (tmp_path / "mirror.db").exists()
-    if is_old:
+@EACH_STATE
+def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file_that_opens(
+    url, state, tmp_path, monkeypatch
+):
+    if state != "new":
         databases.execute(url, "PRAGMA journal_mode = WAL", "INSERT INTO settings VALUES ('kept', 'text')")
     old = schema_of(tmp_path / "mirror.db")
     states = {}
@@ -56,7 +63,8 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
         assert schema_of(folder / "mirror.db") in (old, new)
         with closing(Database(f"sqlite:///{folder}/mirror.db")) as database, database.read() as session:
             assert database.violations() == []
-            assert not is_old or session.rows("SELECT value, length FROM settings") == [("text", 4)]
+            assert state == "new" or session.rows("SELECT value, length FROM settings") == [("text", 4)]
+            assert session.rows("SELECT label, length FROM labels") == [("first", 5)]
         assert schema_of(folder / "mirror.db") == new
 
 
@@ -82,7 +90,7 @@ def schema_of(path):
         }
 
 
-@NEW_OR_OLD
+@EACH_STATE
 def test_who_opens_at_once_finds_one_whole_schema(url):
     all_are_there = threading.Barrier(4)
 
@@ -99,19 +107,51 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
     assert databases.query(url, "SELECT name FROM names WHERE name <> 'duty'") == []
 
 
-@pytest.mark.parametrize("template", ["template0"])
+@pytest.mark.parametrize("state", ["old"])
 def test_an_upgrade_keeps_what_the_version_before_stored(url):
-    before, newest = schema.versions()[-2:]
-    databases.upgrade_to(url, before)
-    databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')")
+    databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')", "INSERT INTO labels VALUES ('kept', NULL)")
     Database(url).close()
     assert databases.query(url, "SELECT value, length FROM settings WHERE name = 'kept'") == [("text", 4)]
     assert ("kept",) in databases.query(url, "SELECT name FROM names")
-    assert databases.query(url, "SELECT version_num FROM alembic_version") == [(newest,)]
+    assert databases.query(url, "SELECT label, length FROM labels ORDER BY label") == [("first", 5), ("kept", 4)]
+    assert databases.query(url, "SELECT version_num FROM alembic_version") == [(schema.ALL[0].newest,)]
+    assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0002",)]
+
+
+def test_the_tables_of_an_extension_wait_for_it_while_it_is_left_out(tmp_path):
+    url = databases.new_database_url(tmp_path)
+    first, second = databases.extension(tmp_path, 1), databases.extension(tmp_path, 2)
+    Database(url, branches=[*ALL, first]).close()
+    databases.execute(url, "INSERT INTO labels VALUES ('kept', NULL)")
+    Database(url).close()
+    assert databases.query(url, "SELECT label FROM labels ORDER BY label") == [("first",), ("kept",)]
+    Database(url, branches=[*ALL, second]).close()
+    assert databases.query(url, "SELECT label, length FROM labels ORDER BY label") == [("first", 5), ("kept", 4)]
+    Database(url).close()
+    assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0002",)]
+
+
+def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(tmp_path):
+    url = databases.new_database_url(tmp_path)
+    core, *others, second = databases.next_branches(tmp_path)
+    Database(url, branches=[*ALL, second]).close()
+    with pytest.raises(DatabaseError, match="its schema of labels is 0002, and the newest this one knows is 0001"):
+        Database(url, branches=[core, *others, databases.extension(tmp_path, 1)])
+    assert "names" not in databases.tables(url)
 
 
 @pytest.mark.sqlite
-@NEW_OR_OLD
+def test_tables_of_an_extension_are_added_to_a_file_that_is_served_without_it(tmp_path):
+    url = databases.new_database_url(tmp_path)
+    with FileLock(tmp_path / "mirror.db.lock"):
+        Database(url, branches=[*ALL, databases.extension(tmp_path, 1)]).close()
+        with pytest.raises(DatabaseError, match="of an older version, whose server runs; stop that one first"):
+            Database(url, branches=[*ALL, databases.extension(tmp_path, 2)])
+    assert databases.query(url, "SELECT version_num FROM alembic_version_labels") == [("0001",)]
+
+
+@pytest.mark.sqlite
+@EACH_STATE
 def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(url, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
@@ -134,7 +174,7 @@ def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypa
 
 
 @pytest.mark.sqlite
-@NEW_OR_OLD
+@EACH_STATE
 def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(url, monkeypatch):
     with monkeypatch.context() as full:
         on_connecting(full, lambda connection: connection.execute("PRAGMA max_page_count = 3"))
@@ -158,12 +198,14 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table,
 
 @pytest.mark.sqlite
 def test_a_new_file_has_what_the_migrations_make(tmp_path):
-    migrate.upgrade_file(tmp_path / "migrated.db")
+    migrate.upgrade_file(tmp_path / "migrated.db", ALL)
     with closing(sqlite3.connect(":memory:")) as made, closing(sqlite3.connect(tmp_path / "migrated.db")) as migrated:
-        schema.make(made)
+        schema.make(made, ALL)
         assert words(made) == words(migrated), STALE
-        assert migrated.execute("SELECT version_num FROM alembic_version").fetchall() == [(schema.versions()[-1],)]
-    assert schema.SCRIPT.read_text(encoding="utf-8") == migrate.script(), STALE
+        for branch in ALL:
+            version = migrated.execute(f"SELECT version_num FROM {branch.version_table}").fetchall()
+            assert version == [(branch.newest,)]
+            assert branch.script.read_text(encoding="utf-8") == migrate.script(branch), STALE
 
 
 def words(connection: sqlite3.Connection) -> list[list[str]]:

@@ -9,14 +9,12 @@ import threading
 import time
 from typing import Any
 
-import orjson
 import pytest
 from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_server.core.errors import Refusal
 from mirror_server.notifications.outbound import LOOPBACK, AddressPolicy
-from mirror_server.store import callbacks
 
 CALLBACK = "/v2/notification/callback"
 PULL = "/v2/notification/pull"
@@ -126,17 +124,6 @@ def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, end
         began = time.monotonic()
         assert server.call(key, "PUT", CALLBACK, json={"url": url}).status_code == 400
         assert time.monotonic() - began >= 0.1
-
-
-def test_a_header_of_the_connection_that_was_registered_before_is_not_sent(server, key, endpoint):
-    register(server, key, endpoint)
-    before = {"url": endpoint.url, "headers": {"X-Token": "abc", "HOST": "other.example", "Upgrade": "h2c"}}
-    stored = orjson.dumps(before).decode()
-    server.services.database.write(lambda session: callbacks.put(session, key.split("_")[1], stored, server.now))
-    server.add_device(key, "sensor-1")
-    headers, _ = endpoint.next()
-    assert (headers["X-Token"], headers["Host"]) == ("abc", endpoint.url.split("/")[2])
-    assert "Upgrade" not in headers
 
 
 def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoint):

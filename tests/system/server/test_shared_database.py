@@ -351,7 +351,7 @@ def rows_in(services: Services) -> list[HistoryRow]:
 
 def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
     settings = Settings(database_url=url, keep_history_seconds=3600)
-    registration = Registration("sensor", "Sensor", False, 3600, ())
+    registration = Registration("sensor", "Sensor", False, 3600, (), "test")
     first, second = (Services(settings) for _ in range(2))
     with closing(second):
         with closing(first):

@@ -11,12 +11,6 @@ from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _template():
-    """Made before there is a next version."""
-    databases.cluster()
-
-
 class CutOff(psycopg.Cursor):
     """A cursor whose connection ends at a statement, as when the process does."""
 
@@ -30,14 +24,17 @@ class CutOff(psycopg.Cursor):
 
 
 @pytest.mark.parametrize(("template", "step"), [("template0", 7), ("template", 1)])
-def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(template, step, next_version):
+def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(template, step, tmp_path):
     url = databases.new_postgresql_url(template)
+    branches = databases.next_branches(tmp_path)
+    if template == "template":
+        Database(url, branches=[*schema.ALL, databases.extension(tmp_path, 1)]).close()
     before = databases.query(url, COLUMNS)
     interruptions = 0
     for statements in itertools.count(0, step):
         CutOff.statements_left = statements
         try:
-            migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x")
+            migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x", branches)
         except psycopg.OperationalError:
             assert databases.query(url, COLUMNS) == before
             interruptions += 1
@@ -45,7 +42,8 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
             break
     assert interruptions > 1
     assert databases.query(url, COLUMNS) != before
-    Database(url).close()
+    assert databases.query(url, "SELECT label, length FROM labels") == [("first", 5)]
+    Database(url, branches=branches).close()
 
 
 COLUMNS = (
@@ -54,11 +52,12 @@ COLUMNS = (
 )
 
 
-def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch, next_version):
+def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch, tmp_path):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     url = databases.new_postgresql_url()
+    branches = databases.next_branches(tmp_path)
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE settings")
         with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
-            Database(url)
-    Database(url).close()
+            Database(url, branches=branches)
+    Database(url, branches=branches).close()

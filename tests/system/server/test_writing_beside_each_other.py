@@ -50,7 +50,7 @@ def processes(url: str) -> Iterator[list[Database]]:
 
     def work(session: Session) -> None:
         for device_id in DEVICES:
-            devices.put(session, DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0))
+            devices.put(session, DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0, "test"))
         for app_id in ("a", "b"):
             logs.create(session, app_id)
 

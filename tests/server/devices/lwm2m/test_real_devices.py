@@ -20,7 +20,6 @@ from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
-from mirror_server.service.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 
@@ -200,7 +199,7 @@ def restart_later(server: Any, seconds: float) -> None:
     until_at = server.now + round(seconds * 1000)
     server.services.close()
     with closing(Database(server.settings.database_url)) as database:
-        database.write(lambda session: stored_settings.put(session, CLOCK_SETTING, str(until_at)))
+        database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, str(until_at)))
     server.open()
 
 

@@ -11,13 +11,14 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.security import safe_join
 
 from mirror_server.core.errors import Refusal
-from mirror_server.views.page_file import TYPES, PageFile, page_file
+from mirror_server.extensions.page.page_file import TYPES, page_file
+from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.requests import requires
 
 FOLDER = "REFERENCE_FOLDER"
 """Key of the app's configuration with the folder of the pages, where that is not the one in the package."""
 
-_BUILT = Path(__file__).parent.parent / "reference"
+_BUILT = Path(__file__).parent / "built"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 _POLICY = (
     "default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -36,7 +37,7 @@ def get_reference() -> Response:
 
 @routes.get("/reference/<path:file>")
 @requires()
-def get_reference_file(file: str) -> PageFile:
+def get_reference_file(file: str) -> KeepableAnswer:
     """A page of the reference, or what it loads."""
     folder = Path(current_app.config.get(FOLDER, _BUILT))
     found = safe_join(str(folder), file)

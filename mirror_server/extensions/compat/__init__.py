@@ -30,77 +30,48 @@ Source: wire.md 9.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import orjson
-from flask import Blueprint, Response, g
+from mirror_sdk.wire.routes import NEWEST_CONNECT, is_unversioned
+from mirror_server.hooks import extends
 
-from mirror_sdk.wire.older_calls import REST_VERSIONS
-from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import takes_long
-from mirror_server.service.snapshots import Selection, Snapshot
-from mirror_server.store.conditions import Condition
-from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_read
-from mirror_server.views.download import Download
-from mirror_server.views.requests import app_id, query_text, requires, services, without_head
+if TYPE_CHECKING:
+    from flask import Blueprint, Response
 
-_REGISTERED = Condition("registered", "IN", (1,))
-
-routes = Blueprint("older_calls", __name__)
+_UNVERSIONED = "mirror.unversioned"
+"""Key of the WSGI environment of a request whose path had no version."""
 
 
-@routes.get("/rest-versions")
-@requires(*Scope)
-def list_rest_versions() -> Response:
-    """The versions that stand in front of paths, the newest last."""
-    return json_answer(REST_VERSIONS)
+@extends
+def help_topics() -> dict[str, str]:
+    """What those programs are told."""
+    return {"older-calls": __name__}
 
 
-@routes.get("/v2/limits")
-@requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
-def get_limits() -> Response:
-    """Quotas, of which there are none, and what would count against them."""
-    parts = services()
-    application = app_id()
+@extends
+def blueprints() -> list[Blueprint]:
+    """The older calls."""
+    from mirror_server.extensions.compat.views import routes  # noqa: PLC0415 - Flask
 
-    def read() -> Response:
-        return json_answer(serialize.limits(parts.log.count(application), parts.devices.count([_REGISTERED])))
-
-    return when_read(read, lambda limits: limits, is_long=True)
+    return [routes]
 
 
-@routes.get("/v2/endpoints")
-@requires(Scope.READ, query=("type",))
-@without_head
-def list_endpoints() -> Response:
-    """The registered devices, in one list."""
-    endpoint_type = query_text("type")
-    conditions = [_REGISTERED]
-    if endpoint_type is not None:
-        conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
-    parts, is_admitted = services(), g.still_admits
-    opening = partial(parts.snapshots.open, app_id(), Selection(conditions=tuple(conditions)))
-
-    def answer(snapshot: Snapshot) -> Response:
-        return Download(
-            _endpoints(snapshot),
-            is_admitted=is_admitted,
-            release=snapshot.close,
-            content_type="application/json",
-            headers={},
-        )
-
-    is_long = takes_long(conditions, rows=parts.devices.recent_count(), counts=True)
-    return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
+@extends
+def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
+    """Put the newest version in front of a path that has none."""
+    if not is_unversioned(path):
+        return None
+    environ[_UNVERSIONED] = True
+    return f"{NEWEST_CONNECT}{path}"
 
 
-def _endpoints(snapshot: Snapshot) -> Generator[bytes]:
-    """A page of devices a chunk; without its last bracket the list has broken off."""
-    before = b"["
-    for page in snapshot.pages():
-        listed = orjson.dumps([serialize.endpoint(device) for device in snapshot.devices(page)])
-        yield before + listed[1:-1]
-        before = b","
-    yield b"[]" if before == b"[" else b"]"
+@extends(tryfirst=True)
+def request_answered(
+    environ: dict[str, Any],
+    response: Response,
+    route: tuple[str, str],
+    seconds: float,  # noqa: ARG001 - the signature of the hook
+) -> None:
+    """Answer rules that were put without a version with the one code for a success that those programs take."""
+    if response.status_code == 202 and route == ("PUT", "/v2/subscriptions") and _UNVERSIONED in environ:
+        response.status_code = 204

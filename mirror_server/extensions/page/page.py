@@ -10,7 +10,8 @@ from flask import Blueprint
 
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import Refusal
-from mirror_server.views.page_file import TYPES, PageFile, page_file
+from mirror_server.extensions.page.page_file import TYPES, page_file
+from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.requests import requires
 
 _INDEX = "index.html"
@@ -25,14 +26,14 @@ routes = Blueprint("page", __name__)
 
 @routes.get("/")
 @requires()
-def get_page() -> PageFile:
+def get_page() -> KeepableAnswer:
     """The page."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
 
 @routes.get("/page/<file>")
 @requires()
-def get_page_file(file: str) -> PageFile:
+def get_page_file(file: str) -> KeepableAnswer:
     """A file of the page."""
     if file not in _files():
         raise Refusal(404, f"the page has no file {file!r}; begin at /")
@@ -41,7 +42,7 @@ def get_page_file(file: str) -> PageFile:
 
 @cache
 def _files() -> dict[str, bytes]:
-    folder = resources.files("mirror_server") / "page"
+    folder = resources.files("mirror_server.extensions.page") / "files"
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
     return files | {_OBJECTS: _declared_objects()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from mirror_server.views.answers import KeepableAnswer, make_conditional
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -14,11 +14,7 @@ TYPES = {
 """The content types of the files there are, by the end of their names."""
 
 
-class PageFile(Response):
-    """An answer whose own ``Cache-Control`` stays; all others are kept by nobody."""
-
-
-def page_file(name: str, content: bytes, policy: str) -> PageFile:
+def page_file(name: str, content: bytes, policy: str) -> KeepableAnswer:
     """The answer with a file.
 
     Args:
@@ -27,14 +23,6 @@ def page_file(name: str, content: bytes, policy: str) -> PageFile:
         policy: What the browser may load and run for it, as ``Content-Security-Policy`` says it.
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
-    answer = PageFile(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)
+    answer = KeepableAnswer(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)
     make_conditional(answer)
     return answer
-
-
-def make_conditional(answer: Response) -> None:
-    """Give an answer a tag of its content, and leave the content out where the client has it."""
-    answer.add_etag()
-    answer.make_conditional(request)
-    # Werkzeug adds the date, and the server that sends the answer adds it once more.
-    del answer.headers["Date"]

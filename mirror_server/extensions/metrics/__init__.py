@@ -1,0 +1,35 @@
+"""Metrics for Prometheus, at ``GET /metrics``: of requests, queues, the log, webhooks, and of other extensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirror_server.hooks import extends
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from mirror_server.extensions.metrics.metrics import Metrics
+    from mirror_server.services import Services
+
+
+@extends
+def needs() -> list[str]:
+    """What writes the exposition."""
+    return ["prometheus_client"]
+
+
+@extends
+def build(services: Services) -> Metrics:
+    """The metrics of one server."""
+    from mirror_server.extensions.metrics.metrics import Metrics  # noqa: PLC0415 - Prometheus
+
+    return Metrics(services)
+
+
+@extends
+def blueprints() -> list[Blueprint]:
+    """``GET /metrics``."""
+    from mirror_server.extensions.metrics.views import routes  # noqa: PLC0415 - Flask
+
+    return [routes]

@@ -1,0 +1,158 @@
+"""What a Prometheus server is told: requests, queues, the log, webhooks, devices, and what extensions measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
+from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import extends
+from mirror_server.store import history_maintenance
+
+if TYPE_CHECKING:
+    from flask import Response
+
+    from mirror_server.services import Services
+    from mirror_server.store.session import Session
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The metrics of one server; several in one process do not mix."""
+
+    def __init__(self, services: Services) -> None:
+        self._registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        self._requests = Counter(
+            "mirror_requests",
+            "Answered requests.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "mirror_request_seconds",
+            "Time from a request to its answer; for a long poll this is how long it was held.",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        # To look for the metrics of a route by its labels takes as long as to count.
+        self._of_route: dict[tuple[tuple[str, str], int], tuple[Counter, Histogram]] = {}
+        self._registry.register(_State(services))
+
+    @extends
+    def request_answered(
+        self,
+        environ: dict[str, Any],  # noqa: ARG002 - the signature of the hook
+        response: Response,
+        route: tuple[str, str],
+        seconds: float,
+    ) -> None:
+        """Count it."""
+        status = response.status_code
+        found = self._of_route.get((route, status))
+        if found is None:
+            found = self._requests.labels(*route, str(status)), self._seconds.labels(*route)
+            self._of_route[route, status] = found
+        counter, histogram = found
+        counter.inc()
+        histogram.observe(seconds)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _State(Collector):
+    """Counted when asked for."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def collect(self) -> Iterator[Metric]:
+        services = self._services
+        with services.database.read() as session:
+            stored = list(counted(session))
+            history = history_maintenance.measure(session)
+        leads = int(services.is_leader())
+        now = [
+            Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),
+            Measurement("mirror_on_duty", "The same as mirror_leader, under its earlier name.", leads),
+            Measurement(
+                "mirror_open_polls", "Long polls, event streams and websockets that are held.", services.log.open_polls
+            ),
+            Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
+            *history.measurements(),
+        ]
+        for measurement in (*stored, *now, *chain.from_iterable(services.measurements())):
+            yield _family(measurement)
+
+
+def _family(measurement: Measurement) -> Metric:
+    kind = CounterMetricFamily if measurement.is_count else GaugeMetricFamily
+    if not isinstance(measurement.value, Mapping):
+        return kind(measurement.name, measurement.meaning, measurement.value)
+    family = kind(measurement.name, measurement.meaning, labels=measurement.labels)
+    for labels, value in measurement.value.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def counted(session: Session) -> Iterator[Measurement]:
+    """What is stored of each thing. No statement reads a row for each notification."""
+    registered, deregistered = _row(
+        session, "SELECT count(*) FILTER (WHERE registered = 1), count(*) FILTER (WHERE registered = 0) FROM devices"
+    )
+    states = {("registered",): registered, ("deregistered",): deregistered}
+    yield Measurement("mirror_devices", "Devices by state.", states, ("state",))
+    waiting, longest = _row(
+        session,
+        "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM"
+        " (SELECT count(*) AS length FROM commands WHERE finished_at IS NULL GROUP BY device_id) AS queues",
+    )
+    yield Measurement("mirror_waiting_device_requests", "Device requests without an answer yet.", waiting)
+    yield Measurement("mirror_longest_device_queue", "Waiting requests of the device with most.", longest)
+    entries, stored_bytes = _row(
+        session,
+        "SELECT coalesce(sum((last_seq + 1 - coalesce("
+        "(SELECT min(seq) FROM notifications WHERE notifications.app_id = logs.app_id), last_seq + 1)) % :lost), 0),"
+        " coalesce(sum(stored_bytes), 0) FROM logs",
+        lost=NUMBERS_LEFT_OUT,
+    )
+    yield Measurement("mirror_notification_log_entries", "Entries in all notification logs.", entries)
+    yield Measurement("mirror_notification_log_bytes", "Size of all notification logs.", stored_bytes)
+    webhooks, failing, failures, backlog = _row(
+        session,
+        "SELECT count(*), count(*) FILTER (WHERE failures > 0), coalesce(sum(failures), 0),"
+        " coalesce(sum((last_seq - position) % :lost), 0) FROM callbacks JOIN logs ON logs.app_id = callbacks.app_id",
+        lost=NUMBERS_LEFT_OUT,
+    )
+    yield Measurement("mirror_webhooks", "Registered webhooks.", webhooks)
+    yield Measurement("mirror_failing_webhooks", "Webhooks whose last call failed.", failing)
+    yield Measurement("mirror_webhook_failures", "Calls that failed since each webhook's last success.", failures)
+    yield Measurement("mirror_webhook_backlog_entries", "Log entries that webhooks have not taken yet.", backlog)
+
+
+def _row(session: Session, statement: str, **parameters: Any) -> list[int]:
+    row = session.row(statement, **parameters)
+    assert row is not None  # noqa: S101 - an aggregate always has a row
+    return [int(value) for value in row]

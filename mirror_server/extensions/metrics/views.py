@@ -1,0 +1,21 @@
+"""What Prometheus asks for."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from mirror_server.extensions.metrics.metrics import CONTENT_TYPE, Metrics
+from mirror_server.service.keys import Scope
+from mirror_server.views.answers import when_read
+from mirror_server.views.requests import requires, services
+
+routes = Blueprint("metrics", __name__)
+
+
+@routes.get("/metrics")
+@requires(Scope.ADMIN)
+def get_metrics() -> Response:
+    """The metrics in Prometheus' text format."""
+    # It counts devices, requests and rows, of which there may be many.
+    read = services().part(Metrics).exposition
+    return when_read(read, lambda text: Response(text, content_type=CONTENT_TYPE), is_long=True)

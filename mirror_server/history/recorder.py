@@ -1,0 +1,122 @@
+"""Records changes of the mirror as rows of the history, in the transaction of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirror_sdk.wire.device_object import DesiredStatus, Origin
+from mirror_server.clock import Clock, Timer
+from mirror_server.core.instants import after_seconds
+from mirror_server.store import history, revisions
+from mirror_server.store.changes import FinishedWrite, Listeners, RegistrationChange, Reported
+from mirror_server.store.database import Database
+from mirror_server.store.history import HistoryRow
+from mirror_server.store.session import Row, Session
+
+_ORIGINS: dict[Origin, str] = {
+    "subscription": "observation",
+    "auto_observation": "auto_observation",
+    "read": "read",
+}
+
+_HEARTBEAT_SECONDS = 10
+"""How much too early the history may seem to end if the server is killed while nothing happens."""
+
+
+class Recorder:
+    """Writes rows of the history for what it listens to.
+
+    Args:
+        database: Where the history is.
+        clock: Domain time.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._next_heartbeat: Timer | None = None
+
+    def listen(self, listeners: Listeners) -> None:
+        """Record all changes from now on."""
+        listeners.values_reported.append(self._values_reported)
+        listeners.write_finished.append(self._write_finished)
+        listeners.registration_changed.append(self._registration_changed)
+        listeners.devices_deleted.append(history.erase)
+
+    def start(self) -> None:
+        """Record the gap since the last server that kept a history, if there was one, and start the heartbeat."""
+        self._database.insist(self._begin)
+        self._repeat_heartbeat()
+
+    def stop(self) -> None:
+        """Stop the heartbeat."""
+        if self._next_heartbeat is not None:
+            self._next_heartbeat.cancel()
+
+    def heartbeat(self) -> None:
+        """Note that everything that happened until now has its row."""
+        now = self._clock.now()
+        self._database.insist(lambda session: history.show_life(session, now))
+
+    def _values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+        history.add_reported(session, [_row_of(each) for each in batch])
+
+    def _write_finished(self, session: Session, batch: Sequence[FinishedWrite]) -> None:
+        received_at = self._clock.now()
+        rows = [
+            HistoryRow(
+                each.revision or revisions.note_change(session, ()),
+                each.command.device_id,
+                None,
+                each.path,
+                changed_at=each.at,
+                received_at=received_at,
+                what="desired",
+                origin="write",
+                value=each.value,
+                content_type=each.content_type,
+                status=int(DesiredStatus.SUCCESS if each.category is None else DesiredStatus.FAILURE),
+                category=each.category,
+                app_id=each.command.app_id,
+                requested_at=each.command.requested_at,
+            )
+            for each in batch
+        ]
+        history.add(session, rows)
+
+    def _registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
+        rows = [
+            HistoryRow(each.revision, each.device.device_id, None, None, each.at, each.at, each.kind) for each in batch
+        ]
+        history.add(session, rows)
+
+    def _begin(self, session: Session) -> None:
+        now = self._clock.now()
+        heard_until = history.heard_until(session)
+        if heard_until is not None and heard_until < now:
+            revision = revisions.note_change(session, ())
+            history.add(session, [HistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
+        if not history.state(session).is_kept:
+            history.begin(session, revisions.last(session))
+        history.show_life(session, now)
+
+    def _repeat_heartbeat(self) -> None:
+        self.heartbeat()
+        # A manual clock stands still; the bench reports when it is advanced.
+        if not self._clock.is_manual:
+            due_at = after_seconds(self._clock.now(), _HEARTBEAT_SECONDS)
+            self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)
+
+
+def _row_of(reported: Reported) -> Row:
+    content, content_type, origin, received_at, _, device_id, path, _ = reported.value
+    return history.reported_row(
+        reported.revision,
+        device_id,
+        "registration" if reported.is_published else _ORIGINS[origin],
+        path,
+        reported.changed_at,
+        received_at,
+        content,
+        content_type,
+    )

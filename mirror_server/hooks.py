@@ -1,0 +1,219 @@
+"""What an extension may add to the server, and when it is called.
+
+An extension is a module with functions of the names below, each marked with :data:`extends`. The modules in
+``mirror_server/extensions`` are extensions, and so is what another package names under the entry-point group
+``mirror_server.extensions``. It is loaded with every command, so it imports what is heavy where it is used.
+
+What belongs to one server is an object that the hook :func:`build` makes; it may have hooks too, as marked methods.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pluggy
+
+from mirror_server.config import Settings, option_name
+from mirror_server.core.errors import CannotServe
+from mirror_server.core.measurements import Measurement
+
+if TYPE_CHECKING:
+    from flask import Blueprint, Response
+
+    from mirror_server.services import Services
+
+_PROJECT = "mirror_server"
+_GROUP = "mirror_server.extensions"
+
+specifies = pluggy.HookspecMarker(_PROJECT)
+extends = pluggy.HookimplMarker(_PROJECT)
+"""Marks a function or method of an extension as a hook."""
+
+
+@specifies
+def needs() -> Sequence[str]:  # type: ignore[empty-body]
+    """The modules of other packages without which the extension is left out. Called once, when it is loaded."""
+
+
+@specifies
+def settings() -> type:  # type: ignore[empty-body]
+    """A frozen dataclass whose fields :func:`mirror_server.config.setting` made: options and variables.
+
+    Called before the command line is read.
+    """
+
+
+@specifies
+def commands() -> Mapping[str, Sequence[str]]:  # type: ignore[empty-body]
+    """Modules that add commands to ``mirror-server`` when they are loaded, and the names of these commands."""
+
+
+@specifies
+def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
+    """Topics of ``mirror-server help``, and the module whose docstring each is."""
+
+
+@specifies
+def build(services: Services) -> object:
+    """Make what belongs to one server; it is found again by its class, with :meth:`Services.part`.
+
+    Called when the core is built and nothing runs yet; may raise :class:`CannotServe`.
+    """
+
+
+@specifies
+def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
+    """Routes. Called when the app is made."""
+
+
+@specifies
+def announcements(services: Services, url: str) -> Sequence[str]:  # type: ignore[empty-body]
+    """Lines that a command that serves prints when all listens."""
+
+
+@specifies
+def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
+    """The path that a request is taken for; ``None`` for its own. Called for each request, before routing."""
+
+
+@specifies
+def request_answered(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
+    """A request has its answer, which may still be changed, and is sent behind this.
+
+    Called for each request, on the thread that answers, and must take microseconds.
+
+    Args:
+        environ: The request's WSGI environment.
+        response: Its answer.
+        route: Its method and the rule that it matched; both empty where there is none.
+        seconds: How long it took; of a long poll how long it was held.
+    """
+
+
+@specifies
+def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
+    """Metrics as they are now. Called at each scrape, on a thread that may wait for the database."""
+
+
+class Extensions:
+    """The extensions of one server.
+
+    Args:
+        without: The names of those to leave out.
+
+    Attributes:
+        left_out: The names of those that are not there, and why.
+
+    Raises:
+        CannotServe: There is no extension of such a name, or one of another package cannot be loaded.
+    """
+
+    def __init__(self, without: Collection[str] = ()) -> None:
+        self._manager = pluggy.PluginManager(_PROJECT)
+        self._manager.add_hookspecs(importlib.import_module(__name__))
+        self.left_out: dict[str, str] = {}
+        for name in without:
+            if name not in installed():
+                raise CannotServe(f"--without {name}: there is no such extension; there are {', '.join(installed())}")
+        for name, extension in installed().items():
+            if name in without:
+                self.left_out[name] = "--without names it"
+            elif isinstance(extension, Broken):
+                raise CannotServe(f"{extension.why}; mend or uninstall it, or leave it out with --without {name}")
+            elif missing := _missing(extension):
+                self.left_out[name] = f"{missing} is missing; pip install 'device-state-mirror[server,{name}]'"
+            else:
+                self.add(extension, name)
+
+    @property
+    def hook(self) -> pluggy.HookRelay:
+        """Calls a hook of all extensions, by its name."""
+        return self._manager.hook
+
+    @property
+    def names(self) -> list[str]:
+        """Those that are loaded, in order."""
+        return [name for name in installed() if self._manager.has_plugin(name)]
+
+    def add(self, extension: object, name: str | None = None) -> None:
+        """Have the hooks of a module, or of an object that belongs to one server.
+
+        Raises:
+            CannotServe: One of them is none that there is, or takes something else.
+        """
+        try:
+            self._manager.register(extension, name)
+            self._manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise CannotServe(f"an extension does not fit this version of the server: {error}") from error
+
+    def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
+        """The functions behind a hook, for where it is called too often for anything in between; by position."""
+        return tuple(found.function for found in reversed(getattr(self.hook, hook).get_hookimpls()))
+
+    def check(self, settings: Settings) -> None:
+        """Refuse a setting of an extension that is left out.
+
+        Raises:
+            CannotServe: There is one.
+        """
+        for name, why in self.left_out.items():
+            for kind in _called(installed()[name], "settings"):
+                given = settings.of(kind)
+                for each in fields(kind):
+                    if getattr(given, each.name) != each.default:
+                        option = option_name(each)
+                        raise CannotServe(f"{option} is of the extension {name}, which is left out: {why}")
+
+
+class Broken(NamedTuple):
+    """An extension of another package that cannot be loaded, and why."""
+
+    why: str
+
+
+@cache
+def installed() -> Mapping[str, ModuleType | Broken]:
+    """All extensions there are, by name, whether they are to be loaded or not."""
+    found: dict[str, ModuleType | Broken] = {}
+    if find_spec(_GROUP) is not None:
+        package = importlib.import_module(_GROUP)
+        for each in pkgutil.iter_modules(package.__path__):
+            found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
+    for point in entry_points(group=_GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {error}")
+    return dict(sorted(found.items()))
+
+
+def of_all(hook: str) -> list[Any]:
+    """What a hook that is called before there is a server gives, of every extension that is installed."""
+    return [found for extension in installed().values() for found in _called(extension, hook)]
+
+
+def read_settings(**values: Any) -> Settings:
+    """The settings of a server and its extensions, each by the name of its field."""
+    extensions = []
+    for kind in of_all("settings"):
+        names = [each.name for each in fields(kind)]
+        extensions.append(kind(**{name: values.pop(name) for name in names if name in values}))
+    return Settings(**values, extensions=tuple(extensions))
+
+
+def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
+    return [getattr(extension, hook)()] if hasattr(extension, hook) else []
+
+
+def _missing(extension: ModuleType) -> str:
+    """The first of the modules that an extension needs and that is not there."""
+    return next((name for names in _called(extension, "needs") for name in names if find_spec(name) is None), "")

@@ -1,0 +1,83 @@
+"""Maintenance of what the directory stores: descriptions, saved queries and device events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlencode
+
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS
+from mirror_server.core.instants import Instant
+from mirror_server.store import descriptions, device_events, device_queries
+from mirror_server.store.session import Session
+
+VIOLATIONS = {
+    "a device event is of no known kind": (
+        f"SELECT CAST(revision AS TEXT) FROM device_events WHERE kind < 0 OR kind >= {len(device_events.KINDS)}"
+    ),
+    "a device event is later than the last change": (
+        "SELECT CAST(revision AS TEXT) FROM device_events WHERE revision > (SELECT last_revision FROM revisions)"
+    ),
+    "a device has attributes, and nothing tells since when": (
+        "SELECT device_id || ' ' || name FROM device_attributes"
+        " WHERE device_id NOT IN (SELECT device_id FROM device_descriptions)"
+    ),
+}
+"""The kinds of violations, and a statement for each that returns a row for each place where it is found."""
+
+_OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
+
+
+def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
+    """Delete all that is stored of a device; ``name`` is its endpoint name. Returns the number of rows by table."""
+    queries = _erase_queries(session, device_id, name)
+    rows = {
+        table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
+        for table in ("device_attributes", "device_descriptions", "device_events")
+    }
+    return rows | {"device_queries": queries}
+
+
+def newest_instant(session: Session) -> Instant | None:
+    """When the newest device event happened; ``None`` where there is none."""
+    instant: Instant | None = session.scalar("SELECT max(at) FROM device_events")
+    return instant
+
+
+def _erase_queries(session: Session, device_id: str, name: str | None) -> int:
+    """Take this device out of the saved filters that tell of it; gives the number of these.
+
+    A filter in which no other device is named is deleted: without the condition it would select others. What is said of
+    the device tells of it as its names do, and so does the value of an attribute that no other device has. In the name
+    of a filter its names are replaced.
+    """
+    told = descriptions.of_device(session, device_id)
+    names = {each for each in (device_id, name, told.name) if each is not None}
+    own = {
+        f"{ATTRIBUTE_FILTER}__{attribute}": value
+        for attribute, value in told.attributes.items()
+        if not descriptions.is_with_others(session, device_id, attribute, value)
+    }
+    mention = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w-])")
+    erased = 0
+    for row in device_queries.list_all(session):
+        conditions = parse_qsl(row.query, keep_blank_values=True)
+        left = [
+            (field, _without(value, {*names, told.description, own.get(_OPERATOR.sub("", field))}))
+            for field, value in conditions
+        ]
+        shown = mention.sub(f"({row.query_id})", row.name)
+        if left == conditions and shown == row.name:
+            continue
+        erased += 1
+        if any(value == "" != before for (_, before), (_, value) in zip(conditions, left, strict=True)):
+            device_queries.delete(session, row.query_id)
+        else:
+            query = row.query if left == conditions else urlencode(left, safe=",")
+            device_queries.put(session, replace(row, name=shown, query=query))
+    return erased
+
+
+def _without(value: str, names: Collection[str | None]) -> str:
+    return "" if value in names else ",".join(each for each in value.split(",") if each not in names)

@@ -1,0 +1,163 @@
+"""Event streams and websockets over the notification log [an extension]. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flask import Blueprint, Response, g, request
+from werkzeug.routing import WebsocketMismatch
+
+from mirror_sdk.wire.channel import WebsocketRegistration
+from mirror_server.core.errors import Refusal
+from mirror_server.notifications.log import NotificationLog, beyond_log
+from mirror_server.notifications.sockets import ReaderSocket, Socket, reader_frame
+from mirror_server.notifications.websockets import Websockets
+from mirror_server.views import serialize
+from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.deferred import PARK
+from mirror_server.views.errors import answer_to
+from mirror_server.views.event_stream import EventStream
+from mirror_server.views.notifications import ANY_USE, read_after
+from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
+from mirror_server.views.streamed import Streamed
+
+_frame_of = partial(reader_frame, show_instant=serialize.timestamp)
+
+routes = Blueprint("streams", __name__)
+
+OPEN = "mirror.open_websocket"
+"""Key of the WSGI environment of a websocket's handshake, for which the view gives an :class:`OpenedWebsocket`."""
+
+
+class OpenedWebsocket(Streamed):
+    """The answer to a handshake, which is sent when the server opens the websocket.
+
+    Args:
+        socket: What is sent through it.
+    """
+
+    is_poll = True
+    default_status = 101
+
+    def __init__(self, socket: Socket) -> None:
+        super().__init__((), content_type="", headers={})
+        del self.headers["Content-Type"]
+        self.socket = socket
+
+
+@routes.app_errorhandler(WebsocketMismatch)
+def refuse_elsewhere(_: WebsocketMismatch) -> Response:
+    """The answer to a handshake for another route."""
+    message = "websockets are opened at /v2/notification/websocket-connect alone; send this request without Upgrade"
+    return answer_to(Refusal(400, message), request.environ, max_body_bytes=0)
+
+
+@routes.get("/v2/notification/events")
+@requires(*ANY_USE, query=("after",))
+@without_head
+def stream_events() -> Response:
+    """The log of this key as server-sent events."""
+    log = services().log
+    return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
+
+
+@routes.put("/v2/notification/websocket")
+@requires(*ANY_USE)
+def put_websocket() -> Response:
+    """Register a websocket channel, or change how the one there is writes; a body is optional."""
+    registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
+    application, parts = app_id(), services()
+    if not parts.opens_websockets:
+        message = (
+            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
+            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
+            " (PUT /v2/notification/callback)"
+        )
+        raise Refusal(400, message)
+
+    def answer(is_new: bool) -> Response:
+        return _websocket_channel(parts.websockets, application, 201 if is_new else 200)
+
+    return when_stored(parts.websockets.register(application, registration), answer)
+
+
+@routes.get("/v2/notification/websocket")
+@requires(*ANY_USE)
+def get_websocket() -> Response:
+    """Whether the socket of the channel is open, and how much waits for it."""
+    return _websocket_channel(services().websockets, app_id())
+
+
+@routes.delete("/v2/notification/websocket")
+@requires(*ANY_USE)
+def delete_websocket() -> Response:
+    """Remove the websocket channel; its socket is closed."""
+
+    def answer(was_there: bool) -> Response:
+        if not was_there:
+            raise _no_websocket()
+        return empty_answer()
+
+    return when_stored(services().websockets.delete(app_id()), answer)
+
+
+@routes.get("/v2/notification/websocket-connect")
+# As a request to upgrade that the server did not take for a handshake.
+@routes.get("/v2/notification/websocket-connect", websocket=True)
+@requires(*ANY_USE, query=("after",))
+@without_head
+def connect_websocket() -> Response:
+    """Open the websocket of the channel, in the place of one that is open; or that of a reader with a position."""
+    parts, application = services(), app_id()
+    after = read_after(parts.log)
+    if OPEN not in request.environ:
+        message = (
+            "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
+            " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
+        )
+        headers = {"Sec-WebSocket-Version": "13"}
+        # Of an application under any other server it is forbidden (PEP 3333); waitress answers 500.
+        raise Refusal(426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers)
+    if after is None:
+        return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
+    begin = _checked(parts.log, "after", after)
+    return OpenedWebsocket(ReaderSocket(parts.log, application, begin, is_admitted=g.still_admits, frame_of=_frame_of))
+
+
+def _read_last_event_id(log: NotificationLog) -> int:
+    """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
+
+    Raises:
+        Refusal: One of them is no position, or it is beyond the end of the log (400).
+    """
+    # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
+    after, name = read_after(log), "after"
+    text = request.headers.get("Last-Event-ID")
+    if text is not None:
+        name = "Last-Event-ID"
+        after = read_integer(name, text, low=0)
+    return log.last_seq(app_id()) if after is None else _checked(log, name, after)
+
+
+def _checked(log: NotificationLog, name: str, position: int) -> int:
+    """A position in the log.
+
+    Raises:
+        Refusal: It is beyond the end (400).
+    """
+    last_seq = log.last_seq(app_id())
+    if position > last_seq:
+        raise beyond_log(name, position, last_seq)
+    return position
+
+
+def _websocket_channel(websockets: Websockets, application: str, status: int = 200) -> Response:
+    state = websockets.state(application)
+    if state is None:
+        raise _no_websocket()
+    word = "connected" if state.is_connected else "disconnected"
+    return json_answer({"status": word, "queue_size": state.waiting}, status)
+
+
+def _no_websocket() -> Refusal:
+    return Refusal(404, "this key has no websocket channel; a PUT here makes one")

@@ -1,0 +1,145 @@
+"""How a connection becomes a websocket: the handshake, and who may open one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
+from mirror_server.core.measurements import Measurement
+from mirror_server.notifications.sockets import POLICY, UNEXPECTED, Closing
+from mirror_server.services import Services
+from mirror_server.views.streams import OPEN, OpenedWebsocket
+from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.websocket_serving import close, serve
+from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, environ_of
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+_PATHS = frozenset(path.encode() for path in (WEBSOCKET_CONNECT, unversioned(WEBSOCKET_CONNECT)) if path)
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+_KEY_PREFIX = "pelion_"
+_PROTOCOL = "wss"
+_CLOSED_BY = {401: POLICY, 403: POLICY, 404: UNEXPECTED}
+
+
+class WebsocketUpgrade:
+    """Makes websockets of connections; see :data:`~mirror_server.web.connections.Upgrade`.
+
+    Args:
+        services: The parts of the server.
+        bridge: Has the app decide who may open one.
+    """
+
+    def __init__(self, services: Services, bridge: Bridge) -> None:
+        self._settings = services.settings
+        self._bridge = bridge
+        self._open = 0
+        services.gauges.append(lambda: [Measurement("mirror_open_websockets", "Websockets of clients.", self._open)])
+
+    def __call__(self, connection: HttpToolsProtocol) -> Callable[[bytes], None] | None:
+        """What makes a websocket of the connection, where that is what the head asks for.
+
+        Raises:
+            Refusal: The head is too large for one, or not as it has to be (400, 414 or 431).
+        """
+        if not _is_handshake(connection):
+            return None
+        # What speaks it takes long to import, and most servers open none.
+        from mirror_server.web.websocket_connection import BoundedWebsocket  # noqa: PLC0415
+
+        websocket = BoundedWebsocket(connection, self._serve, self._settings)
+        head = [b"GET " + connection.url + b" HTTP/1.1", *(b"%b: %b" % header for header in connection.headers)]
+        handshake = websocket.read_head(b"\r\n".join([*head, b"", b""]))
+
+        def take_over(rest: bytes) -> None:
+            websocket.connection_made(connection.transport)
+            connection.transport.set_protocol(websocket)
+            websocket.handle_connect(handshake)
+            if rest:
+                websocket.data_received(rest)
+
+        return take_over
+
+    async def _serve(self, scope: Message, _: Receive, send: Send) -> None:
+        """Serve a websocket from its handshake on: an ASGI app."""
+        environ = _environ_of(scope)
+        unfinished = self._bridge.begin(environ)
+        answer = self._bridge.ask(environ)
+        try:
+            opened = unfinished.response
+            if not isinstance(opened, OpenedWebsocket):
+                await _refuse(scope, answer, send)
+                return
+            await _accept(scope, answer, send)
+            self._open += 1
+            try:
+                await serve(
+                    scope,
+                    opened.socket,
+                    self._bridge.reader(environ, send),
+                    send,
+                    look_seconds=self._settings.websocket_ping_seconds,
+                    is_stopping=self._bridge.stopping,
+                    calls=self._bridge.calls,
+                )
+            finally:
+                self._open -= 1
+        finally:
+            unfinished.release()
+
+
+def _is_handshake(connection: HttpToolsProtocol) -> bool:
+    """Whether the head is the handshake of a websocket, where there is one; whether it may be, the app decides."""
+    headers = dict(connection.headers)
+    return (
+        (connection.parser.get_method(), connection.parser.get_http_version()) == (b"GET", "1.1")
+        and connection.url.partition(b"?")[0].rstrip(b"/") in _PATHS
+        and headers.get(b"upgrade", b"").lower() == b"websocket"
+        and headers.get(b"sec-websocket-version") == b"13"
+        and _KEY.fullmatch(headers.get(b"sec-websocket-key", b"")) is not None
+        and b"transfer-encoding" not in headers
+        and headers.get(b"content-length", b"0") == b"0"
+    )
+
+
+def _environ_of(scope: Message) -> WSGIEnvironment:
+    """The environment of the request that opens a websocket; its key may stand among the protocols it offers."""
+    environ = environ_of({**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"})
+    environ.pop("HTTP_UPGRADE", None)
+    environ[OPEN] = True
+    offered = environ.pop("HTTP_SEC_WEBSOCKET_PROTOCOL", None)
+    if "HTTP_AUTHORIZATION" not in environ and offered is not None:
+        for protocol in scope["subprotocols"]:
+            if protocol.startswith(_KEY_PREFIX):
+                environ["HTTP_AUTHORIZATION"] = f"Bearer {protocol.removeprefix(_KEY_PREFIX)}"
+    return environ
+
+
+async def _accept(scope: Message, answer: Answer, send: Send) -> None:
+    """Complete the handshake."""
+    protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
+    headers = [(name, value) for name, value in answer.headers if name not in {b"content-length", b"content-type"}]
+    await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
+
+
+async def _refuse(scope: Message, answer: Answer, send: Send) -> None:
+    """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
+
+    Those open the websocket and look with which code it is closed; a browser shows them nothing else.
+    """
+    code = _CLOSED_BY.get(answer.status)
+    if code is None:
+        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "websocket.http.response.body", "body": answer.body})
+        return
+    message = orjson.loads(answer.body)["message"]
+    if "HTTP_AUTHORIZATION" not in _environ_of(scope):  # a browser could not send the header
+        message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
+    await _accept(scope, Answer(), send)
+    await close(Closing(code, message), send)

@@ -1,0 +1,130 @@
+"""Extensions come, are left out, and are refused: those of the server, and those of other packages."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mirror_server import hooks
+from mirror_server.cli import main
+from mirror_server.config import Settings, options_of
+from mirror_server.core.errors import CannotServe
+from mirror_server.hooks import Extensions, of_all, read_settings
+
+GREETING = """
+from dataclasses import dataclass
+
+from flask import Blueprint
+
+from mirror_server.config import setting
+from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import extends
+from mirror_server.views.requests import requires, services
+
+routes = Blueprint("greeting", __name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeting:
+    greeting: str = setting("hello", "What is said.")
+
+
+@extends
+def settings():
+    return Greeting
+
+
+@extends
+def blueprints():
+    return [routes]
+
+
+@extends
+def measurements():
+    return [Measurement("greetings", "How many there are.", 1)]
+
+
+@routes.get("/greeting")
+@requires()
+def greet():
+    return services().settings.of(Greeting).greeting
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Installs another package with an extension, of this name and with this text."""
+
+    def make(name: str, text: str) -> None:
+        folder = tmp_path / "site"
+        about = folder / f"{name}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[mirror_server.extensions]\n{name} = mirror_{name}\n")
+        (folder / f"mirror_{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(folder))
+        hooks.installed.cache_clear()
+
+    yield make
+    hooks.installed.cache_clear()
+
+
+def test_the_extension_of_another_package_adds_a_route_a_setting_and_a_metric(install, new_server):
+    install("greeting", GREETING)
+    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
+    server = new_server(greeting="good morning")
+    assert server.call(None, "GET", "/greeting").text == "good morning"
+    assert "greetings 1.0" in server.call(server.key(), "GET", "/metrics").text
+    assert "greeting" in server.call(None, "GET", "/healthz").json["extensions"]
+    assert "--greeting TEXT" in CliRunner().invoke(serve, ["--help"]).output
+
+
+def test_what_is_left_out_is_not_there_and_all_else_is(new_server, caplog):
+    caplog.set_level("INFO", "mirror_server")
+    server = new_server(without=("page",))
+    assert server.call(server.key(), "GET", "/").status_code == 404
+    assert server.call(server.key(), "GET", "/v3/devices").status_code == 200
+    assert "page" not in server.call(None, "GET", "/healthz").json["extensions"]
+    assert "without the extension page: --without names it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"without": ("pages",)}, "--without pages: there is no such extension; there are compat, .*page"),
+        ({"without": ("greeting",), "greeting": "hi"}, "--greeting is of the extension greeting, which is left out"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused_with_its_name(install, settings, why):
+    install("greeting", GREETING)
+    made = read_settings(**settings)
+    with pytest.raises(CannotServe, match=why):
+        Extensions(made.without).check(made)
+
+
+def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_install(install):
+    install("dried", GREETING + "\n@extends\ndef needs():\n    return ['mirror_no_such_package']\n")
+    extensions = Extensions()
+    assert "dried" not in extensions.names
+    assert extensions.left_out["dried"].startswith("mirror_no_such_package is missing; pip install")
+    with pytest.raises(CannotServe, match=r"--greeting .* mirror_no_such_package is missing"):
+        extensions.check(read_settings(greeting="hi"))
+    extensions.check(Settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import mirror_no_such_package", r"broken .*cannot be loaded: No module named 'mirror_no_such_package'"),
+        (GREETING + "\n@extends\ndef blueprint():\n    return []\n", "does not fit .*blueprint"),
+        (GREETING + "\n@extends\ndef build(server):\n    return None\n", "does not fit .*server"),
+    ],
+)
+def test_one_that_does_not_fit_keeps_the_server_from_starting_but_no_other_command(install, text, why):
+    install("broken", text)
+    with pytest.raises(CannotServe, match=why):
+        Extensions()
+    assert "broken" in Extensions(["broken"]).left_out
+    assert CliRunner().invoke(main, ["keys", "create", "--help"]).exit_code == 0
