@@ -1,4 +1,4 @@
-"""How a server takes part where other processes may serve its database too: which one leads, and answers for others."""
+"""How a server takes part among the processes that serve its database; in the core it is alone, and leads."""
 
 from __future__ import annotations
 
