@@ -1,4 +1,4 @@
-"""How a server takes part among several on one PostgreSQL database: one leads, and answers what it alone can answer."""
+"""How a server takes part among several on one PostgreSQL database: they elect a leader and forward requests to it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import uuid
 
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.coordinator import Participant
-from mirror_server.store import processes
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.postgresql.election import PostgresElection
@@ -152,7 +152,7 @@ class Leadership:
         self._election.token = token
 
         def work(session: Session) -> None:
-            processes.put_leader(session, token)
+            settings.put(session, settings.LEADER, token)
 
         try:
             self._database.write(work)

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import settings
 from mirror_server.store.session import Session
 
 _ALIVE = 0x6D6972
-
-
-def put_leader(session: Session, token: str) -> None:
-    """Note who leads from now on."""
-    settings.put(session, settings.LEADER, token)
 
 
 def last_group(session: Session, process_id: str) -> int | None:

@@ -23,7 +23,7 @@ from mirror_server.history.moving import Moving
 from mirror_server.history.sealing import Sealing
 from mirror_server.history.selection import HistorySelection
 from mirror_server.history.service import HistoryService
-from mirror_server.store import history, processes, segments
+from mirror_server.store import history, segments, settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.history import HistoryRow
@@ -324,7 +324,7 @@ class OfLeader:
 
     def insist(self, work: Callable[[Session], Any]) -> Any:
         def while_it_leads(session: Session) -> Any:
-            if processes.leader(session) != self._token:
+            if settings.leader(session) != self._token:
                 raise NotLeader("another process leads")
             return work(session)
 
@@ -399,7 +399,7 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypat
 
 
 def lead(kept: Kept, token: str) -> None:
-    kept.told.database.write(lambda session: processes.put_leader(session, token))
+    kept.told.database.write(lambda session: settings.put(session, settings.LEADER, token))
 
 
 def own(kept: Kept, number: int) -> str:
