@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -11,9 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
-from mirror_server.cluster.forwarding import Forwarder
-from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
+from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.core.measurements import Measurement
@@ -45,14 +45,12 @@ from mirror_server.service.slots import Slots
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, processes, registrations, revisions, statistics
+from mirror_server.store import logs, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners
-from mirror_server.store.database import Database
+from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
-from mirror_server.store.sqlite.serving_lock import ServingLock
-from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
@@ -66,9 +64,6 @@ _log = logging.getLogger(__name__)
 _CLOCKS_DIFFER_SECONDS = 60
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
-
-
-_LAST_SECONDS = 3
 
 
 class Services:
@@ -105,18 +100,19 @@ class Services:
         self.on_stop: list[Callable[[], None]] = []
         self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
-            self._let_others_serve = _begin_serving(settings.database_url)
+            location = location_of(settings.database_url)
+            self._let_others_serve = location.begin_serving()
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url, self.extensions.storages)
             undo.callback(self.database.close)
-            in_common = self.extensions.hook.in_common(settings=settings)
-            self._leadership = _leadership(settings, self.database, in_common)
+            in_common = "".join(self.extensions.hook.in_common(settings=settings))
+            self.coordinator = _coordinator(location.coordinator, settings, self.database, in_common)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
         self._listeners = Listeners(registration_changed=[registration_changed])
         self.log = self._make_log()
         self.channels = Channels(self.database)
-        self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self._is_alive)
+        self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
         self.webhooks = Webhooks(
             database=self.database,
             clock=self.clock,
@@ -129,7 +125,7 @@ class Services:
             clock=self.clock,
             log=self.log,
             channels=self.channels,
-            is_alive=self._is_alive,
+            is_alive=self.coordinator.is_alive,
         )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
@@ -154,9 +150,9 @@ class Services:
         self.real_devices = self._add_real_devices()
         self.connections = ConnectionService(self.devices, self.backends)
         self.bench = self._add_bench()
-        self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._dispatcher = self._make_dispatcher()
         self._handle_signals()
+        self.coordinator.join(self, self.clock)
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
         self._parts: list[object] = []
@@ -200,10 +196,7 @@ class Services:
         _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
         for name, why in self.extensions.left_out.items():
             _log.info("without the extension %s: %s", name, why)
-        if self._leadership is None:
-            self.begin_to_lead()
-        else:
-            self._leadership.start(self)
+        self.coordinator.start()
         self.database.settle()
         for begin in self.on_start:
             begin()
@@ -226,20 +219,16 @@ class Services:
         self._dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
-        if self.forwarder is not None:
-            self.forwarder.tell_leader()
 
     def pause_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self._interrupted()
         self.webhooks.stop()
 
     def go_on_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self._resumed()
         self.webhooks.start()
-        if self.forwarder is not None:
-            self.forwarder.tell_resumed()
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
@@ -254,23 +243,18 @@ class Services:
         self.log.store_read()
 
     def catch_up(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self.log.wake_all()
         self.websockets.look_at_all()
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
             self.subscriptions.apply_rules()
-        if self.forwarder is not None:
-            self.forwarder.look_again()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         self.clock.close()
-        if self._leadership is not None:
-            self._leadership.stop()
-        if self.forwarder is not None and self.forwarder.answerer is not None:
-            self.forwarder.answerer.close()
+        self.coordinator.stop()
         self.webhooks.close()
         self.long_reads.close()
         for end in self.on_stop:
@@ -279,10 +263,7 @@ class Services:
         self.subscriptions.stop()
         self.log.store_read()
         self.extensions.hook.stop()
-        if self._leadership is not None:
-            # What is stored after the end of leading would be dropped.
-            self.database.settle(_LAST_SECONDS)
-            self._leadership.close()
+        self.coordinator.close()
         self.database.close()
         self._let_others_serve()
 
@@ -299,12 +280,9 @@ class Services:
 
         self.database.insist(work)
 
-    def _is_alive(self, process_id: str) -> bool:
-        return self.database.look(lambda session: processes.is_alive(session, process_id))
-
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
-        return self._leadership is None or self._leadership.is_leader
+        return self.coordinator.is_leader
 
     def device_urls(self) -> list[str]:
         """Where real devices come in; empty while this process does not listen for them."""
@@ -366,7 +344,7 @@ class Services:
             self.database,
             self.clock,
             most_bytes=self.settings.keep_log_bytes,
-            is_shared=self._leadership is not None,
+            is_shared=self.database.is_shared,
             is_leader=self.is_leader,
         )
 
@@ -401,6 +379,7 @@ class Services:
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
+            forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
             every_round=[self.directory.every_round],
         )
@@ -445,7 +424,7 @@ class Services:
 
         def start() -> None:
             # Where others may have led, one of them may still hold the port.
-            link.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
+            link.start(listening=self._dispatcher.wake_all if self.database.is_shared else None)
 
         self.on_lead.append(start)
         self.on_resign.append(link.stop)
@@ -475,32 +454,12 @@ async def _listen(settings: Settings, identities: Identities, handler: Handler) 
     return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
-def _begin_serving(url: str) -> Callable[[], None]:
-    """Begin to serve the database, a file as the only process; gives what lets another one do so."""
-    return (lambda: None) if is_postgresql(url) else ServingLock(path_of(url)).release
-
-
-def _in_common(settings: Settings) -> str:
-    """What all processes on one database must have in common."""
-    bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    # Of real devices and history nothing is said where there are none, as versions before them say it.
-    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
-    clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    return f"{bench} and {clock}{ways}"
-
-
-def _leadership(settings: Settings, database: Database, in_common: Iterable[str]) -> Leadership | None:
-    """How this process takes part where several may serve the database; ``None`` where one does."""
-    election = database.election()
-    if election is None:
-        return None
-    return Leadership(
-        election,
-        shown(settings.database_url),
-        database,
-        options=_in_common(settings) + "".join(in_common),
-        is_alone=settings.manual_clock,
-    )
+def _coordinator(name: str | None, settings: Settings, database: Database, in_common: str) -> Coordinator:
+    """How this process takes part where several may serve the database."""
+    if name is None:
+        return Coordinator()
+    kind: Callable[[Settings, Database, str], Coordinator] = pkgutil.resolve_name(name)
+    return kind(settings, database, in_common)
 
 
 def _warn_of_later(newest: Instant | None, now: Instant) -> None:

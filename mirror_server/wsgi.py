@@ -43,7 +43,6 @@ from mirror_server.hooks import of_all, read_settings
 from mirror_server.services import Services
 from mirror_server.store.failures import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
-from mirror_server.web.forwarded_requests import answer_forwarded
 
 _CANNOT_SERVE = 3
 """The exit code after which gunicorn ends; after another one it would start the process again and again."""
@@ -75,7 +74,7 @@ def create() -> MirrorApp:
         # Of what else serves the database nothing is known; a file has this one process.
         services.opens_websockets = services.database.is_shared
         app = create_app(services)
-        answer_forwarded(services, app)
+        services.coordinator.answer_with(app)
         _start(services)
     except (click.ClickException, DatabaseError, CannotListen, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -15,13 +14,12 @@ import click
 from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
 from mirror_server.hooks import Erasure, Extensions, of_all, open_database, read_settings
-from mirror_server.store import maintenance, processes, schema
-from mirror_server.store.database import Database, damage
-from mirror_server.store.failures import AlreadyServed, DatabaseError
+from mirror_server.store import maintenance, schema
+from mirror_server.store.database import Database, location_of
+from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
-from mirror_server.store.sqlite.serving_lock import ServingLock
-from mirror_server.store.url import is_postgresql, path_of, shown
+from mirror_server.store.url import shown
 
 
 @main.command()
@@ -37,7 +35,8 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
 
     The history is included as well; files of it in an archive are looked for where --history-archive says.
     """
-    with _alone(database_url) as is_alone, closing(open_database(database_url, must_exist=True)) as database:
+    alone = location_of(database_url).alone()
+    with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         rows, erasures = _erase(database, device_id, read_settings(database_url=database_url, **settings))
         faults = [fault for each in erasures if (fault := each.finish(is_alone)) is not None]
         is_purged = database.purge() and not faults
@@ -85,7 +84,7 @@ def check(database_url: str, **settings: Any) -> None:
 
     Of a history it is told how large it is. All of it is read, files in an archive where --history-archive says.
     """
-    found = damage(database_url)
+    found = location_of(database_url).damage()
     if not found:
         with closing(open_database(database_url, must_exist=True)) as database:
             hook, read = Extensions().hook, read_settings(database_url=database_url, **settings)
@@ -122,7 +121,7 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
-    path = path_of(database_url)
+    path = location_of(database_url).file()
     if path.exists():
         beside = " and ".join(path.name + end for end in ("-wal", "-shm"))
         raise DatabaseError(
@@ -136,29 +135,6 @@ def restore(file: Path, database_url: str) -> None:
     click.echo(f"restored {database_url}")
 
 
-@contextmanager
-def _alone(url: str) -> Iterator[bool]:
-    """Whether no server serves the database, and none begins to while this lasts; of PostgreSQL that is not known."""
-    if is_postgresql(url) or not path_of(url).exists():
-        yield False
-        return
-    try:
-        lock = ServingLock(path_of(url))
-    except AlreadyServed:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
-
-
-def _is_served(database: Database) -> bool:
-    """Whether a process serves a PostgreSQL database."""
-    with database.read() as session:
-        return processes.any_alive(session)
-
-
 @main.command()
 @database_option
 def went_back(database_url: str) -> None:
@@ -168,8 +144,9 @@ def went_back(database_url: str) -> None:
     what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
     notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
     """
-    with _alone(database_url) as is_alone, closing(open_database(database_url, must_exist=True)) as database:
-        if not is_alone and (not is_postgresql(database_url) or _is_served(database)):
+    alone = location_of(database_url).alone()
+    with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
+        if not is_alone and database.is_served():
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
         database.write(maintenance.leave_behind)
     click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")

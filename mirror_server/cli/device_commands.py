@@ -17,9 +17,8 @@ from mirror_server.hooks import open_database
 from mirror_server.service import device_keys
 from mirror_server.service.device_keys import DeviceKeyRefused
 from mirror_server.store import device_keys as stored_keys
+from mirror_server.store.database import location_of
 from mirror_server.store.device_keys import DeviceKey
-from mirror_server.store.sqlite.backend import exposed_files
-from mirror_server.store.url import is_postgresql, path_of
 
 
 @main.group()
@@ -96,7 +95,7 @@ def _refusals() -> Iterator[None]:
 
 def _refuse_exposed(database_url: str) -> None:
     """A key that others can read is none: not one is stored where they can."""
-    exposed = [] if is_postgresql(database_url) else exposed_files(path_of(database_url))
+    exposed = location_of(database_url).exposed_files()
     if exposed:
         files = shlex.join(map(str, exposed))
         raise click.ClickException(

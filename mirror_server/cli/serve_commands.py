@@ -27,8 +27,8 @@ from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.standard_input import stop_with_stdin
-from mirror_server.store.database import Database
-from mirror_server.store.url import is_postgresql, path_of, shown
+from mirror_server.store.database import Database, location_of
+from mirror_server.store.url import shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
@@ -232,9 +232,10 @@ def _announce_demo(given_key: str | None, database_url: str | None, url: str, se
 
 
 def _demo_key(database: Database, url: str | None) -> DemoKey:
-    if url is not None and not is_postgresql(url):
+    location = None if url is None else location_of(url)
+    if location is not None and location.is_file:
         try:
-            return demo_key.kept_key(database, path_of(url), wall_time())
+            return demo_key.kept_key(database, location.file(), wall_time())
         except demo_key.KeyFileError as error:
             raise click.ClickException(visible(str(error))) from error
     key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())

@@ -12,12 +12,13 @@ import logging
 import threading
 import time
 import uuid
-from typing import Protocol
 
-from mirror_server.store import processes
-from mirror_server.store.backend import Election
+from mirror_server.cluster.forwarding import Forwarder
+from mirror_server.coordinator import Participant
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.postgresql.election import PostgresElection
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -28,30 +29,6 @@ _GRACE_SECONDS = 3.0
 """How long the process that led is given to come back after an interruption, before another takes over."""
 
 _FIRST_SECONDS = 120
-
-
-class Participant(Protocol):
-    """A server as the election needs it. Nothing here may block for long."""
-
-    def catch_up(self) -> None:
-        """Messages may have been missed: look at everything they could have been about."""
-        ...
-
-    def begin_to_lead(self) -> None:
-        """Make this process the leader from now on."""
-        ...
-
-    def go_on_leading(self) -> None:
-        """This process is the leader still, and nobody else was meanwhile."""
-        ...
-
-    def pause_leading(self) -> None:
-        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
-        ...
-
-    def stop_leading(self) -> None:
-        """Another process leads: forget what is under way."""
-        ...
 
 
 class Leadership:
@@ -70,7 +47,7 @@ class Leadership:
 
     def __init__(
         self,
-        election: Election,
+        election: PostgresElection,
         url: str,
         database: Database,
         *,
@@ -83,20 +60,20 @@ class Leadership:
         self._options = options
         self._is_closing = threading.Event()
         self._has_looked = threading.Event()
-        self._participant: Participant
         self._try_at = 0.0
         self._holds_lock = election.try_lock()
         if not self._holds_lock:
             self._check(is_alone=is_alone)
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
-    def start(self, participant: Participant) -> None:
+    def start(self, participant: Participant, forwarder: Forwarder) -> None:
         """Begin to listen; returns when this process is the leader, or knows that another one is.
 
         Raises:
             DatabaseError: The database does not answer.
         """
         self._participant = participant
+        self._forwarder = forwarder
         self._thread.start()
         if not self._has_looked.wait(_FIRST_SECONDS):
             raise DatabaseError(f"the database {self._url} does not answer; start again when it does")
@@ -146,6 +123,7 @@ class Leadership:
         if self._holds_lock:
             self._lead()
         self._participant.catch_up()
+        self._forwarder.look_again()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
                 self._stand()
@@ -166,6 +144,7 @@ class Leadership:
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
                 self._participant.go_on_leading()
+                self._forwarder.tell_resumed()
                 return
             self._stop_leading()
         token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
@@ -173,11 +152,12 @@ class Leadership:
         self._election.token = token
 
         def work(session: Session) -> None:
-            processes.put_leader(session, token)
+            settings.put(session, settings.LEADER, token)
 
         try:
             self._database.write(work)
             self._participant.begin_to_lead()
+            self._forwarder.tell_leader()
         except BaseException:
             self._stop_leading()
             raise

@@ -9,7 +9,7 @@ from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
-from mirror_server.store import commands, devices, logs, processes
+from mirror_server.store import commands, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -59,6 +59,7 @@ class Housekeeping:
             called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
+        forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
         every_round: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
@@ -72,6 +73,7 @@ class Housekeeping:
         expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
         expire_channels: Callable[[Session, Instant], None],
+        forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         every_round: Sequence[Callable[[Instant], None]],
     ) -> None:
@@ -81,6 +83,7 @@ class Housekeeping:
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
         self._expire_channels = expire_channels
+        self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
         self._every_round = every_round
         self._next_round: Timer | None = None
@@ -131,7 +134,7 @@ class Housekeeping:
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
             self._expire_channels(session, after_seconds(now, -_UNUSED_CHANNEL_SECONDS))
-            processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
+            self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
         for listener in self._every_round:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -11,48 +11,6 @@ from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
-
-
-class Election(Protocol):
-    """How the processes on a database elect a leader and send each other messages; it raises StorageFailed alone."""
-
-    process_id: str
-    """This process, as its transactions know it."""
-
-    token: str
-    """What is stored while this process is the leader; empty while it is not."""
-
-    def try_lock(self) -> bool:
-        """Take the lock that one process at a time has; gives whether it was free."""
-        ...
-
-    def unlock(self) -> None:
-        """Give the lock back."""
-        ...
-
-    def leader_token(self) -> str | None:
-        """The token that the leader stored; ``None`` where there never was one."""
-        ...
-
-    def listen(self) -> None:
-        """Begin to receive messages, and let them see that this process is alive."""
-        ...
-
-    def messages(self, seconds: float) -> Iterator[list[str]]:
-        """The messages of the others, for so long; those that one transaction sent together as far as they may be."""
-        ...
-
-    def end_messages(self) -> None:
-        """End the wait for messages before its time."""
-        ...
-
-    def reconnect(self) -> bool:
-        """Connect anew, without the lock; gives whether the database answers."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection; the lock goes with it."""
-        ...
 
 
 class Backend(Protocol):
@@ -133,14 +91,6 @@ class Backend(Protocol):
         """
         ...
 
-    def election(self) -> Election | None:
-        """Take part in the election of a leader; ``None`` where there can be one process only.
-
-        Raises:
-            DatabaseError: The database cannot be opened.
-        """
-        ...
-
     def damage(self, session: Session) -> list[Violation]:
         """What this kind of database itself finds wrong with what it holds."""
         ...
@@ -151,6 +101,10 @@ class Backend(Protocol):
         Raises:
             DatabaseError: It cannot be written, or this kind of database has tools of its own for that.
         """
+        ...
+
+    def is_served(self) -> bool:
+        """Whether a process serves it, perhaps this one."""
         ...
 
     def hurry(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -9,19 +10,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mirror_server.store import maintenance, schema
-from mirror_server.store.backend import Backend, Election
+from mirror_server.store.backend import Backend
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.recent_changes import RecentChanges
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.storage import Storage
-from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
+from mirror_server.store.url import DEFAULT_URL, no_url
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+
+LOCATIONS = {
+    "sqlite": "mirror_server.store.sqlite.location:SqliteLocation",
+    "postgresql": "mirror_server.store.postgresql.location:PostgresLocation",
+    "postgres": "mirror_server.store.postgresql.location:PostgresLocation",
+}
+"""The class of :class:`~mirror_server.store.location.Location` by the scheme of a URL, imported when it is used."""
 
 
 class Database:
@@ -29,7 +37,7 @@ class Database:
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it.
+            Or a URL of another kind in :data:`LOCATIONS`.
         storages: What extensions store in it. The tables of other extensions stay as they are.
         core: The migrations of the core, where they are others than those of this program.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
@@ -50,7 +58,7 @@ class Database:
     ) -> None:
         self.storages = storages
         branches = [core or schema.CORE, *(storage.branch for storage in storages)]
-        self._backend = _open(url, branches, must_exist=must_exist, as_it_is=as_it_is)
+        self._backend = location_of(url).open(branches, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
@@ -65,7 +73,7 @@ class Database:
         return self._backend.read(with_revision=with_revision)
 
     def version(self) -> Hashable:
-        """Another one as soon as anything was committed by anybody, on PostgreSQL in any database of the server.
+        """Another one as soon as anything was committed by anybody, perhaps in another database of the same server.
 
         What was read after it was asked for need not be read again for as long as it stays the same.
 
@@ -81,6 +89,11 @@ class Database:
             StorageFailed: The database cannot be reached.
         """
         return self._backend.look(statement)
+
+    @property
+    def backend(self) -> Backend:
+        """What is open, for what its kind alone offers."""
+        return self._backend
 
     @property
     def is_shared(self) -> bool:
@@ -187,14 +200,14 @@ class Database:
         """Tells this process from the others on the database."""
         return self._backend.process_id
 
-    def election(self) -> Election | None:
-        """Take part in the election of a leader; see :meth:`Backend.election`."""
-        return self._backend.election()
-
     def violations(self) -> list[Violation]:
         """What is wrong with what is stored."""
         with self.read() as session:
             return [*maintenance.violations(session, self.storages), *self._backend.damage(session)]
+
+    def is_served(self) -> bool:
+        """Whether a process serves it, perhaps this one."""
+        return self._backend.is_served()
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
@@ -203,27 +216,19 @@ class Database:
         self._backend.close()
 
 
-def damage(url: str) -> list[Violation]:
-    """What is wrong with the files of a database, so that it cannot be opened.
+def location_of(url: str) -> Location:
+    """The database that a URL names, not opened yet.
 
     Raises:
-        DatabaseError: They cannot be read for another reason.
+        DatabaseError: The URL is of no kind in :data:`LOCATIONS`, or what serves that kind is not installed.
     """
-    return damaged_tables(path_of(url)) if not is_postgresql(url) and path_of(url).exists() else []
-
-
-def _open(url: str, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
-    if is_postgresql(url):
-        return _postgresql(url, branches)
-    return SqliteBackend(path_of(url), branches, must_exist=must_exist, as_it_is=as_it_is)
-
-
-def _postgresql(url: str, branches: Sequence[Branch]) -> Backend:
-    """That of PostgreSQL, whose driver is there only where it is wanted."""
+    scheme, mark, _ = url.partition("://")
+    if not mark or scheme not in LOCATIONS:
+        raise no_url(url)
     try:
-        from mirror_server.store.postgresql.backend import PostgresBackend  # noqa: PLC0415 - needs an extra
+        kind: Callable[[str], Location] = pkgutil.resolve_name(LOCATIONS[scheme])
     except ImportError as error:
         raise DatabaseError(
             f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
         ) from error
-    return PostgresBackend(url, branches)
+    return kind(url)

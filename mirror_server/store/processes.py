@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import settings
 from mirror_server.store.session import Session
 
-_LEADER = "duty"
-"""The name of the setting; a function of migration 0001 has it too."""
-
 _ALIVE = 0x6D6972
-
-
-def leader(session: Session) -> str | None:
-    """The token of the leader, which is new each time a process takes over."""
-    return settings.get(session, _LEADER)
-
-
-def put_leader(session: Session, token: str) -> None:
-    """Note who leads from now on."""
-    settings.put(session, _LEADER, token)
 
 
 def last_group(session: Session, process_id: str) -> int | None:

@@ -11,10 +11,19 @@ MANUAL_CLOCK = "manual_clock_now"
 """Names the instant of a manual clock, in milliseconds."""
 
 
+LEADER = "duty"
+"""The name under which databases have it since there is such a process; migration 0001 has a function with it."""
+
+
 def get(session: Session, name: str) -> str | None:
     """The value under this name."""
     value: str | None = session.scalar("SELECT value FROM settings WHERE name = :name", name=name)
     return value
+
+
+def leader(session: Session) -> str | None:
+    """The token of the leader, which is new each time a process takes over; ``None`` where one serves alone."""
+    return get(session, LEADER)
 
 
 def put(session: Session, name: str, value: str) -> None:

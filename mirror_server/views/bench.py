@@ -24,7 +24,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import read_body, read_path, requires, services
+from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 
 T = TypeVar("T")
 
@@ -39,6 +39,7 @@ routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 
 @routes.get("/devices")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", Answer(200, "All of them.", json_of(BenchDeviceList, "one device")), is_extension=True)
 def list_simulated_devices() -> Response:
     """The simulated devices and their own values."""
@@ -53,6 +54,7 @@ def list_simulated_devices() -> Response:
 
 @routes.post("/devices")
 @requires(Scope.ADMIN)
+@leader_only()
 @described(
     "Bench",
     Answer(201, "It is there.", json_of(BenchDeviceAdded, "201")),
@@ -68,6 +70,7 @@ def add_simulated_device() -> Response:
 
 @routes.patch("/devices/<device_id>")
 @requires(Scope.ADMIN)
+@leader_only()
 @described(
     "Bench",
     Answer(204, "It does."),
@@ -82,6 +85,7 @@ def set_behaviour(device_id: str) -> Response:
 
 @routes.put("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
+@leader_only()
 @described(
     "Bench",
     _DONE,
@@ -96,6 +100,7 @@ def put_simulated_resource(device_id: str, path: str) -> Response:
 
 @routes.delete("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", _DONE, is_extension=True)
 def delete_simulated_resource(device_id: str, path: str) -> Response:
     """The device removes a resource; the mirror keeps it."""
@@ -105,6 +110,7 @@ def delete_simulated_resource(device_id: str, path: str) -> Response:
 
 @routes.post("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
     """The device makes a full registration."""
@@ -113,6 +119,7 @@ def register(device_id: str) -> Response:
 
 @routes.put("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
     """The device updates its registration."""
@@ -121,6 +128,7 @@ def update_registration(device_id: str) -> Response:
 
 @routes.delete("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
     """The device deregisters."""
@@ -129,6 +137,7 @@ def deregister(device_id: str) -> Response:
 
 @routes.get("/clock")
 @requires(Scope.ADMIN)
+@leader_only()
 @described("Bench", Answer(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
     """What time it is for the server."""
@@ -137,6 +146,7 @@ def get_clock() -> Response:
 
 @routes.post("/clock")
 @requires(Scope.ADMIN)
+@leader_only()
 @described(
     "Bench",
     Answer(200, "The clock afterwards, and all that became due is done.", _CLOCK),

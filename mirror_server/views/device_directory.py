@@ -16,7 +16,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.store.descriptions import Description
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.requests import app_id, read_body, requires, services
+from mirror_server.views.requests import app_id, leader_only, read_body, requires, services
 from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 from mirror_server.views.serialize import timestamp
 
@@ -66,6 +66,7 @@ def patch_device(device_id: str) -> Response:
     ),
     is_extension=True,
 )
+@leader_only()
 def get_device_connection(device_id: str) -> Response:
     """How a device is connected.
 

@@ -54,6 +54,7 @@ from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
+    leader_only,
     note,
     query_flag,
     query_integer,
@@ -213,6 +214,7 @@ def place_device_request(device_id: str) -> Response:
 @routes.get("/v2/device-requests")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
 @described("Device requests", _WAITING_PAGE, is_extension=True)
+@leader_only()
 def list_waiting_requests() -> Response:
     """The requests of this application that have no answer yet, oldest first."""
     return _waiting(None)
@@ -221,6 +223,7 @@ def list_waiting_requests() -> Response:
 @routes.get("/v2/device-requests/<device_id>")
 @requires(Scope.READ, Scope.WRITE, query=_PAGING)
 @described("Device requests", _WAITING_PAGE, is_extension=True)
+@leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """The requests of this application for one device that have no answer yet, oldest first."""
     return _waiting(device_id)

@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
 from flask import Response, g, request
 
 from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
-from mirror_server.cluster.forwarding import Call, Forwarder, Reply
+from mirror_server.cluster.forwarding import Call, Forwarder, Reply, leader_changed
 from mirror_server.core.errors import Refusal
 from mirror_server.service.authentication import sent_secret_hash
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import read_raw_body
+from mirror_server.views.requests import CALLER, read_raw_body, request_id
 
-CALLER = "mirror.caller"
-"""Key of the WSGI environment with the :class:`Call` of a request that another process forwarded."""
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
-_POLL = "notifications.pull"
-_LEADER_ONLY = {
-    "device_directory.get_device_connection",
-    "device_requests.list_waiting_requests",
-    "device_requests.list_waiting_requests_of_device",
-    "notifications.delete_callback",
-    "notifications.delete_poll_channel",
-    "notifications.get_channel",
-    "notifications.put_callback",
-}
 _TIMEOUT_SECONDS = 620
 _POLL_TIMEOUT_SECONDS = MAX_HOLD_SECONDS + 10
 # Every answer gets its own of these.
 _NOT_FORWARDED = {"content-length", REQUEST_ID_HEADER.lower(), "cache-control", "x-content-type-options"}
 
 
-def is_leader_only() -> bool:
-    """Whether this request is one of those."""
-    if request.endpoint == _POLL:
-        # Who gives a position reads the log itself, which any process can do.
-        return "after" not in request.args
-    return request.blueprint == "bench" or request.endpoint in _LEADER_ONLY
+def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) -> Response | None:
+    """Have the leader answer the request at hand, which it alone can; ``None`` where this process leads.
 
-
-def asked_by() -> str | None:
-    """The process that forwarded this request; ``None`` where the application itself asks."""
-    call: Call | None = request.environ.get(CALLER)
-    return None if call is None else call.process_id
-
-
-def forward(forwarder: Forwarder, request_id: str) -> Response:
-    """Have the leader answer this request."""
+    Raises:
+        Refusal: Another process forwarded it to this one, which leads no more (503).
+    """
+    if not forwarder.is_needed:
+        return None
+    if CALLER in environ:
+        raise leader_changed()
+    request_id_header = [REQUEST_ID_HEADER.lower(), request_id(environ)]
     call = Call(
         process_id=forwarder.process_id,
         app_id=g.app_id,
@@ -55,13 +41,12 @@ def forward(forwarder: Forwarder, request_id: str) -> Response:
         method=request.method,
         path=request.path,
         query=request.query_string.decode("latin-1"),
-        headers=[["content-type", request.headers.get("Content-Type", "")], [REQUEST_ID_HEADER.lower(), request_id]],
+        headers=[["content-type", request.headers.get("Content-Type", "")], request_id_header],
         address=request.remote_addr or "",
         body=base64.b64encode(read_raw_body()).decode(),
         secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
     )
     call_id, future = forwarder.ask(call)
-    is_poll = request.endpoint == _POLL
     return Deferred(
         future,
         _POLL_TIMEOUT_SECONDS if is_poll else _TIMEOUT_SECONDS,

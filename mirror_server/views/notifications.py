@@ -36,9 +36,10 @@ from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
 from mirror_server.views.deferred import PARK, Deferred, Soon
-from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
+    asked_by,
+    leader_only,
     query_flag,
     query_integer,
     query_text,
@@ -123,6 +124,7 @@ routes = Blueprint("notifications", __name__)
     Answer(204, "Nothing came in time.", headers=_OF_A_POSITION),
     errors=(409, 410, 429),
 )
+@leader_only(unless="after", is_poll=True)
 def pull() -> Response:
     """Wait for the next notification message.
 
@@ -142,6 +144,7 @@ def pull() -> Response:
 # Always a success, whatever is with it. Source: wire.md 4.
 @requires(*ANY_USE, query=None)
 @described("Notifications", Answer(204, "There is no poll channel any more; also when there was none."))
+@leader_only()
 def delete_poll_channel() -> Response:
     """End the poll channel, and with it the poll that is open."""
     return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
@@ -150,6 +153,7 @@ def delete_poll_channel() -> Response:
 @routes.put("/v2/notification/callback")
 @requires(*ANY_USE)
 @described("Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION)
+@leader_only()
 def put_callback() -> Response:
     """Register a webhook, in the place of the one before.
 
@@ -178,6 +182,7 @@ def get_callback() -> Response:
 @routes.delete("/v2/notification/callback")
 @requires(*ANY_USE)
 @described("Notifications", Answer(204, "There is no webhook any more."), errors=(404,))
+@leader_only()
 def delete_callback() -> Response:
     """Remove the webhook."""
     return when_stored(services().webhooks.delete(app_id()), _deleted)
@@ -190,6 +195,7 @@ def delete_callback() -> Response:
     Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
     errors=(404,),
 )
+@leader_only()
 def get_channel() -> Response:
     """Which channel delivers the notifications, and how a webhook or websocket stands."""
     application, parts = app_id(), services()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 from flask import current_app, g, request
@@ -34,6 +34,9 @@ View = TypeVar("View", bound=Callable[..., Any])
 SERVICES = "mirror"
 """The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
 
+CALLER = "mirror.caller"
+"""Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""
+
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -48,6 +51,43 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+
+
+class Caller(Protocol):
+    """Who asks, as another process authenticated it that forwarded the request."""
+
+    process_id: str
+    """That process."""
+
+    app_id: str
+    scopes: Sequence[str]
+    secret_hash: str
+    """The hash of the key's secret, in hexadecimal digits."""
+
+
+class LeaderOnly(NamedTuple):
+    """What is known of a view that only the leader of several processes can use.
+
+    Attributes:
+        unless: A parameter of the query with which any process can use it.
+        is_poll: Whether it may hold a request for as long as a poll is held.
+    """
+
+    unless: str | None
+    is_poll: bool
+
+
+def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable[[View], View]:
+    """Leave a view to the leader of several processes: it alone knows the devices and what is under way.
+
+    See :class:`LeaderOnly` for the arguments.
+    """
+
+    def mark(view: View) -> View:
+        view.__dict__["leader_only"] = LeaderOnly(unless, is_poll)
+        return view
+
+    return mark
 
 
 def requires(*scopes: Scope, query: Collection[Parameter] | None = ()) -> Callable[[View], View]:
@@ -103,6 +143,12 @@ def app_id() -> str:
     """The application that asks."""
     identity: str = g.app_id
     return identity
+
+
+def asked_by() -> str | None:
+    """The process that forwarded this request; ``None`` where the application itself asks."""
+    caller: Caller | None = request.environ.get(CALLER)
+    return None if caller is None else caller.process_id
 
 
 def services() -> Services:

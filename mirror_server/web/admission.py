@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Request, Response, g
 
-from mirror_server.cluster.forwarding import leader_changed
 from mirror_server.core.errors import Refusal
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import Scope
-from mirror_server.views.leader_only import CALLER, forward, is_leader_only
-from mirror_server.views.requests import check_query, note, request_id, require_scope
+from mirror_server.views.requests import CALLER, Caller, LeaderOnly, check_query, note, require_scope
 from mirror_server.web.trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ class Admission:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._log = services.log
-        self._forwarder = services.forwarder
+        self._forward = services.coordinator.forward
         self._authenticator = Authenticator(services.database, services.settings.failed_keys_per_minute)
         self._proxies = TrustedProxies(services.settings.trusted_proxies)
 
@@ -76,14 +74,14 @@ class Admission:
             return Response(status=100)
         if held != _OPERATOR_ONLY:
             self._log.keep_for(application)
-        return self._forwarded(environ)
+        return None if self._forward is None else self._forwarded(asked, view, self._forward)
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """The application that asks and the scopes of its key, which are kept for the view too."""
         version = self._version(environ)
         # Of the proxy each use looks the object up.
         kept = g._get_current_object()
-        caller = environ.get(CALLER)
+        caller: Caller | None = environ.get(CALLER)
         if caller is not None:
             application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
         else:
@@ -101,7 +99,8 @@ class Admission:
         Raises:
             Refusal: It expired or was revoked meanwhile (401).
         """
-        caller, version = environ.get(CALLER), self._version(environ)
+        caller: Caller | None = environ.get(CALLER)
+        version = self._version(environ)
         if caller is None:
             is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
         else:
@@ -118,13 +117,14 @@ class Admission:
         once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
         return self._database.version() if once is None else once(self._database.version)
 
-    def _forwarded(self, environ: WSGIEnvironment) -> Response | None:
+    @staticmethod
+    def _forwarded(asked: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
         """The leader's answer, where it alone can give it and this process does not lead."""
-        if self._forwarder is None or not self._forwarder.is_needed or not is_leader_only():
+        mark: LeaderOnly | None = getattr(view, "leader_only", None)
+        if mark is None or mark.unless in asked.args:
             return None
-        if CALLER in environ:
-            raise leader_changed()
-        return forward(self._forwarder, request_id(environ))
+        answer: Response | None = forward(asked.environ, is_poll=mark.is_poll)
+        return answer
 
 
 def _too_much_unread() -> Refusal:

@@ -10,25 +10,16 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from mirror_server.cluster.forwarding import Call, Forwarder, Reply
-from mirror_server.services import Services
 from mirror_server.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
-from mirror_server.views.leader_only import CALLER
-from mirror_server.web.app import MirrorApp
+from mirror_server.views.requests import CALLER
 from mirror_server.web.asgi_bridge import Bridge
 
 _log = logging.getLogger(__name__)
 
 
-def answer_forwarded(services: Services, app: MirrorApp) -> None:
-    """Have an app answer the calls of other processes whenever its process leads; it ends with the services."""
-    if services.forwarder is not None:
-        bridge = Bridge.of(app, services.settings)
-        services.forwarder.answerer = _ForwardedRequests(services.database, services.forwarder, bridge)
-
-
-class _ForwardedRequests:
+class ForwardedRequests:
     """Runs calls through the bridge on an event loop of its own, where held polls take no thread."""
 
     def __init__(self, database: Database, forwarder: Forwarder, bridge: Bridge) -> None:

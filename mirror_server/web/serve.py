@@ -24,7 +24,6 @@ from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection, Upgrade
-from mirror_server.web.forwarded_requests import answer_forwarded
 from mirror_server.web.tls import Certificate, TlsListener
 
 if sys.platform != "win32":
@@ -209,7 +208,7 @@ def _collect_rarely() -> None:
 def _server_of(services: Services, upgrade_of: Callable[[Services, Bridge], Upgrade] | None = None) -> _Server:
     settings = replace(services.settings, max_connections=_allow_connections(services.settings.max_connections))
     app = create_app(services)
-    answer_forwarded(services, app)
+    services.coordinator.answer_with(app)
     bridge = Bridge.of(app, settings)
     services.database.tell_first(bridge.wait_for_told)
     connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)

@@ -12,8 +12,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.leader_only import CALLER
-from mirror_server.views.requests import noted, request_id
+from mirror_server.views.requests import CALLER, noted, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.one_write import send_at_once
 

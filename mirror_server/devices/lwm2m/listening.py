@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.devices.lwm2m.exchange import INSTALL_DTLS, CannotListen
-from mirror_server.store.sqlite.backend import exposed_files
-from mirror_server.store.url import is_postgresql, path_of
+from mirror_server.store.database import location_of
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def _unmapped(
 
 
 def _exposed(database_url: str) -> str:
-    return "" if is_postgresql(database_url) else shlex.join(map(str, exposed_files(path_of(database_url))))
+    return shlex.join(map(str, location_of(database_url).exposed_files()))
 
 
 def _is_installed(module: str) -> bool:

@@ -45,7 +45,7 @@ class Reading(NamedTuple):
 
 
 class _Place(NamedTuple):
-    # PostgreSQL has no text with a zero byte in it.
+    # Not every database has texts with a zero byte in them.
     device_id: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
     path: Annotated[str, AfterValidator(_checked)] | None
     changed_at: _Instant

@@ -23,7 +23,7 @@ from mirror_server.extensions.history.sealing import DAY, day_of, runs_by_segmen
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.extensions.history.writing import store_segment
-from mirror_server.store import processes, settings
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -75,7 +75,7 @@ class Moving:
         """
         with self._database.read() as session:
             blocks = _of_first_day(session, now)
-            leader = processes.leader(session)
+            leader = settings.leader(session)
             if not blocks or not self._is_own(leader):
                 return False
             old = {block.segment_id for block in blocks}
@@ -97,12 +97,12 @@ class Moving:
             OSError: The archive cannot be read or written.
         """
         with self._database.read() as session:
-            leader = processes.leader(session)
+            leader = settings.leader(session)
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
             # Else some of them may be those of another leader, who is about to tell the database of them.
-            if not self._is_own(leader) or processes.leader(session) != leader:
+            if not self._is_own(leader) or settings.leader(session) != leader:
                 return
         for name in sorted(found - known - set(held)):
             _log.info("deleting %s, which is no part of the history", name)

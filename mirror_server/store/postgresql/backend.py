@@ -264,7 +264,11 @@ class PostgresBackend:
         return is_unseen
 
     def election(self) -> PostgresElection:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Take part in the election of a leader; what insists is stored only while this process is the leader.
+
+        Raises:
+            DatabaseError: The database cannot be opened.
+        """
         self._election = PostgresElection(self._url, self.process_id)
         return self._election
 
@@ -275,6 +279,11 @@ class PostgresBackend:
     def backup(self, path: Path) -> None:
         """Refused: PostgreSQL has its own tools."""
         raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
+
+    def is_served(self) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        with self.read() as session:
+            return processes.any_alive(session)
 
     def hurry(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 
-from mirror_server.store import processes
+from mirror_server.store import processes, settings
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.postgresql.connection import CHANNEL, END, Connection, opened, told
 from mirror_server.store.session import Session
@@ -20,11 +20,14 @@ _OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET t
 
 
 class PostgresElection:
-    """A connection of its own, which holds the lock of the leader; see :class:`mirror_server.store.backend.Election`.
+    """A connection of its own, which holds the lock of the leader; it raises StorageFailed alone once it is open.
 
     Args:
         url: The database.
         process_id: This process, as its transactions know it.
+
+    Attributes:
+        token: What is stored while this process is the leader; empty while it is not.
 
     Raises:
         DatabaseError: The database cannot be opened.
@@ -38,31 +41,31 @@ class PostgresElection:
         self._connection.run(_OPTIONS)
 
     def try_lock(self) -> bool:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """Take the lock that one process at a time has; gives whether it was free."""
         with told():
             taken = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LEADER_LOCK}).fetchone()
         return bool(taken[0])
 
     def unlock(self) -> None:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """Give the lock back."""
         try:
             self._connection.execute("SELECT pg_advisory_unlock_all()")
         except psycopg.Error:
             _log.debug("the lock went with the connection", exc_info=True)
 
     def leader_token(self) -> str | None:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """The token that the leader stored; ``None`` where there never was one."""
         with told():
-            return processes.leader(Session(self._connection))
+            return settings.leader(Session(self._connection))
 
     def listen(self) -> None:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """Begin to receive messages, and let them see that this process is alive."""
         with told():
             self._connection.run(f"LISTEN {CHANNEL}")
             processes.show_alive(Session(self._connection), self.process_id)
 
     def messages(self, seconds: float) -> Iterator[list[str]]:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """The messages of the others, for so long; those that one transaction sent together as far as they may be."""
         with told():
             for payload in self._connection.notifications(seconds):
                 sender, *messages = payload.split("\n")
@@ -72,7 +75,7 @@ class PostgresElection:
                     return
 
     def end_messages(self) -> None:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """End the wait for messages before its time."""
         payload = f"{self.process_id}\n{END}"
         try:
             connection = Connection(self._url)
@@ -82,7 +85,7 @@ class PostgresElection:
             _log.debug("nobody could be told that this process ends", exc_info=True)
 
     def reconnect(self) -> bool:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """Connect anew, without the lock; gives whether the database answers."""
         try:
             self._connection = Connection(self._url)
             self._connection.run(_OPTIONS)
@@ -91,5 +94,5 @@ class PostgresElection:
         return True
 
     def close(self) -> None:
-        """See :class:`~mirror_server.store.backend.Election`."""
+        """Close the connection; the lock goes with it."""
         self._connection.close()

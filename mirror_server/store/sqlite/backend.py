@@ -18,7 +18,7 @@ from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints
 from mirror_server.store.sqlite.log_file import LogFile
-from mirror_server.store.sqlite.serving_lock import is_served_elsewhere, refuse_other_name
+from mirror_server.store.sqlite.serving_lock import is_served_by_name, is_served_elsewhere, refuse_other_name
 
 T = TypeVar("T")
 
@@ -213,9 +213,6 @@ class SqliteBackend:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
 
-    def election(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
-
     def damage(self, session: Session) -> list[Violation]:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return list(found_in(session, _LOST))
@@ -224,6 +221,10 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         with closing(self._connect()) as source:
             _copy(source, path)
+
+    def is_served(self) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return is_served_by_name(self._path)
 
     def hurry(self) -> None:
         """Nothing is waited for here."""
@@ -439,15 +440,6 @@ def _refuse_taken(path: Path) -> None:
 
 def _unwritable(path: Path, error: Exception) -> DatabaseError:
     return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
-
-
-def exposed_files(path: Path) -> list[Path]:
-    """Which of a database's files others than their owner may read or change; files that are made here are private."""
-    if os.name != "posix":
-        return []
-    # The files beside it have the rights that the database had when they were made.
-    found = (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
-    return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

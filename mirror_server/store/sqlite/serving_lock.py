@@ -72,7 +72,7 @@ class ServingLock:
 
 def is_served_elsewhere(database_path: Path) -> bool:
     """Whether another process serves the file."""
-    return database_path.resolve() not in _served_here and _is_served_by_name(database_path)
+    return database_path.resolve() not in _served_here and is_served_by_name(database_path)
 
 
 def refuse_other_name(database_path: Path) -> None:
@@ -85,7 +85,7 @@ def refuse_other_name(database_path: Path) -> None:
     """
     if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
-    if not _is_served_by_name(database_path):
+    if not is_served_by_name(database_path):
         _refuse_served(database_path)
     _refuse_other_log(database_path.resolve())
 
@@ -109,7 +109,8 @@ def _refuse_other_log(path: Path) -> None:
             )
 
 
-def _is_served_by_name(database_path: Path) -> bool:
+def is_served_by_name(database_path: Path) -> bool:
+    """Whether a process, perhaps this one, serves the file under this name."""
     lock = _lock_beside(database_path)
     if not Path(lock.lock_file).exists():
         return False

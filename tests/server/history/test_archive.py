@@ -25,7 +25,7 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.store import processes
+from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
@@ -325,7 +325,7 @@ class OfLeader:
 
     def insist(self, work: Callable[[Session], Any]) -> Any:
         def while_it_leads(session: Session) -> Any:
-            if processes.leader(session) != self._token:
+            if settings.leader(session) != self._token:
                 raise NotLeader("another process leads")
             return work(session)
 
@@ -400,7 +400,7 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypat
 
 
 def lead(kept: Kept, token: str) -> None:
-    kept.told.database.write(lambda session: processes.put_leader(session, token))
+    kept.told.database.write(lambda session: settings.put(session, settings.LEADER, token))
 
 
 def own(kept: Kept, number: int) -> str:

@@ -11,7 +11,6 @@ import pytest
 from mirror_server.hooks import read_settings
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
-from mirror_server.web.forwarded_requests import answer_forwarded
 from tests.server.conftest import *  # noqa: F403 - fixtures
 from tests.server.devices.lwm2m.conftest import *  # noqa: F403 - fixtures
 
@@ -28,12 +27,12 @@ def open_services(url: str) -> Iterator[Callable[..., Services]]:
 
     def start(**settings: Any) -> Services:
         services = Services(read_settings(database_url=url, simulate=0, **settings))
-        answer_forwarded(services, create_app(services))
+        services.coordinator.answer_with(create_app(services))
         opened.append(services)
         services.start()
         return services
 
     yield start
     for services in reversed(opened):
-        if not services._leadership._is_closing.is_set():
+        if not services.coordinator.leadership._is_closing.is_set():
             services.close()

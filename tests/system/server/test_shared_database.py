@@ -135,7 +135,7 @@ def test_all_messages_of_a_transaction_arrive_and_an_id_from_outside_adds_none_a
 
 def stop_reconnecting(services: Services) -> threading.Event:
     """Cut off a server's connection to the other servers until the event is set."""
-    leadership = services._leadership
+    leadership = services.coordinator.leadership
     go_on = threading.Event()
     reconnect = leadership._reconnect
 
@@ -221,14 +221,14 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
-    token = services._leadership._election.token
+    token = services.coordinator.leadership._election.token
     services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
     services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()
     wait_for(lambda: services.log.last_seq(app_id) > before)
-    wait_for(lambda: services._leadership._holds_lock)
-    assert services._leadership._election.token == token
+    wait_for(lambda: services.coordinator.leadership._holds_lock)
+    assert services.coordinator.leadership._election.token == token
     entries = services.log.read(app_id, 0).entries
     assert [entry.kind for entry in entries].count("async-responses") == 1
 
@@ -237,13 +237,13 @@ def test_what_a_leader_was_asked_while_it_was_cut_off_is_answered_afterwards(ope
     first, app_id, device_id = device
     second = open_services()
     go_on = stop_reconnecting(first)
-    wait_for(lambda: not first._leadership._holds_lock)
+    wait_for(lambda: not first.coordinator.leadership._holds_lock)
     path = f"/sim/v1/devices/{device_id}/resources{PATH}"
     headers = (("Content-Type", "application/json"),)
     scopes = tuple(scope.value for scope in Scope)
     body = base64.b64encode(b'{"value":"7"}').decode()
     asked = Call(second.database.process_id, app_id, scopes, "PUT", path, "", headers, "127.0.0.1", body)
-    _, future = second.forwarder.ask(asked)
+    _, future = second.coordinator.forwarder.ask(asked)
     assert second.database.settle(60)
     go_on.set()
     assert future.result(60).status == 204

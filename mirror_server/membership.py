@@ -1,0 +1,96 @@
+"""How a server takes part among several on one PostgreSQL database: they elect a leader and forward requests to it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+from mirror_server.clock import Clock
+from mirror_server.cluster.forwarding import Forwarder
+from mirror_server.cluster.leadership import Leadership
+from mirror_server.config import Settings
+from mirror_server.coordinator import Coordinator, Participant
+from mirror_server.core.instants import Instant
+from mirror_server.store import processes
+from mirror_server.store.database import Database
+from mirror_server.store.postgresql.backend import PostgresBackend
+from mirror_server.store.session import Session
+from mirror_server.store.url import shown
+from mirror_server.views.leader_only import forward
+from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.forwarded_requests import ForwardedRequests
+
+_LAST_SECONDS = 3
+
+
+class Membership(Coordinator):
+    """The coordinator of a server that may be one of several.
+
+    Args:
+        settings: What the operator set.
+        database: What the processes share.
+        in_common: What else all processes must have in common.
+
+    Raises:
+        DatabaseError: Processes that cannot work together with this one serve the database.
+    """
+
+    def __init__(self, settings: Settings, database: Database, in_common: str) -> None:
+        self._settings = settings
+        self._database = database
+        self.leadership = Leadership(
+            cast("PostgresBackend", database.backend).election(),
+            shown(settings.database_url),
+            database,
+            options=_in_common(settings) + in_common,
+            is_alone=settings.manual_clock,
+        )
+
+    @property
+    def is_leader(self) -> bool:
+        """See :class:`Coordinator`."""
+        return self.leadership.is_leader
+
+    def join(self, participant: Participant, clock: Clock) -> None:
+        """See :class:`Coordinator`."""
+        super().join(participant, clock)
+        self.forwarder = Forwarder(self._database, clock, lambda: self.is_leader)
+        self.forward = partial(forward, self.forwarder)
+
+    def start(self) -> None:
+        """See :class:`Coordinator`."""
+        self.leadership.start(self._participant, self.forwarder)
+
+    def answer_with(self, app: Any) -> None:
+        """See :class:`Coordinator`."""
+        bridge = Bridge.of(app, self._settings)
+        self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)
+
+    def is_alive(self, process_id: str) -> bool:
+        """See :class:`Coordinator`."""
+        return self._database.look(lambda session: processes.is_alive(session, process_id))
+
+    def forget_before(self, session: Session, instant: Instant) -> None:
+        """See :class:`Coordinator`."""
+        processes.forget_before(session, instant)
+
+    def stop(self) -> None:
+        """See :class:`Coordinator`."""
+        self.leadership.stop()
+        if self.forwarder.answerer is not None:
+            self.forwarder.answerer.close()
+
+    def close(self) -> None:
+        """See :class:`Coordinator`."""
+        # What is stored after the end of leading would be dropped.
+        self._database.settle(_LAST_SECONDS)
+        self.leadership.close()
+
+
+def _in_common(settings: Settings) -> str:
+    """What all processes on one database must have in common."""
+    bench = "without --simulate" if settings.simulate is None else "with --simulate"
+    # Of real devices and history nothing is said where there are none, as versions before them say it.
+    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
+    clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
+    return f"{bench} and {clock}{ways}"
