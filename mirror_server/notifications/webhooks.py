@@ -60,7 +60,7 @@ class Webhooks:
     """
 
     def __init__(
-        self, *, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
+        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
     ) -> None:
         self._database = database
         self._clock = clock
