@@ -199,7 +199,7 @@ class Bridge:
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
                 # To ask for the body tells a client that expects to be told so to send it.
-                message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
+                message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
                 if message.get("more_body") and not await self._may_send(environ, send):
                     return None
                 # No more than one byte behind the limit is kept of a longer one.
