@@ -29,7 +29,7 @@ from mirror_server.store.process_messages import SOCKET
 from mirror_server.store.session import Session
 from mirror_server.store.websockets import WebsocketRow
 
-WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "DELETE /v2/notification/websocket")
+WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Websockets:
         self._clock = clock
         self._log = log
         self._channels = channels
-        channels.add(_find)
+        channels.add(WEBSOCKET, lambda session, app_id: websockets.find(session, app_id) is not None)
         self._is_alive = is_alive
         self._open: dict[str, set[ChannelSocket]] = {}
         self._lock = threading.Lock()
@@ -305,10 +305,6 @@ class ChannelSocket:
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
-
-
-def _find(session: Session, app_id: str) -> Channel | None:
-    return None if websockets.find(session, app_id) is None else WEBSOCKET
 
 
 def _apply(begun: list[ChannelSocket], row: WebsocketRow | None) -> None:

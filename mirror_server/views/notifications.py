@@ -108,10 +108,6 @@ def get_channel() -> Response:
     """Which notification channel this key has, and how it does."""
     application, parts = app_id(), services()
     channel = parts.channels.of(application)
-    if channel is None:
-        message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
-        message += " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
-        raise Refusal(404, message)
     if channel == POLL:
         return json_answer({"delivery_mechanism": channel.mechanism})
     backlog = parts.webhooks.backlog(application)

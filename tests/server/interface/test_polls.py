@@ -256,7 +256,7 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
         with pytest.raises(Refusal, match="one type of channel"):
             way()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
-    assert server.services.database.look(lambda session: polls.find(session, app_id)) is None
+    assert not server.services.database.look(lambda session: polls.exists(session, app_id))
 
 
 @pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])
