@@ -51,7 +51,7 @@ class Bridge:
     Args:
         app: The Flask app.
         max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
-        max_parked_polls: How many polls, streams and websockets may be open at once.
+        max_parked_polls: How many polls may be open at once, with what else stays open as they do.
         poll_share: Which part of these one application may have.
         max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
