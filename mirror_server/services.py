@@ -113,19 +113,10 @@ class Services:
         self.log = self._make_log()
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
-        self.webhooks = Webhooks(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            channels=self.channels,
-            policy=AddressPolicy(settings.callback_networks),
-        )
+        policy = AddressPolicy(settings.callback_networks)
+        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
         self.websockets = Websockets(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            channels=self.channels,
-            is_alive=self.coordinator.is_alive,
+            self.database, self.clock, self.log, self.channels, is_alive=self.coordinator.is_alive
         )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()

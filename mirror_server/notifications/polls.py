@@ -15,7 +15,7 @@ from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
-POLL = Channel("LONG_POLLING", "a poll channel", "DELETE /v2/notification/pull")
+POLL = Channel("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a GET of {} opens one to poll")
 
 
 class PlainPolls:
@@ -44,7 +44,7 @@ class PlainPolls:
         self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
-        channels.add(self.find)
+        channels.add(POLL, self.exists)
 
     def open(self, app_id: str, asked_by: str | None = None) -> More:
         """Begin a poll, which another process may have forwarded; the future is done when something arrived.
@@ -127,14 +127,14 @@ class PlainPolls:
         for ended_poll in filter(None, ended_polls):
             self._tell_end(ended_poll)
 
-    def find(self, session: Session, app_id: str) -> Channel | None:
-        """The poll channel, where the application has opened it and not deleted it."""
+    def exists(self, session: Session, app_id: str) -> bool:
+        """Whether the application has opened a poll channel and not deleted it."""
         with self._lock:
             # That it is open may not be on disk yet.
             if app_id in self._open or app_id in self._positions:
-                return POLL
+                return True
         state = logs.state(session, app_id)
-        return POLL if state and state.polled else None
+        return bool(state and state.polled)
 
     def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
         """Store that there is a poll channel, unless one of another type was registered since the poll came."""

@@ -16,7 +16,7 @@ import orjson
 from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.notifications.log import MOST_ENTRIES, More, NotificationLog, Page
 
 MOST_AT_ONCE = 200
 """How many entries a websocket that catches up gets in one message: others wait while it is made."""
@@ -148,18 +148,26 @@ class ReaderSocket:
         """See :class:`Socket`; there is nothing to give back."""
 
     def _page(self, more: More | None) -> Page:
-        try:
-            if more is None:
-                return self._log.read(self._app_id, self._position, MOST_AT_ONCE)
-            return self._log.read_more(self._app_id, self._position, more)
-        except Refusal as refusal:
-            # The log went with the key.
-            raise revoked() from refusal
+        return read_page(self._log, self._app_id, self._position, more)
 
     def _frame(self, page: Page) -> Frame:
         self._position = page.cursor
         self._has_told = True
         return page.once(self._frame_of)
+
+
+def read_page(log: NotificationLog, app_id: str, after: int, more: More | None, most: int = MOST_ENTRIES) -> Page:
+    """What follows the number ``after``, at most so many entries; see :meth:`Socket.take`.
+
+    Raises:
+        Closing: The log went with the key.
+    """
+    try:
+        if more is None:
+            return log.read(app_id, after, min(most, MOST_AT_ONCE))
+        return log.read_more(app_id, after, more, most)
+    except Refusal as refusal:
+        raise revoked() from refusal
 
 
 def reader_frame(page: Page, show_instant: Callable[[Instant], str]) -> Frame:

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WEBHOOK = Channel("CALLBACK", "a webhook", "DELETE /v2/notification/callback")
+WEBHOOK = Channel("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
 
 _TEST_FAILED = (
     f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
@@ -60,13 +60,13 @@ class Webhooks:
     """
 
     def __init__(
-        self, *, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
+        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._channels = channels
-        channels.add(_find)
+        channels.add(WEBHOOK, lambda session, app_id: callbacks.find(session, app_id) is not None)
         self._policy = policy
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
@@ -253,10 +253,6 @@ class Webhooks:
     def _wake(self, event: asyncio.Event) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
-
-
-def _find(session: Session, app_id: str) -> Channel | None:
-    return None if callbacks.find(session, app_id) is None else WEBHOOK
 
 
 async def _told(more: More) -> None:

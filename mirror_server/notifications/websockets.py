@@ -18,19 +18,18 @@ import orjson
 
 from mirror_sdk.wire.channel import Serialization, WebsocketRegistration
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.notifications.channels import Channel, Channels
-from mirror_server.notifications.log import More, NotificationLog, Page
-from mirror_server.notifications.sockets import GOING_AWAY, MOST_AT_ONCE, UNEXPECTED, Closing, Frame, revoked
+from mirror_server.notifications.log import More, NotificationLog
+from mirror_server.notifications.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, read_page, revoked
 from mirror_server.store import logs, websockets
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.store.signals import SOCKET
 from mirror_server.store.websockets import WebsocketRow
 
-WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "DELETE /v2/notification/websocket")
+WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +61,18 @@ class Websockets:
 
     def __init__(
         self,
-        *,
         database: Database,
         clock: Clock,
         log: NotificationLog,
         channels: Channels,
+        *,
         is_alive: Callable[[str], bool],
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._channels = channels
-        channels.add(_find)
+        channels.add(WEBSOCKET, lambda session, app_id: websockets.find(session, app_id) is not None)
         self._is_alive = is_alive
         self._open: dict[str, set[ChannelSocket]] = {}
         self._lock = threading.Lock()
@@ -124,7 +123,7 @@ class Websockets:
             app_id: The application.
             is_admitted: Whether the key it was opened with is good still.
         """
-        return ChannelSocket(self, app_id, is_admitted)
+        return ChannelSocket(self, self._log, app_id, is_admitted)
 
     def look_again(self, *app_ids: str) -> None:
         """These channels may have been changed: end the connections that are not the one each has."""
@@ -205,31 +204,23 @@ class Websockets:
             lambda session: websockets.confirm(session, socket.app_id, socket.token, seq), by_leader=False
         )
 
-    def page(self, app_id: str, after: int, most: int, more: More | None) -> Page:
-        """What follows the number ``after``, at most so many entries; see :meth:`ChannelSocket.take`."""
-        if more is None:
-            return self._log.read(app_id, after, min(most, MOST_AT_ONCE))
-        return self._log.read_more(app_id, after, more, most)
-
-    def more(self, app_id: str) -> More:
-        """A future that is done when there is more in the log."""
-        return self._log.more(app_id)
-
 
 class ChannelSocket:
     """One connection of a websocket channel.
 
     Args:
         parts: The channels.
+        log: What is sent.
         app_id: The application.
         is_admitted: Whether the key it was opened with is good still.
     """
 
-    def __init__(self, parts: Websockets, app_id: str, is_admitted: Callable[[], bool]) -> None:
+    def __init__(self, parts: Websockets, log: NotificationLog, app_id: str, is_admitted: Callable[[], bool]) -> None:
         self.app_id = app_id
         self.token = uuid.uuid4().hex
         self.has_begun = False
         self._parts = parts
+        self._log = log
         self._is_admitted = is_admitted
         self._closing: Closing | None = None
         self._wake: Callable[[], None] = lambda: None
@@ -269,7 +260,7 @@ class ChannelSocket:
 
     def more(self) -> More:
         """See :class:`~mirror_server.notifications.sockets.Socket`."""
-        return self._parts.more(self.app_id)
+        return self._log.more(self.app_id)
 
     def look(self) -> None:
         """See :class:`~mirror_server.notifications.sockets.Socket`."""
@@ -282,11 +273,7 @@ class ChannelSocket:
         """See :class:`~mirror_server.notifications.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing
-        try:
-            page = self._parts.page(self.app_id, self._position, self._most, more)
-        except Refusal as refusal:
-            # The log went with the key.
-            raise revoked() from refusal
+        page = read_page(self._log, self.app_id, self._position, more, self._most)
         if not page.entries:
             self._position = page.cursor
             return None
@@ -318,10 +305,6 @@ class ChannelSocket:
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
-
-
-def _find(session: Session, app_id: str) -> Channel | None:
-    return None if websockets.find(session, app_id) is None else WEBSOCKET
 
 
 def _apply(begun: list[ChannelSocket], row: WebsocketRow | None) -> None:

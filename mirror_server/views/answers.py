@@ -58,6 +58,7 @@ class SharedAnswer(EncodedAnswer):
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
+        self.content = body
         for header in (NOT_KEPT, NOT_GUESSED):
             self.headers.add(*header)
 
@@ -65,15 +66,6 @@ class SharedAnswer(EncodedAnswer):
     def lines(self) -> bytes:
         """Its headers as they go over the wire, without the id of a request; asked for when it has all others."""
         return "".join(f"{name.lower()}: {value}\r\n" for name, value in self.headers).encode("latin-1")
-
-    @cached_property
-    def content(self) -> bytes:
-        """Its body."""
-        return self.get_data()
-
-    def encode(self) -> None:
-        """Have it at hand as it goes over the wire."""
-        _ = self.lines, self.content
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a WSGI server."""
@@ -114,6 +106,17 @@ def when_read(
     if not is_long:
         return render(read())
     return when_long_read(services().long_reads.begin(app_id(), read), render, discard=discard)
+
+
+def when_deleted(stored: Future[bool], missing: Refusal) -> Response:
+    """Answer when something is deleted on disk, or was not there."""
+
+    def answer(was_there: bool) -> Response:
+        if not was_there:
+            raise missing
+        return empty_answer()
+
+    return when_stored(stored, answer)
 
 
 def when_long_read(

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from flask import Response
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
@@ -60,10 +60,6 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
         response.headers["WWW-Authenticate"] = "Bearer"
     if refusal.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(refusal.retry_after_seconds)
-    if isinstance(error, HTTPException):
-        for name, value in error.get_headers(environ):
-            if name == "Allow":
-                response.headers[name] = value
     return response
 
 
@@ -87,10 +83,11 @@ def _refusal_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: int)
 def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_bytes: int) -> Refusal:
     if error.code == 404:
         return Refusal(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
-    if error.code == 405:
+    if isinstance(error, MethodNotAllowed):
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
         why = next((why for which, found, why in _WHY_NOT if which == method and found.fullmatch(path)), "")
-        return Refusal(405, f"{method} is not available for {path}{why}; see the header Allow")
+        message, allow = f"{method} is not available for {path}{why}; see the header Allow", error.valid_methods or ()
+        return Refusal(405, message, headers={"Allow": ", ".join(allow)})
     if error.code == 413:
         return Refusal(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
     code = error.code if error.code in ERROR_TYPES else 400

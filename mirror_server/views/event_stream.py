@@ -72,30 +72,23 @@ class EventStream(Streamed):
 
     def take(self) -> bytes:
         """The next events, a part of them where there are many; nothing if there are none."""
-        if self._has_ended():
-            self.is_over = True
-            return b""
         try:
             page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
         except Refusal:
             # The key was revoked, and its log went with it.
             self.is_over = True
             return b""
-        if (page.entries or page.gap) and not self._is_admitted():
-            # Nothing is told to a key that is good no more.
-            self.is_over = True
-            return b""
+        now = time.monotonic()
+        if page.entries or page.gap or now >= self._ask_at:
+            # Nothing is told to a key that is good no more: it may have been renewed or revoked meanwhile.
+            self._ask_at = now + HEARTBEAT_SECONDS
+            self.is_over = not self._is_admitted()
+            if self.is_over:
+                return b""
         self._after = page.cursor
         self._log.note_read(self._app_id, page.cursor)
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
         return b"".join([*gap, *map(_event_of, page.entries)])
-
-    def _has_ended(self) -> bool:
-        """Whether its key, which may have been renewed or revoked meanwhile, is good no more."""
-        if time.monotonic() < self._ask_at:
-            return False
-        self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
-        return not self._is_admitted()
 
     def begin(self) -> bytes:
         """What the stream begins with."""

@@ -34,7 +34,15 @@ from mirror_server.notifications.polls import POLL
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import SharedAnswer, empty_answer, json_answer, when_long_read, when_read, when_stored
+from mirror_server.views.answers import (
+    SharedAnswer,
+    empty_answer,
+    json_answer,
+    when_deleted,
+    when_long_read,
+    when_read,
+    when_stored,
+)
 from mirror_server.views.deferred import PARK, Deferred, Soon
 from mirror_server.views.requests import (
     app_id,
@@ -185,7 +193,7 @@ def get_callback() -> Response:
 @leader_only()
 def delete_callback() -> Response:
     """Remove the webhook."""
-    return when_stored(services().webhooks.delete(app_id()), _deleted)
+    return when_deleted(services().webhooks.delete(app_id()), _no_callback())
 
 
 @routes.get("/v2/notification/channel")
@@ -200,10 +208,6 @@ def get_channel() -> Response:
     """Which channel delivers the notifications, and how a webhook or websocket stands."""
     application, parts = app_id(), services()
     channel = parts.channels.of(application)
-    if channel is None:
-        message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
-        message += " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
-        raise Refusal(404, message)
     if channel == POLL:
         return json_answer({"delivery_mechanism": channel.mechanism})
     backlog = parts.webhooks.backlog(application)
@@ -354,11 +358,7 @@ def _read_long(log: NotificationLog, application: str, after: int) -> Page:
 
 
 def _prepare(more: More, soon: Soon) -> None:
-    more.prepare = partial(_encode_soon, soon)
-
-
-def _encode_soon(soon: Soon, woken: Woken) -> None:
-    soon(partial(_encode, woken))
+    more.prepare = lambda woken: soon(partial(_encode, woken))
 
 
 def _encode(woken: Woken) -> None:
@@ -367,7 +367,7 @@ def _encode(woken: Woken) -> None:
     with suppress(Exception):
         answer = woken.added and woken.added.once(_with_cursor)
         if isinstance(answer, SharedAnswer):
-            answer.encode()
+            _ = answer.lines
 
 
 def _with_cursor(page: Page) -> Response:
@@ -378,12 +378,6 @@ def _with_cursor(page: Page) -> Response:
     if page.settled_at is not None:
         answer.headers[TIME_HEADER] = serialize.timestamp(page.settled_at)
     return answer
-
-
-def _deleted(was_there: bool) -> Response:
-    if not was_there:
-        raise _no_callback()
-    return empty_answer()
 
 
 def _no_callback() -> Refusal:

@@ -14,7 +14,7 @@ from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.notifications.sockets import ReaderSocket, Socket, reader_frame
 from mirror_server.notifications.websockets import Websockets
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.answers import json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK
 from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import EXAMPLE, EventStream
@@ -135,13 +135,7 @@ def get_websocket() -> Response:
 @described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
     """Remove the websocket channel, and close its socket with the code 1001."""
-
-    def answer(was_there: bool) -> Response:
-        if not was_there:
-            raise _no_websocket()
-        return empty_answer()
-
-    return when_stored(services().websockets.delete(app_id()), answer)
+    return when_deleted(services().websockets.delete(app_id()), _no_websocket())
 
 
 @routes.get("/v2/notification/websocket-connect")

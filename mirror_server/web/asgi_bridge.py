@@ -51,7 +51,7 @@ class Bridge:
     Args:
         app: The Flask app.
         max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
-        max_parked_polls: How many polls, streams and websockets may be open at once.
+        max_parked_polls: How many polls may be open at once, with what else stays open as they do.
         poll_share: Which part of these one application may have.
         max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
@@ -196,21 +196,19 @@ class Bridge:
 
     async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
         """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
-        # To ask for the body tells a client that expects to be told so to send it.
-        is_expecting = "HTTP_EXPECT" in environ
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                if is_expecting and not await self._may_send(environ, send):
+                # To ask for the body tells a client that expects to be told so to send it.
+                message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
+                if message.get("more_body") and not await self._may_send(environ, send):
                     return None
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                if not message.get("more_body"):
-                    body: bytes = message.get("body", b"")
-                    return body[: self._max_body_bytes + 1]
-                if not is_expecting and not await self._may_send(environ, send):
-                    return None
-                return await _read_body(message, receive, self._max_body_bytes)
+                # No more than one byte behind the limit is kept of a longer one.
+                body = bytearray(message.get("body", b""))
+                while message.get("more_body") and len(body) <= self._max_body_bytes:
+                    message = await receive()
+                    body += message.get("body", b"")
+                    del body[self._max_body_bytes + 1 :]
+                return None if message["type"] == "http.disconnect" else bytes(body[: self._max_body_bytes + 1])
         except TimeoutError:
             refusal = Refusal(408, "the body did not arrive in time; send it at once")
             await Answer.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
@@ -305,16 +303,3 @@ class _Turn:
 
     def _end(self) -> None:
         self._given = None
-
-
-async def _read_body(message: Message, receive: Receive, max_body_bytes: int) -> bytes | None:
-    """The body, or one byte more than the limit of a longer one; ``None`` when the client went away."""
-    chunks = bytearray()
-    while True:
-        if message["type"] == "http.disconnect":
-            return None
-        chunks += message.get("body", b"")
-        del chunks[max_body_bytes + 1 :]
-        if not message.get("more_body") or len(chunks) > max_body_bytes:
-            return bytes(chunks)
-        message = await receive()

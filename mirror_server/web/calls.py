@@ -1,7 +1,7 @@
 """Calls from other threads, brought to the event loop together.
 
-One event wakes thousands of polls and websockets. To wake the loop for each of them takes about as long as what each
-does, and what all of them do at once would keep it from everybody else.
+One event wakes thousands who wait. To wake the loop for each of them takes about as long as what each does, and what
+all of them do at once would keep it from everybody else.
 """
 
 from __future__ import annotations

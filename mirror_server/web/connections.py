@@ -177,7 +177,8 @@ class BoundedConnection(HttpToolsProtocol):
         elif not self._in_head and (self._in_message or self._is_answering()):
             self._stop_timer()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._note_slow)
+            slow = Refusal(408, "the request did not arrive in time; send it at once")
+            self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._refuse, slow)
 
     def _is_answering(self) -> bool:
         return not getattr(self.cycle, "response_complete", True)
@@ -254,9 +255,6 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.url) > self._max_head_bytes / 2:
             return Refusal(414, f"request line and headers are larger than {limit}; ask for less at a time")
         return Refusal(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
-
-    def _note_slow(self) -> None:
-        self._refuse(Refusal(408, "the request did not arrive in time; send it at once"))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Read no more; answer, unless an answer is under way, which then is the last one."""

@@ -165,7 +165,7 @@ def serve(
         announce: Called when all listens, and a signal would stop the server in order: who reads what it tells may
             send one.
         certificate: That of TLS, loaded again at SIGHUP; ``None`` for plain HTTP.
-        upgrade_of: Makes what other protocols are made by of connections.
+        upgrade_of: Makes the :data:`~mirror_server.web.connections.Upgrade` of connections, where there is one.
 
     Raises:
         DatabaseError: The database does not answer any more.
@@ -218,7 +218,7 @@ def _server_of(services: Services, upgrade_of: Callable[[Services, Bridge], Upgr
         bridge,
         http=cast("type[asyncio.Protocol]", connection),
         lifespan="off",
-        # Other protocols are handed over by the connection, see there.
+        # The connection hands over to other protocols by itself, see there.
         ws="none",
         log_config=None,
         access_log=False,

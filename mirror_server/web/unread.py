@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from mirror_server.web.one_write import is_disconnected
 from mirror_server.web.wsgi_call import Answer, Send, send_pieces
@@ -38,16 +38,17 @@ class Unread:
             self._taken.clear()
             await self._taken.wait()
 
-    def add(self, app_id: str, size: int) -> None:
-        """So much more waits."""
+    @contextmanager
+    def waiting(self, app_id: str, size: int) -> Iterator[None]:
+        """Meanwhile so much more waits, until it is taken or not sent any more."""
         self._bytes[app_id] += size
-
-    def remove(self, app_id: str, size: int) -> None:
-        """So much was taken, or is not sent any more."""
-        self._bytes[app_id] -= size
-        if not self._bytes[app_id]:
-            del self._bytes[app_id]
-        self._taken.set()
+        try:
+            yield
+        finally:
+            self._bytes[app_id] -= size
+            if not self._bytes[app_id]:
+                del self._bytes[app_id]
+            self._taken.set()
 
     def reader(self, app_id: str, send: Send) -> Reader:
         """The client of a request of this application."""
@@ -88,21 +89,12 @@ class Reader:
 
     async def send(self, answer: Answer) -> None:
         """Send an answer."""
-        size = len(answer.body)
-        self._unread.add(self._app_id, size)
-        try:
+        with self.waiting(len(answer.body)):
             await answer.send(self._send)
-        finally:
-            self._unread.remove(self._app_id, size)
 
-    @contextmanager
-    def waiting(self, size: int) -> Iterator[None]:
+    def waiting(self, size: int) -> AbstractContextManager[None]:
         """Meanwhile so much more waits."""
-        self._unread.add(self._app_id, size)
-        try:
-            yield
-        finally:
-            self._unread.remove(self._app_id, size)
+        return self._unread.waiting(self._app_id, size)
 
     async def send_chunk(self, chunk: bytes) -> None:
         """Send a part of an answer."""

@@ -75,7 +75,6 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self._pings: deque[_Ping] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._last_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_over(self) -> bool:
@@ -162,8 +161,6 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""
         super().connection_lost(exc)
-        if self._last_timer is not None:
-            self._last_timer.cancel()
         self.on_end()
 
     def handle_close(self, event: Frame) -> None:
@@ -192,8 +189,10 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """Nothing more is sent: close it as soon as the client took what was."""
         super().on_task_complete(task)
+        if self._timer is not None:
+            self._timer.cancel()
         if not self.disconnected:
-            self._last_timer = self.loop.call_later(self._settings.write_timeout_seconds, self.transport.abort)
+            self._timer = self.loop.call_later(self._settings.write_timeout_seconds, self.transport.abort)
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops; who is not told yet is told the same as the others."""
@@ -203,11 +202,6 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         if not self.transport.is_closing():
             self.transport.resume_reading()
             self.data_received(self._early)
-
-    def _ping(self, confirms: int | None = None) -> None:
-        if self.is_over:
-            return
-        self.transport.write(self._note_ping(confirms))
 
     def _note_ping(self, confirms: int | None) -> bytes:
         """The next ping, which is to be sent."""
@@ -225,7 +219,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self._fail()
             return
         if not self._pings:
-            self._ping()
+            self.transport.write(self._note_ping(None))
         seconds = min(self._settings.websocket_ping_seconds, self._settings.websocket_pong_seconds)
         self._timer = self.loop.call_later(seconds, self._look)
 

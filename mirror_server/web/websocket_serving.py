@@ -69,84 +69,60 @@ async def serve(
     wake = asyncio.Event()
     connection.on_end = wake.set
     connection.on_confirmed = socket.confirmed
-    sending = _Sending(connection, socket, reader, calls, wake)
+
+    def wake_soon(_: object = None) -> None:
+        calls.soon(wake.set)
+
+    before: More | None = None
+    more: More | None = None
+    is_at_end = False
     try:
-        await asyncio.wrap_future(socket.begin(sending.wake_soon))
+        await asyncio.wrap_future(socket.begin(wake_soon))
         while not connection.is_over:
             if is_stopping.is_set():
                 raise stopping()
-            await sending.next(look_seconds)
+            await reader.room()
+            if wake.is_set():
+                wake.clear()
+                is_at_end = False
+            if more is None or more.done():
+                # Asked for before looking, so that what is added in between is not waited for.
+                before, more = more, socket.more()
+                more.add_done_callback(wake_soon)
+                is_at_end = False
+            # Behind the last message there is nothing to look for: what is added now wakes it.
+            frame = None if is_at_end else socket.take(before)
+            if frame is None and not await _is_set(wake, look_seconds):
+                frame = socket.look()
+            is_at_end = frame is not None and frame.is_last
+            if frame is not None:
+                # Behind the last one what was added then is not kept any longer either.
+                before = None if is_at_end else before
+                with reader.waiting(len(frame.text)):
+                    connection.deliver(frame)
+                    await connection.drain()
+                if not is_at_end:
+                    # To a client that takes all at once, sending waits for nothing.
+                    await asyncio.sleep(0)
     except Closing as closing:
         await close(closing, send)
     except (StorageFailed, TooMuchWaiting) as failure:
         await close(Closing(UNEXPECTED, f"the server {failure}; connect again later"), send)
     finally:
-        sending.end()
+        if more is not None:
+            more.cancel()
         socket.close()
 
 
-class _Sending:
-    """Sends what there is, or waits for it."""
-
-    def __init__(
-        self, connection: Connection, socket: Socket, reader: Reader, calls: Calls, wake: asyncio.Event
-    ) -> None:
-        self._connection = connection
-        self._socket = socket
-        self._reader = reader
-        self._calls = calls
-        self._wake = wake
-        self._loop = asyncio.get_running_loop()
-        self._before: More | None = None
-        self._more: More | None = None
-        self._is_at_end = False
-
-    def wake_soon(self) -> None:
-        """Have it look again; from any thread."""
-        self._calls.soon(self._wake.set)
-
-    def end(self) -> None:
-        """Nothing is waited for any more."""
-        if self._more is not None:
-            self._more.cancel()
-
-    async def next(self, look_seconds: float) -> None:
-        """Send the next message; where there is none, wait for one, for the end, or for so long."""
-        await self._reader.room()
-        if self._wake.is_set():
-            self._wake.clear()
-            self._is_at_end = False
-        if self._more is None or self._more.done():
-            # Asked for before looking, so that what is added in between is not waited for.
-            self._before, self._more = self._more, self._socket.more()
-            self._more.add_done_callback(lambda _: self.wake_soon())
-            self._is_at_end = False
-        # Behind the last message there is nothing to look for: what is added now wakes it.
-        frame = None if self._is_at_end else self._socket.take(self._before)
-        if frame is None:
-            frame = await self._wait(look_seconds)
-        if frame is not None:
-            self._is_at_end = frame.is_last
-            # Nor is what was added then kept any longer.
-            self._before = None if frame.is_last else self._before
-            await self._deliver(frame)
-            if not frame.is_last:
-                # To a client that takes all at once, sending waits for nothing.
-                await asyncio.sleep(0)
-
-    async def _wait(self, look_seconds: float) -> Frame | None:
-        self._is_at_end = False
-        timer = self._loop.call_later(look_seconds, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
-        return self._socket.look() if self._loop.time() >= timer.when() else None
-
-    async def _deliver(self, frame: Frame) -> None:
-        with self._reader.waiting(len(frame.text)):
-            self._connection.deliver(frame)
-            await self._connection.drain()
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, so long at most; gives whether it came in time."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+    return loop.time() < timer.when()
 
 
 async def close(closing: Closing, send: Send) -> None:

@@ -34,7 +34,7 @@ class Unfinished:
 
     Args:
         environ: The request.
-        slots: For polls, streams and websockets, which hold one each.
+        slots: For polls, and what else stays open as they do: each holds one.
 
     Attributes:
         response: What is left.

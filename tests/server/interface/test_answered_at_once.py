@@ -134,15 +134,12 @@ async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, k
     written = poll.written
     # Its connection is gone, and its task was not woken for that.
     poll.cycle.disconnected = has_room
-    if not has_room:
-        bridge._unread.add(application, 1 << 40)
-    await asyncio.to_thread(append, server, key, ENTRY)
-    await until(lambda: has_room or server.services.log.open_polls == 0)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    if not has_room:
+    with bridge._unread.waiting(application, 0 if has_room else 1 << 40):
+        await asyncio.to_thread(append, server, key, ENTRY)
+        await until(lambda: has_room or server.services.log.open_polls == 0)
+        for _ in range(20):
+            await asyncio.sleep(0)
         poll.cycle.disconnected = True
-        bridge._unread.remove(application, 1 << 40)
     poll.cycle.message_event.set()
     await poll.end()
     assert poll.written == written

@@ -247,6 +247,15 @@ def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(serve
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
 
 
+def test_a_key_without_a_channel_is_told_how_each_type_begins(server, key):
+    told = server.call(key, "GET", CHANNEL)
+    assert (told.status_code, told.json["message"]) == (
+        404,
+        "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
+        " /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket",
+    )
+
+
 def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, key, device):
     polls, app_id = server.services.polls, key.split("_")[1]
     server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0))
@@ -256,7 +265,7 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
         with pytest.raises(Refusal, match="one type of channel"):
             way()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
-    assert server.services.database.look(lambda session: polls.find(session, app_id)) is None
+    assert not server.services.database.look(lambda session: polls.exists(session, app_id))
 
 
 @pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])
