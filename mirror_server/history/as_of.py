@@ -24,14 +24,10 @@ from mirror_server.history.columns import (
 )
 from mirror_server.history.filters import RowFilter
 from mirror_server.history.winning import is_waiting, winners
+from mirror_server.store.history import ORIGINS
 from mirror_server.store.segments import Bounds
 
-_ORIGINS = {
-    "read": "read",
-    "observation": "subscription",
-    "auto_observation": "auto_observation",
-    "registration": "auto_observation",
-}
+_ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
 """By what a value came, in words of the history, and in those of the mirror."""
 
 
