@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Sequence
 
 Field = tuple[str, str]
 """A field's name and what is wrong with it."""
@@ -19,7 +17,6 @@ class Refusal(Exception):
         reason: The public API's error word, where it has one.
         fields: What is wrong with which field.
         retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
-        more: Further members of the error.
     """
 
     def __init__(
@@ -30,7 +27,6 @@ class Refusal(Exception):
         reason: str | None = None,
         fields: Sequence[Field] = (),
         retry_after_seconds: int | None = None,
-        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -38,7 +34,6 @@ class Refusal(Exception):
         self.reason = reason
         self.fields = tuple(fields)
         self.retry_after_seconds = retry_after_seconds
-        self.more = more
 
     @classmethod
     def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:

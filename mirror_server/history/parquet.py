@@ -211,13 +211,8 @@ def bounds(batch: pa.RecordBatch) -> Bounds:
     device_ids = batch.column("device_id")
     columns = (numbers(batch.column(name)) for name in ("revision", "changed_at", "received_at"))
     least_and_greatest = chain.from_iterable((int(each.min()), int(each.max())) for each in columns)
-    return Bounds(
-        device_ids[0].as_py() or "",
-        device_ids[-1].as_py() or "",
-        *least_and_greatest,
-        pc.min(batch.column("requested_at")).value,
-        batch.num_rows,
-    )
+    devices = device_ids[0].as_py() or "", device_ids[-1].as_py() or ""
+    return Bounds._make([*devices, *least_and_greatest, pc.min(batch.column("requested_at")).value, batch.num_rows])
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -27,6 +27,20 @@ class _Closable(Protocol):
 T = TypeVar("T", bound=_Closable)
 
 
+class BeforeHistory(Refusal):
+    """An instant lies before what is kept.
+
+    Args:
+        field: What it was given as.
+        oldest_at: The oldest instant there is.
+    """
+
+    def __init__(self, field: str, oldest_at: Instant) -> None:
+        message = f"the history begins at {_shown(oldest_at)}; ask from then on"
+        super().__init__(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)])
+        self.oldest_at = oldest_at
+
+
 @dataclass(frozen=True, slots=True)
 class Past(Generic[T]):
     """A part of the past, open for one application.
@@ -65,7 +79,7 @@ class PastService:
         past = self._open(app_id, "from", lambda history: history.open(selection))
         if selection.end is not None and selection.end < past.rows.oldest_at:
             past.close()
-            raise _before_history("to", past.rows.oldest_at)
+            raise BeforeHistory("to", past.rows.oldest_at)
         return past
 
     def open_as_of(self, app_id: str, selection: HistorySelection, instant: Instant) -> Past[OpenAsOf]:
@@ -93,16 +107,9 @@ class PastService:
             try:
                 rows = open_rows(self._history)
             except TooOld as error:
-                raise _before_history(field, error.oldest_at) from None
+                raise BeforeHistory(field, error.oldest_at) from None
             stack.callback(rows.close)
             return Past(rows, app_id, stack.pop_all().close)
-
-
-def _before_history(field: str, oldest_at: Instant) -> Refusal:
-    """The 400 of an instant that lies before what is kept; ``field`` is what it was given as."""
-    message = f"the history begins at {_shown(oldest_at)}; ask from then on"
-    more = {"oldest_at": _shown(oldest_at)}
-    return Refusal(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
 
 
 def _shown(instant: Instant) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from flask import Response
 
 DOWNLOAD = "mirror.download"
 """Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Download`."""
-
-_CHUNK_BYTES = 256 * 1024
 
 
 class Download(Response):
@@ -63,14 +61,3 @@ class Download(Response):
     def _closed(self) -> None:
         if not self._is_taken:
             self.release()
-
-
-def in_chunks(lines: Iterable[bytes]) -> Generator[bytes]:
-    """Lines, each with its end, in chunks of some size."""
-    text = bytearray()
-    for line in lines:
-        text += line + b"\n"
-        if len(text) > _CHUNK_BYTES:
-            yield bytes(text)
-            text.clear()
-    yield bytes(text)

@@ -14,6 +14,7 @@ from werkzeug.wsgi import get_path_info
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_server.core.errors import Refusal
 from mirror_server.service.commands import DesiredChanged
+from mirror_server.service.pasts import BeforeHistory
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
@@ -50,10 +51,11 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
         "message": refusal.message,
         "fields": [{"name": name, "message": message} for name, message in refusal.fields],
         "request_id": request_id(environ),
-        **refusal.more,
     }
     if refusal.reason is not None:
         body["reason"] = refusal.reason
+    if isinstance(refusal, BeforeHistory):
+        body["oldest_at"] = serialize.timestamp(refusal.oldest_at)
     if isinstance(refusal, DesiredChanged):
         body["resource"] = serialize.resource(refusal.resource, refusal.app_id)
     response = json_answer(body, refusal.code)

@@ -22,8 +22,8 @@ from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.cursor import Reading, read_cursor, request_of, write_cursor
-from mirror_server.views.download import Download, in_chunks
-from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.download import Download
+from mirror_server.views.forms import accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import (
     app_id,
     query_choice,

@@ -31,8 +31,8 @@ from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
 from mirror_server.views.as_of import snapshot_at
-from mirror_server.views.download import Download, in_chunks
-from mirror_server.views.forms import accepted_form, query_compression
+from mirror_server.views.download import Download
+from mirror_server.views.forms import accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
 from mirror_server.views.selection import query_conditions, query_patterns
 
