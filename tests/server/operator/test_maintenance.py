@@ -106,7 +106,7 @@ def device_ids(services: Services, app_id: str) -> list[str]:
     write(services, app_id, device_ids[1], b"plain")
     for device_id, said in zip(device_ids, (SECRET.decode(), "plain"), strict=True):
         told = Description(f"{said}-name", f"{said}-description", {"of": said})
-        services.devices.describe(device_id, lambda _, told=told: told).result(60)
+        services.directory.describe(device_id, lambda _, told=told: told).result(60)
     return device_ids
 
 
@@ -485,7 +485,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
         (kept, Description("Lamp", "", of_both)),
     ):
-        services.devices.describe(device_id, lambda _, told=told: told).result(60)
+        services.directory.describe(device_id, lambda _, told=told: told).result(60)
     queries = {
         "what she said": "description=Ms+Ray%2C+room+12",
         "her own": "custom_attributes__tenant__in=Ray,Roe",
