@@ -44,9 +44,6 @@ from mirror_server.store.session import Session
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
 
-_ROWS_FOR_CONTACTS = 2000
-"""How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
-_MOST_CONTACTS = 50
 _COUNT_SECONDS = 5
 
 _KINDS: Mapping[str, RegistrationKind] = {
@@ -239,25 +236,7 @@ class DeviceService:
             Refusal: There is no such device (404).
         """
         with self._database.read() as session:
-            return Described(_known(session, device_id), descriptions.of_device(session, device_id))
-
-    def describe(self, device_id: str, change: Callable[[Described], Description]) -> Future[Described]:
-        """Store what is said of a device; the future raises a Refusal where it is not known (404).
-
-        Args:
-            device_id: The device.
-            change: Makes what is to be said of what was, and may refuse to.
-        """
-
-        def work(session: Session) -> Described:
-            before = Described(_known(session, device_id), descriptions.of_device(session, device_id))
-            told = change(before)
-            if told == before.description:
-                return before
-            descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
-            return Described(_known(session, device_id), descriptions.of_device(session, device_id))
-
-        return self._database.submit(work)
+            return Described(known(session, device_id), descriptions.of_device(session, device_id))
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
@@ -265,19 +244,7 @@ class DeviceService:
         Raises:
             Refusal: There is no such device (404).
         """
-        return self._database.look(lambda session: _known(session, device_id))
-
-    def contacts(self, app_id: str, device_id: str) -> list[Instant]:
-        """When values that a device sent were told to an application lately, the oldest first.
-
-        Raises:
-            Refusal: There is no such device (404).
-        """
-        with self._database.read() as session:
-            last_contact_at = _known(session, device_id).last_contact_at
-            return logs.contacts(
-                session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
-            )
+        return self._database.look(lambda session: known(session, device_id))
 
     def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
         """The resources a device has now.
@@ -287,7 +254,7 @@ class DeviceService:
             TooManyResources: It has more than ``most``.
         """
         with self._database.read() as session:
-            _known(session, device_id)
+            known(session, device_id)
             found = stored_resources.announced(session, device_id, most=most + 1)
         if len(found) > most:
             raise TooManyResources(device_id)
@@ -578,7 +545,12 @@ def _encode_for_all(
     return _CachedObject(encoded(None), for_issuers, device.revision, version, as_of)
 
 
-def _known(session: Session, device_id: str) -> DeviceRow:
+def known(session: Session, device_id: str) -> DeviceRow:
+    """The device with this id.
+
+    Raises:
+        Refusal: There is none (404).
+    """
     row = devices.find(session, device_id)
     if row is None:
         raise unknown_device(device_id)

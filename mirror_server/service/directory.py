@@ -1,4 +1,4 @@
-"""What the directory has besides devices: saved filters, and what became of registrations. Source: wire.md 9."""
+"""The directory besides its list: descriptions, contacts, saved queries and device events. Source: wire.md 6 and 9."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from mirror_sdk.wire.device_queries import MAX_QUERIES
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.store import device_events, device_queries
+from mirror_server.service.devices import Described, known
+from mirror_server.store import contacts, descriptions, device_events, device_queries
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
+from mirror_server.store.descriptions import Description
 from mirror_server.store.device_events import DeviceEventRow
 from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.store.session import Session
 
 _RANDOM_BYTES = 10
 _EVENTS_AT_ONCE = 5000
+_ROWS_FOR_CONTACTS = 2000
+"""How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
+_MOST_CONTACTS = 50
 
 
 class DirectoryService:
-    """Saved queries, which all applications share as they share the directory, and device events.
+    """Descriptions and contacts of devices, saved queries and device events. All applications share them.
 
     Args:
         database: Where they are.
@@ -38,6 +43,36 @@ class DirectoryService:
         self._clock = clock
         self._keep_events_seconds = keep_events_seconds
         self._max_events = max_events
+
+    def describe(self, device_id: str, change: Callable[[Described], Description]) -> Future[Described]:
+        """Store what is said of a device; the future raises a Refusal where it is not known (404).
+
+        Args:
+            device_id: The device.
+            change: Makes what is to be said of what was, and may refuse to.
+        """
+
+        def work(session: Session) -> Described:
+            before = Described(known(session, device_id), descriptions.of_device(session, device_id))
+            told = change(before)
+            if told == before.description:
+                return before
+            descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
+            return Described(known(session, device_id), descriptions.of_device(session, device_id))
+
+        return self._database.submit(work)
+
+    def contacts(self, app_id: str, device_id: str) -> list[Instant]:
+        """When values that a device sent were told to an application lately, the oldest first.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            last_contact_at = known(session, device_id).last_contact_at
+            return contacts.newest(
+                session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
+            )
 
     def query(self, query_id: str) -> DeviceQueryRow:
         """A saved query.

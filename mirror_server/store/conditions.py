@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_server.store.session import Row, Session
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -48,3 +50,28 @@ def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]
 def clause(where: Sequence[str]) -> str:
     """The clause that begins with WHERE; none where there is no condition."""
     return f" WHERE {' AND '.join(where)}" if where else ""
+
+
+def page_of(
+    session: Session,
+    select: str,
+    key: str,
+    conditions: Sequence[Condition],
+    *,
+    after: str | int | None,
+    descending: bool,
+    limit: int,
+) -> list[Row]:
+    """Up to ``limit`` rows of a statement that meet all conditions, ordered by a key, beginning behind ``after``."""
+    where, parameters = where_of(conditions)
+    if after is not None:
+        where.append(f"{key} {'<' if descending else '>'} :after")
+        parameters["after"] = after
+    order = f" ORDER BY {key} {'DESC' if descending else 'ASC'} LIMIT :limit"
+    return session.rows(f"{select}{clause(where)}{order}", limit=limit, **parameters)
+
+
+def count_of(session: Session, table: str, conditions: Sequence[Condition]) -> int:
+    """How many rows of a table meet all conditions."""
+    where, parameters = where_of(conditions)
+    return int(session.scalar(f"SELECT count(*) FROM {table}{clause(where)}", **parameters))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.conditions import Condition, clause, where_of
+from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 
 KINDS = ("registration", "reg_update", "deregistration", "expired")
@@ -64,23 +64,14 @@ def page(
     session: Session, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int
 ) -> list[DeviceEventRow]:
     """Up to ``limit`` events that meet all conditions, in the order they were stored, behind the number ``after``."""
-    where, parameters = where_of(conditions)
-    if after is not None:
-        where.append(f"e.revision {'<' if descending else '>'} :after")
-        parameters["after"] = after
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM {_TABLE}{clause(where)} ORDER BY e.revision {'DESC' if descending else 'ASC'}"
-        " LIMIT :limit",
-        limit=limit,
-        **parameters,
-    )
+    select = f"SELECT {_COLUMNS} FROM {_TABLE}"
+    rows = page_of(session, select, "e.revision", conditions, after=after, descending=descending, limit=limit)
     return [DeviceEventRow(*row) for row in rows]
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
     """How many events meet all conditions."""
-    where, parameters = where_of(conditions)
-    return int(session.scalar(f"SELECT count(*) FROM device_events e{clause(where)}", **parameters))
+    return count_of(session, "device_events e", conditions)
 
 
 def drop(session: Session, *, before: Instant, keep: int, most: int) -> int:

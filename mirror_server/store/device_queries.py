@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.conditions import Condition, clause, where_of
+from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 
 _COLUMNS = "query_id, name, query, created_at, updated_at"
@@ -58,23 +58,14 @@ def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceQueryRow]:
     """Up to ``limit`` queries that meet all conditions, by id, beginning behind the id ``after``."""
-    where, parameters = where_of(conditions)
-    if after is not None:
-        where.append(f"query_id {'<' if descending else '>'} :after")
-        parameters["after"] = after
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM device_queries{clause(where)} ORDER BY query_id {'DESC' if descending else 'ASC'}"
-        " LIMIT :limit",
-        limit=limit,
-        **parameters,
-    )
+    select = f"SELECT {_COLUMNS} FROM device_queries"
+    rows = page_of(session, select, "query_id", conditions, after=after, descending=descending, limit=limit)
     return [DeviceQueryRow(*row) for row in rows]
 
 
 def count(session: Session, conditions: Sequence[Condition] = ()) -> int:
     """How many queries meet all conditions."""
-    where, parameters = where_of(conditions)
-    return int(session.scalar(f"SELECT count(*) FROM device_queries{clause(where)}", **parameters))
+    return count_of(session, "device_queries", conditions)
 
 
 def list_all(session: Session) -> list[DeviceQueryRow]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.conditions import Condition, clause, where_of
+from mirror_server.store.conditions import Condition, clause, count_of, page_of, where_of
 from mirror_server.store.session import Row, Session, parts
 
 DEVICE_COLUMNS = (
@@ -121,23 +121,14 @@ def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
     """Up to ``limit`` devices that meet all conditions, by id, beginning behind the id ``after``."""
-    where, parameters = where_of(conditions)
-    if after is not None:
-        where.append(f"device_id {'<' if descending else '>'} :after")
-        parameters["after"] = after
-    rows = session.rows(
-        f"SELECT {DEVICE_COLUMNS} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
-        " LIMIT :limit",
-        limit=limit,
-        **parameters,
-    )
+    select = f"SELECT {DEVICE_COLUMNS} FROM devices"
+    rows = page_of(session, select, "device_id", conditions, after=after, descending=descending, limit=limit)
     return [DeviceRow(*row) for row in rows]
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
     """How many devices meet all conditions."""
-    where, parameters = where_of(conditions)
-    return int(session.scalar(f"SELECT count(*) FROM devices{clause(where)}", **parameters))
+    return count_of(session, "devices", conditions)
 
 
 def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:

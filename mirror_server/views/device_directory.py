@@ -86,7 +86,7 @@ def get_device_contacts(device_id: str) -> Response:
     Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
     by it.
     """
-    heard_at = services().devices.contacts(app_id(), device_id)
+    heard_at = services().directory.contacts(app_id(), device_id)
     told = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
     return json_answer(told)
 
@@ -108,7 +108,7 @@ def connection_content(found: connections.DeviceConnection, *, with_address: boo
 def _describe(device_id: str) -> Response:
     refuse_if_match()
     sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
-    stored = services().devices.describe(device_id, lambda found: _changed(found, sent))
+    stored = services().directory.describe(device_id, lambda found: _changed(found, sent))
     return when_stored(stored, lambda found: json_answer(serialize.device(found)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from typing import cast
 
 from flask import request
@@ -16,6 +17,7 @@ COMPRESSION = Parameter(
     "How the buffers of an Arrow stream are compressed.",
     words(*COMPRESSIONS, default=COMPRESSIONS[0]),
 )
+_CHUNK_BYTES = 256 * 1024
 
 
 def accepted_form(what: str) -> str:
@@ -40,3 +42,14 @@ def query_compression() -> Compression:
         Refusal: There is no such way (400).
     """
     return cast("Compression", query_choice(COMPRESSION.name, COMPRESSIONS) or "none")
+
+
+def in_chunks(lines: Iterable[bytes]) -> Generator[bytes]:
+    """Lines of NDJSON, each with its end, in chunks of some size."""
+    text = bytearray()
+    for line in lines:
+        text += line + b"\n"
+        if len(text) > _CHUNK_BYTES:
+            yield bytes(text)
+            text.clear()
+    yield bytes(text)

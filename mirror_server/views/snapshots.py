@@ -35,12 +35,11 @@ from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
-from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
+from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
 from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
 from mirror_server.views.snapshot_example import FORMS
 
-_CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(
     "as_of",
@@ -101,7 +100,7 @@ def get_snapshot() -> Response:
 
     def answer(snapshot: Snapshot) -> Response:
         if arrow_stream is None:
-            chunks = _ndjson(snapshot)
+            chunks = in_chunks(_lines(snapshot))
         else:
             chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, _end(snapshot))
         headers = {TOTAL_HEADER: str(snapshot.device_count)}
@@ -196,21 +195,15 @@ def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], b
     return arrow_stream
 
 
-def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
+def _lines(snapshot: Snapshot) -> Iterator[bytes]:
     """A device object a line; the last line is the end."""
-    text = bytearray()
     for device, resources in _devices(snapshot):
-        is_changed = snapshot.is_changed(device)
-        text += (
-            serialize.device_object(serialize.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
-            if is_changed
-            else orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
-        )
-        text += b"\n"
-        if len(text) > _CHUNK_BYTES:
-            yield bytes(text)
-            text.clear()
-    yield bytes(text) + _end(snapshot) + b"\n"
+        if snapshot.is_changed(device):
+            content = serialize.device_content(device, resources, snapshot.app_id)
+            yield serialize.device_object(content, snapshot.taken_at)
+        else:
+            yield orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
+    yield _end(snapshot)
 
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:

@@ -10,22 +10,14 @@ import pyarrow.compute as pc
 
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.arrow.columns import INSTANT, WORD, to_values
+from mirror_server.arrow.columns import WORD, to_values
 from mirror_server.arrow.pieces import Pieces
+from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.pasts import Past
 from mirror_server.extensions.history.selection import Position
 from mirror_server.extensions.history.service import OpenHistory
 
-_KINDS = {
-    "changed_at": INSTANT,
-    "received_at": INSTANT,
-    "requested_at": INSTANT,
-    "until": INSTANT,
-    "value": pa.binary(),
-    "status": pa.int8(),
-    "revision": pa.int64(),
-}
-SCHEMA = pa.schema([pa.field(name, _KINDS.get(name, WORD)) for name in COLUMNS])
+SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
 """The columns of the stream: those of the wire; a text is a word of a dictionary."""
 
 _MOST_ROWS = 32_768
@@ -109,9 +101,8 @@ def _last(batch: pa.RecordBatch) -> Position:
 
 def _shown(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
     """Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
-    columns = {name: batch.column(name) for name in COLUMNS}
-    columns["category"] = _of_issuer(batch.column("category"), batch.column("app_id"), app_id)
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+    own = {"category": _of_issuer(batch.column("category"), batch.column("app_id"), app_id)}
+    return pa.RecordBatch.from_arrays([own.get(name, batch.column(name)) for name in COLUMNS], schema=SCHEMA)
 
 
 def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_id: str) -> pa.DictionaryArray:

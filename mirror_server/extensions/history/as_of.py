@@ -23,15 +23,11 @@ from mirror_server.extensions.history.columns import (
     together,
 )
 from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.store.history import ORIGINS
 from mirror_server.extensions.history.store.segments import Bounds
 from mirror_server.extensions.history.winning import is_waiting, winners
 
-_ORIGINS = {
-    "read": "read",
-    "observation": "subscription",
-    "auto_observation": "auto_observation",
-    "registration": "auto_observation",
-}
+_ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
 """By what a value came, in words of the history, and in those of the mirror."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,13 @@ from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
+from mirror_server.views.forms import in_chunks
 from mirror_server.views.requests import app_id, services
 from mirror_server.views.serialize import resources_content, timestamp
 
 if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow_as_of import PastDevice, PastFleet
     from mirror_server.extensions.history.service import OpenAsOf
-
-_CHUNK_BYTES = 256 * 1024
 
 
 def snapshot_at(
@@ -60,7 +59,7 @@ def snapshot_at(
             told = {"object": "snapshot-end", "taken_at": timestamp(instant), "device_count": fleet.device_count}
             return orjson.dumps(told)
 
-        chunks = arrow_stream(fleet, compression, end) if form == ARROW else _past_ndjson(fleet, instant, end)
+        chunks = arrow_stream(fleet, compression, end) if form == ARROW else in_chunks(_lines(fleet, instant, end))
         return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
 
     opening = partial(parts.part(PastService).open_as_of, app_id(), selection, instant)
@@ -68,18 +67,14 @@ def snapshot_at(
     return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
 
 
-def _past_ndjson(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
+def _lines(fleet: PastFleet, instant: Instant, end: Callable[[], bytes]) -> Iterator[bytes]:
     """A device object a line; the last line is the end."""
     from mirror_server.extensions.history.arrow_as_of import devices_of  # noqa: PLC0415 - it loads pyarrow
 
-    text = bytearray()
     for rows, begins in fleet.parts():
         for device in devices_of(rows, begins):
-            text += _device_object(device, fleet.past.app_id, instant) + b"\n"
-            if len(text) > _CHUNK_BYTES:
-                yield bytes(text)
-                text.clear()
-    yield bytes(text) + end() + b"\n"
+            yield _device_object(device, fleet.past.app_id, instant)
+    yield end()
 
 
 def _device_object(device: PastDevice, app_id: str, instant: Instant) -> bytes:

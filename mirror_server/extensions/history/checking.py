@@ -10,7 +10,7 @@ import pyarrow as pa
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.columns import Integers, in_order, numbers, together
 from mirror_server.extensions.history.parquet import bounds
-from mirror_server.extensions.history.reading import Everything, Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.reading import Piece, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.database import Database
@@ -43,7 +43,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         revisions = []
         for piece in [*states, *pieces, *files]:
             try:
-                rows = together(batches_of(piece, Everything()))
+                rows = together(batches_of(piece))
             except (OSError, pa.ArrowException) as error:
                 if not _has_changed(database, named.get(piece.name)):
                     found[_DAMAGED].append(f"{piece.name}: {str(error).partition(chr(10))[0]}")

@@ -13,30 +13,18 @@ import pyarrow.compute as pc
 from mirror_server.arrow.columns import INSTANT, WORD, to_array
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT
+from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, HistoryRow
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-SCHEMA = pa.schema(
-    [
-        pa.field("revision", pa.int64()),
-        pa.field("device_id", WORD),
-        pa.field("endpoint_name", WORD),
-        pa.field("path", WORD),
-        pa.field("changed_at", INSTANT),
-        pa.field("received_at", INSTANT),
-        pa.field("what", WORD),
-        pa.field("origin", WORD),
-        pa.field("value", pa.binary()),
-        pa.field("content_type", WORD),
-        pa.field("status", pa.int8()),
-        pa.field("category", WORD),
-        pa.field("app_id", WORD),
-        pa.field("requested_at", INSTANT),
-        pa.field("until", INSTANT),
-    ]
-)
+_TYPES = {
+    "revision": pa.int64(),
+    "value": pa.binary(),
+    "status": pa.int8(),
+    **dict.fromkeys(("changed_at", "received_at", "requested_at", "until"), INSTANT),
+}
+SCHEMA = pa.schema([pa.field(name, _TYPES.get(name, WORD)) for name in HistoryRow._fields])
 """Its columns are the members of :class:`mirror_server.extensions.history.store.history.HistoryRow`."""
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)

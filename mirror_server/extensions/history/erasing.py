@@ -19,7 +19,7 @@ from mirror_server.extensions.history.columns import together
 from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.moving import Moving
 from mirror_server.extensions.history.parquet import SMALL, bounds, encoded
-from mirror_server.extensions.history.reading import Everything, NoPartAnyMore, Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.reading import NoPartAnyMore, Piece, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
@@ -189,5 +189,5 @@ def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:
 
 def _without(piece: Piece, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows of a piece, and those of them that are not of erased devices."""
-    rows = together(batches_of(piece, Everything()))
+    rows = together(batches_of(piece))
     return rows, RowFilter(HistorySelection(), None, erased, None).apply(rows)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.history.columns import Flags, is_known, kept, numbers, of_words
+from mirror_server.extensions.history.columns import Flags, is_known, kept, numbers, of_words, position
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.store.segments import Bounds, Span
 
@@ -83,7 +83,7 @@ class RowFilter:
         return kept(batch, self.flags(batch))
 
     def flags(self, batch: pa.RecordBatch) -> Flags:
-        """Where rows are asked for."""
+        """Where rows of a batch, which is in order, are asked for."""
         flags = self._of_devices(batch) & self._of_paths(batch) & self.of_time(batch) & self._of_revision(batch)
         if self.selection.after is not None:
             flags &= _is_behind(batch, self.selection.after, descending=self.selection.descending)
@@ -143,25 +143,9 @@ def matches(path: str, patterns: Sequence[str]) -> bool:
 
 
 def _is_behind(batch: pa.RecordBatch, after: Position, *, descending: bool) -> Flags:
-    """Where rows stand behind a position, in the order in which they are told."""
-    sides = [
-        _sides(batch.column("device_id"), after.device_id or ""),
-        _sides(batch.column("path"), after.path or ""),
-        np.sign(numbers(batch.column("changed_at")) - after.changed_at),
-        np.sign(numbers(batch.column("revision")) - after.revision),
-    ]
-    side = sides.pop()
-    while sides:
-        first = sides.pop()
-        side = np.where(first == 0, side, first)
-    behind: Flags = side < 0 if descending else side > 0
+    """Where rows of a batch, which is in order, stand behind a position in the order in which they are told."""
+    places = range(batch.num_rows)
+    find = bisect_left if descending else bisect_right
+    border = find(places, after.key, key=lambda place: position(batch, place).key)
+    behind: Flags = (np.arange(batch.num_rows) < border) == descending
     return behind
-
-
-def _sides(column: pa.DictionaryArray, word: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For each row -1, 0 or 1: its word stands before this one, is the same, or behind it."""
-    words = [*column.dictionary.to_pylist(), ""]
-    sides: np.ndarray[tuple[int], np.dtype[np.int64]] = of_words(
-        column, np.array([(each > word) - (each < word) for each in words], np.int64)
-    )
-    return sides

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from mirror_server.extensions.history.columns import NO_ROWS, in_order, position, reverse, together
-from mirror_server.extensions.history.selection import Position
 
 _Key = tuple[str, str, int, int]
 
@@ -109,9 +108,4 @@ class _Head:
         return ready
 
     def _key(self, index: int) -> _Key:
-        return key_of(position(self._batch, index))
-
-
-def key_of(place: Position) -> _Key:
-    """What positions are compared by."""
-    return place.device_id or "", place.path or "", place.changed_at, place.revision
+        return position(self._batch, index).key

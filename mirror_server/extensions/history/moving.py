@@ -18,8 +18,8 @@ from mirror_server.extensions.history.columns import Flags, kept, numbers
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.merging import merged
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
-from mirror_server.extensions.history.reading import Everything, Reading, Run, runs_of, sources
-from mirror_server.extensions.history.sealing import DAY, day_of, runs_by_segment
+from mirror_server.extensions.history.reading import Reading, Run, runs_of, sources
+from mirror_server.extensions.history.sealing import DAY, day_of
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.extensions.history.writing import store_segment
@@ -131,7 +131,7 @@ class Moving:
     def _write_day(self, run: Run, day: str, is_of_day: _IsOfDay, leader: str | None) -> Iterator[ArchivedFile]:
         # No other run has the same last row.
         number = max(piece.bounds.last_revision for piece in run)
-        rows = (kept(batch, is_of_day(batch)) for batch in merged(sources([run], Everything())))
+        rows = (kept(batch, is_of_day(batch)) for batch in merged(sources([run])))
         for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
             name = name_of_file(self._mirror(), day, number, part, leader)
             with self._archive.writing(name) as file:
@@ -166,7 +166,7 @@ class Trimming:
         begun_at = segments.oldest_state_at(reading.session)
         if begun_at is None or base_at < begun_at + self._step:
             return None
-        runs = runs_by_segment(segments.blocks(reading.session, ROWS))
+        runs = segments.runs(segments.blocks(reading.session, ROWS))
         files = segments.files(reading.session)
         newest = [_newest(block.bounds) for run in runs for block in run] + [_newest(file.bounds) for file in files]
         if min(newest, default=now) >= base_at:
@@ -188,7 +188,7 @@ class Trimming:
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:
     """The blocks of the first day that is over."""
-    runs = [run for run in runs_by_segment(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
+    runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
     day = min(map(day_of, runs), default=None)
     return [block for run in runs if day_of(run) == day for block in run]
 

@@ -208,22 +208,10 @@ def bounds(batch: pa.RecordBatch) -> Bounds:
     if not batch.num_rows:
         return Bounds("", "", 0, 0, 0, 0, 0, 0, None, 0)
     device_ids = batch.column("device_id")
-    changed_at, received_at, revision = (
-        numbers(batch.column(name)) for name in ("changed_at", "received_at", "revision")
-    )
-    requested_at = pc.min(batch.column("requested_at")).value
-    return Bounds(
-        first_device=device_ids[0].as_py() or "",
-        last_device=device_ids[-1].as_py() or "",
-        first_revision=int(revision.min()),
-        last_revision=int(revision.max()),
-        first_changed_at=int(changed_at.min()),
-        last_changed_at=int(changed_at.max()),
-        first_received_at=int(received_at.min()),
-        last_received_at=int(received_at.max()),
-        first_requested_at=requested_at,
-        row_count=batch.num_rows,
-    )
+    columns = (numbers(batch.column(name)) for name in ("revision", "changed_at", "received_at"))
+    least_and_greatest = chain.from_iterable((int(each.min()), int(each.max())) for each in columns)
+    devices = device_ids[0].as_py() or "", device_ids[-1].as_py() or ""
+    return Bounds._make([*devices, *least_and_greatest, pc.min(batch.column("requested_at")).value, batch.num_rows])
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from mirror_server.extensions.history.columns import in_order, of_tail, together
 from mirror_server.extensions.history.merging import LAST_DEVICE, Source
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.store import history, segments
-from mirror_server.extensions.history.store.segments import EVERYWHERE, ROWS, ArchivedFile, Block, Bounds, Span
+from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, Span
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
@@ -54,30 +53,6 @@ class Wanted(Protocol):
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that are wanted."""
         ...
-
-
-class Everything:
-    """All rows."""
-
-    device_ids: Sequence[str] | None = None
-    paths: Sequence[str] = ()
-    span = EVERYWHERE
-
-    def is_about(self, _bounds: Bounds) -> bool:
-        """See :class:`Wanted`."""
-        return True
-
-    def has_device(self, _first_device: str, _last_device: str) -> bool:
-        """See :class:`Wanted`."""
-        return True
-
-    def has_path(self, _first_path: str, _last_path: str) -> bool:
-        """See :class:`Wanted`."""
-        return True
-
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See :class:`Wanted`."""
-        return batch
 
 
 class NoPartAnyMore(FileNotFoundError):
@@ -155,21 +130,21 @@ class Reading:
                 yield [file_piece(self._archive, self._database, file) for file in run]
 
 
-def sources(runs: Iterable[Run], wanted: Wanted, *, descending: bool = False) -> Iterator[Source]:
+def sources(runs: Iterable[Run], wanted: Wanted | None = None, *, descending: bool = False) -> Iterator[Source]:
     """The rows of these places that are wanted.
 
     Args:
         runs: The places.
-        wanted: Which rows.
+        wanted: Which rows; ``None`` for all.
         descending: Whether the last row comes first.
     """
     for run in runs:
-        if pieces := [piece for piece in run if wanted.is_about(piece.bounds)]:
+        if pieces := [piece for piece in run if wanted is None or wanted.is_about(piece.bounds)]:
             batches = _batches(pieces, wanted, descending=descending)
             yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
 
 
-def _batches(pieces: Sequence[Piece], wanted: Wanted, *, descending: bool) -> Iterator[pa.RecordBatch]:
+def _batches(pieces: Sequence[Piece], wanted: Wanted | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
     for piece in reversed(pieces) if descending else pieces:
         try:
             yield from batches_of(piece, wanted, descending=descending)
@@ -181,7 +156,7 @@ def _batches(pieces: Sequence[Piece], wanted: Wanted, *, descending: bool) -> It
 
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
     """Segments, each a run of its blocks."""
-    return [[_piece(session, block) for block in run] for _, run in groupby(blocks, key=attrgetter("segment_id"))]
+    return [[_piece(session, block) for block in run] for run in segments.runs(blocks)]
 
 
 def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> Piece:
@@ -210,10 +185,13 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
     return _open_file(archive, database, now)
 
 
-def batches_of(piece: Piece, wanted: Wanted, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that are wanted, group by group; what cannot be read raises what the file or pyarrow does."""
+def batches_of(piece: Piece, wanted: Wanted | None = None, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that are wanted, or all, group by group; what cannot be read raises what pyarrow does."""
     with ParquetRows(piece.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:
+            if wanted is None:
+                yield rows.read(group)
+                continue
             devices, paths = rows.devices(group), rows.paths(group)
             if wanted.has_device(*devices) and (paths is None or wanted.has_path(*paths)):
                 yield wanted.apply(rows.read(group))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirror_sdk.wire.device_object import DesiredStatus, Origin
+from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import after_seconds
 from mirror_server.extensions.history.store import history
@@ -14,12 +14,6 @@ from mirror_server.store import revisions, settings
 from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.session import Row, Session
-
-_ORIGINS: dict[Origin, str] = {
-    "subscription": "observation",
-    "auto_observation": "auto_observation",
-    "read": "read",
-}
 
 _HEARTBEAT_SECONDS = 10
 """How much too early the history may seem to end if the server is killed while nothing happens."""
@@ -127,13 +121,6 @@ class Recorder:
 
 def _row_of(reported: Reported) -> Row:
     content, content_type, origin, received_at, _, device_id, path, _ = reported.value
-    return history.reported_row(
-        reported.revision,
-        device_id,
-        "registration" if reported.is_published else _ORIGINS[origin],
-        path,
-        reported.changed_at,
-        received_at,
-        content,
-        content_type,
-    )
+    by = history.REPORTED_BY["registration" if reported.is_published else history.ORIGINS[origin]]
+    stored_type = None if content_type == history.PLAIN_TEXT else content_type
+    return reported.revision, device_id, by, path, reported.changed_at, received_at, content, stored_type

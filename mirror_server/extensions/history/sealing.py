@@ -7,7 +7,7 @@ one process at a time does this, the leader, one step after the other; each step
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -18,10 +18,10 @@ from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.checkpoints import is_needed, of_mirror, state_rows
 from mirror_server.extensions.history.columns import in_order, numbers, of_tail, together, value_sizes
 from mirror_server.extensions.history.merging import merged
-from mirror_server.extensions.history.reading import Everything, Reading, runs_of, sources
+from mirror_server.extensions.history.reading import Reading, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
-from mirror_server.extensions.history.writing import joined, store_segment
+from mirror_server.extensions.history.writing import store_segment
 from mirror_server.store import revisions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -113,7 +113,7 @@ class Sealing:
                 return False
             old = {block.segment_id for run in runs for block in run}
             pieces = runs_of(session, [block for run in runs for block in run])
-            blocks = store_segment(self._database, merged(sources(pieces, Everything())))
+            blocks = store_segment(self._database, merged(sources(pieces)))
 
         def is_still_so(session: Session) -> bool:
             return old <= {block.segment_id for block in segments.blocks(session, ROWS)}
@@ -175,12 +175,12 @@ class Sealing:
         def interval(run: list[Block]) -> tuple[int, int]:
             return day_of(run), bisect_left(ends, max(block.bounds.last_revision for block in run))
 
-        runs = sorted(runs_by_segment(segments.blocks(session, ROWS)), key=interval)
+        runs = sorted(segments.runs(segments.blocks(session, ROWS)), key=interval)
         for (day, number), found in groupby(runs, key=interval):
             some = list(found)
             if len(some) > 1 and (day < now // DAY or number < len(ends)):
                 return some
-            small = [run for run in some if joined([block.bounds for block in run]).row_count <= self._rows]
+            small = [run for run in some if sum(block.bounds.row_count for block in run) <= self._rows]
             if len(small) >= _MOST_SMALL:
                 return small
         return None
@@ -222,11 +222,6 @@ def _begin_anew(session: Session, now: Instant) -> None:
     if base_at is not None and base_at > now:
         segments.put_base(session, now)
     history.begin(session, revisions.last(session))
-
-
-def runs_by_segment(blocks: Iterable[Block]) -> list[list[Block]]:
-    """The blocks of each segment."""
-    return [list(run) for _, run in groupby(blocks, key=lambda block: block.segment_id)]
 
 
 def day_of(run: Sequence[Block]) -> int:

@@ -17,6 +17,11 @@ class Position(NamedTuple):
     changed_at: Instant
     revision: int
 
+    @property
+    def key(self) -> tuple[str, str, Instant, int]:
+        """What positions are compared by."""
+        return self.device_id or "", self.path or "", self.changed_at, self.revision
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySelection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -25,7 +26,7 @@ from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
-from mirror_server.views.forms import COMPRESSION, accepted_form, query_compression
+from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import (
     app_id,
     query_choice,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow import HistoryPage
     from mirror_server.extensions.history.service import OpenHistory
 
-_CHUNK_BYTES = 256 * 1024
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
 _ORDERS = ("ASC", "DESC")
 _PARAMETERS = (
@@ -158,13 +158,8 @@ def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[
     from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415 - it loads pyarrow
 
     for batch, position in page.parts():
-        text = bytearray()
-        for row in rows_of(batch):
-            text += _row(row) + b"\n"
-            if len(text) > _CHUNK_BYTES:
-                yield bytes(text)
-                text.clear()
-        yield bytes(text) + orjson.dumps({"object": "history-cursor", "after": cursor(position)}) + b"\n"
+        after = orjson.dumps({"object": "history-cursor", "after": cursor(position)})
+        yield from in_chunks(chain(map(_row, rows_of(batch)), [after]))
     yield end() + b"\n"
 
 

@@ -11,7 +11,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.columns import NO_ROWS
 from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
 from mirror_server.extensions.history.store import segments
-from mirror_server.extensions.history.store.segments import ROWS, STATE, Block, Bounds
+from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
 from mirror_server.store.database import Database
 
 _ROWS_OF_A_BLOCK = 65_536
@@ -49,20 +49,3 @@ def _store_block(
     database.insist(partial(segments.put_content, segment_id=segment_id, block=number, content=content)).result()
     kind, (state_at, state_revision) = (ROWS, (None, None)) if state is None else (STATE, state)
     return Block(segment_id, number, kind, state_at, state_revision, bounds(rows))
-
-
-def joined(some: list[Bounds]) -> Bounds:
-    """What is known of rows that stand one part behind the other."""
-    requested = [each.first_requested_at for each in some if each.first_requested_at is not None]
-    return Bounds(
-        first_device=some[0].first_device,
-        last_device=some[-1].last_device,
-        first_revision=min(each.first_revision for each in some),
-        last_revision=max(each.last_revision for each in some),
-        first_changed_at=min(each.first_changed_at for each in some),
-        last_changed_at=max(each.last_changed_at for each in some),
-        first_received_at=min(each.first_received_at for each in some),
-        last_received_at=max(each.last_received_at for each in some),
-        first_requested_at=min(requested, default=None),
-        row_count=sum(each.row_count for each in some),
-    )

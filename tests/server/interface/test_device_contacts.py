@@ -9,7 +9,7 @@ import pytest
 from device_resources import sensor, setting
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_server.service import devices
+from mirror_server.service import directory
 from mirror_server.service.keys import Scope
 
 RESOURCES = (sensor(TEMPERATURE, auto_observable=True), setting(LEVEL, "1"))
@@ -113,7 +113,7 @@ def test_contacts_are_those_of_the_application_and_the_device_the_newest_last(se
 
 
 def test_contacts_of_a_silent_device_are_found_among_those_of_others(server, key, observed, monkeypatch):
-    monkeypatch.setattr(devices, "_ROWS_FOR_CONTACTS", 4)
+    monkeypatch.setattr(directory, "_ROWS_FOR_CONTACTS", 4)
     report(server, key, observed, times=6)
     other = server.add_device(key, "other", *RESOURCES)
     server.subscribe(key, other)

@@ -120,7 +120,7 @@ def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> lis
     write(services, app_id, device_ids[1], b"plain")
     for device_id, said in zip(device_ids, (SECRET.decode(), "plain"), strict=True):
         told = Description(f"{said}-name", f"{said}-description", {"of": said})
-        services.devices.describe(device_id, lambda _, told=told: told).result(60)
+        services.directory.describe(device_id, lambda _, told=told: told).result(60)
     return device_ids
 
 
@@ -503,7 +503,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
         (kept, Description("Lamp", "", of_both)),
     ):
-        services.devices.describe(device_id, lambda _, told=told: told).result(60)
+        services.directory.describe(device_id, lambda _, told=told: told).result(60)
     queries = {
         "what she said": "description=Ms+Ray%2C+room+12",
         "her own": "custom_attributes__tenant__in=Ray,Roe",

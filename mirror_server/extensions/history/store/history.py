@@ -10,9 +10,10 @@ and is deleted when there is time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mirror_sdk.wire.device_object import Origin
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Row, Session, parts
 
@@ -30,6 +31,13 @@ KINDS: tuple[tuple[str, str | None], ...] = (
 )
 """What happened, and by what a value came. The tail has the place in this list: new ones are added at its end."""
 
+ORIGINS: Mapping[Origin, str] = {
+    "subscription": "observation",
+    "auto_observation": "auto_observation",
+    "read": "read",
+}
+"""By what a value came, in words of the mirror, and in those of the history."""
+
 GAP = 9
 """The place of that: of a stretch in which nothing could be heard, and which is about no device."""
 
@@ -37,7 +45,8 @@ PLAIN_TEXT = "text/plain"
 """The content type of most values, which the tail leaves out."""
 
 _NUMBERS = {words: number for number, words in enumerate(KINDS)}
-_REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
+REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
+"""The places in :data:`KINDS` of values that were reported, by what they came."""
 
 _INSERT = (
     "INSERT INTO history (revision, device_number, kind, path, changed_at, received_at, value, content_type, status,"
@@ -109,23 +118,12 @@ def add(session: Session, rows: Sequence[HistoryRow]) -> None:
     session.run_many(_INSERT, [_stored(row) for row in rows])
 
 
-def reported_row(
-    revision: int,
-    device_id: str,
-    origin: str,
-    path: str,
-    changed_at: Instant,
-    received_at: Instant,
-    value: bytes,
-    content_type: str,
-) -> Row:
-    """A value that a device told, as :func:`add_reported` takes it; see :class:`HistoryRow`."""
-    stored_type = None if content_type == PLAIN_TEXT else content_type
-    return revision, device_id, _REPORTED_BY[origin], path, changed_at, received_at, value, stored_type
-
-
 def add_reported(session: Session, rows: Sequence[Row]) -> None:
-    """Append rows of values that devices told: the same as :func:`add`, in half the time, for most of what there is."""
+    """Append rows of values that devices reported, in half the time of :func:`add`.
+
+    Each has a revision, the id of a device, one of :data:`REPORTED_BY`, a path, ``changed_at``, ``received_at``, the
+    value, and its content type, ``None`` for :data:`PLAIN_TEXT`.
+    """
     session.run_many(_INSERT_REPORTED, rows)
 
 
@@ -306,9 +304,6 @@ def _told(row: Row) -> HistoryRow:
     return HistoryRow._make((*row[:6], *KINDS[kind], value, content_type, *row[9:]))
 
 
-_MIRROR_ORIGINS = {"subscription": "observation", "auto_observation": "auto_observation", "read": "read"}
-
-
 def mirror(session: Session, size: int) -> Iterator[list[HistoryRow]]:
     """What the mirror shows as rows that lead to it, of so many resources and devices at a time, by device and path.
 
@@ -355,7 +350,7 @@ def _of_resource(row: Row) -> Iterator[HistoryRow]:
     """The last value that was told of a resource, and its last write."""
     device_id, name, path, value, content_type, reported_at, origin, revision, changed_at, *desired = row
     if reported_at is not None:
-        what = "reported", _MIRROR_ORIGINS.get(origin)
+        what = "reported", ORIGINS.get(origin)
         yield HistoryRow(revision, device_id, name, path, changed_at, reported_at, *what, value, content_type)
     value, content_type, status, ended_at, requested_at, revision, category, app_id = desired
     if status:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from dataclasses import replace as replaced
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mirror_server.core.instants import Instant
@@ -107,6 +109,11 @@ def blocks(session: Session, kind: str, span: Span = EVERYWHERE) -> list[Block]:
     """The blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, those of a segment in their order."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
     return [_block(*row) for row in session.rows(statement, kind=kind, **span._asdict())]
+
+
+def runs(some: Iterable[Block]) -> list[list[Block]]:
+    """The blocks of each segment."""
+    return [list(run) for _, run in groupby(some, key=attrgetter("segment_id"))]
 
 
 def oldest_state_at(session: Session) -> Instant | None:

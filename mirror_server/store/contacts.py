@@ -1,0 +1,49 @@
+"""When a device was heard lately, as far as a notification log tells it. Source: wire.md 6."""
+
+from __future__ import annotations
+
+from mirror_server.core.instants import Instant
+from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.store import logs
+from mirror_server.store.session import Session
+
+
+def newest(
+    session: Session, app_id: str, device_id: str, until: Instant, *, most_rows: int, most: int
+) -> list[Instant]:
+    """The newest instants at which values that a device sent were logged, the oldest of them first.
+
+    Only the last ``most_rows`` entries up to the instant ``until`` are looked through, so that a long log takes no
+    longer than a short one.
+    """
+    end = _first_after(session, app_id, until)
+    rows = session.rows(
+        "SELECT DISTINCT logged_at FROM notifications WHERE app_id = :app_id AND seq >= :begin AND seq < :end"
+        " AND device_id = :device_id AND kind = :kind"
+        " ORDER BY logged_at DESC LIMIT :most",
+        app_id=app_id,
+        device_id=device_id,
+        kind=NOTIFICATIONS,
+        begin=end - most_rows,
+        end=end,
+        most=most,
+    )
+    return [row[0] for row in reversed(rows)]
+
+
+def _first_after(session: Session, app_id: str, instant: Instant) -> int:
+    """The number of the first entry that was logged after an instant, or would be: entries stand in their order."""
+    found = logs.state(session, app_id)
+    low, high = 1, 1 + (found.last_seq if found else 0)
+    while low < high:
+        middle = (low + high) // 2
+        row = session.row(
+            "SELECT seq, logged_at FROM notifications WHERE app_id = :app_id AND seq >= :middle ORDER BY seq LIMIT 1",
+            app_id=app_id,
+            middle=middle,
+        )
+        if row is not None and row[1] <= instant:
+            low = row[0] + 1
+        else:
+            high = middle
+    return low
