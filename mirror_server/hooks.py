@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from mirror_server.store.maintenance import Violation
     from mirror_server.store.session import Session
     from mirror_server.store.storage import Storage
+    from mirror_server.web.asgi_bridge import Bridge
+    from mirror_server.web.connections import Upgrade
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -104,6 +106,41 @@ def lead() -> None:
 
 
 @specifies
+def connect_devices() -> None:
+    """Take up the devices that were connected, and let others come; called behind :func:`lead`."""
+
+
+@specifies
+def disconnect_devices() -> None:
+    """Let go of the devices; what is stored of them stays. Called before :func:`resign`."""
+
+
+@specifies
+def started() -> None:
+    """The server is ready."""
+
+
+@specifies
+def interrupted() -> None:
+    """Nothing can be stored at the moment: devices cannot update their registrations."""
+
+
+@specifies
+def resumed(session: Session, since: Instant) -> None:
+    """Storing works again, or the server starts; it did not since this instant. Called in a transaction."""
+
+
+@specifies
+def caught_up() -> None:
+    """Signals of other processes may have been missed: look at everything they could have been about."""
+
+
+@specifies
+def every_hour(now: Instant) -> None:
+    """Delete what was kept long enough, in transactions of its own that are short: each holds up all others."""
+
+
+@specifies
 def resign() -> None:
     """It does so no more, or the server stops; may be called twice."""
 
@@ -159,6 +196,19 @@ def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
 @specifies
 def announcements(services: Services, url: str, key: str | None) -> Sequence[str]:  # type: ignore[empty-body]
     """Lines that a command prints when all listens; ``key`` is the one that ``mirror-server demo`` made."""
+
+
+@specifies
+def upgrades(services: Services, bridge: Bridge) -> Upgrade:  # type: ignore[empty-body]
+    """What makes other protocols of connections that ask for one. Called when a server listens.
+
+    It is called for each request with ``Upgrade``, on the event loop.
+    """
+
+
+@specifies
+def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
+    """The schemes of database URLs, and for each the ``module:class`` of its ``Location``."""
 
 
 @specifies

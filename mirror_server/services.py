@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +25,7 @@ from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.hooks import Extensions
+from mirror_server.hooks import Extensions, extends
 from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
@@ -47,7 +47,7 @@ from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
 from mirror_server.store import logs, registrations, revisions, statistics
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.changes import Listeners
+from mirror_server.store.changes import Listeners, RegistrationChange
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
@@ -76,10 +76,6 @@ class Services:
         gauges: Measure what serves the app.
         opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
         backends: The kinds of device connections there are.
-        on_start: Called at the end of the start.
-        on_lead: Called when this process begins to lead: take up the devices.
-        on_resign: Called when it leads no more: let go of the devices.
-        on_stop: Called when the server stops, while what is told can still be stored.
 
     Raises:
         DatabaseError: The database cannot be used.
@@ -94,10 +90,7 @@ class Services:
         self.settings = settings
         self.opens_websockets = True
         self.backends = DeviceBackends()
-        self.on_start: list[Callable[[], None]] = []
-        self.on_lead: list[Callable[[], None]] = []
-        self.on_resign: list[Callable[[], None]] = []
-        self.on_stop: list[Callable[[], None]] = []
+        self._parts: list[object] = []
         self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
             location = location_of(settings.database_url)
@@ -146,7 +139,6 @@ class Services:
         self.coordinator.join(self, self.clock)
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
-        self._parts: list[object] = []
         try:
             self._build_extensions()
         except BaseException:
@@ -160,15 +152,11 @@ class Services:
             self.extensions.add(part)
         for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
             getattr(self._listeners, hook).extend(self.extensions.collected(hook))
+        self.devices.on_resumed.extend(self.extensions.collected("resumed"))
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Metrics as they are now: of who serves, and of extensions."""
-        link = self.real_devices
-        return [
-            *([] if link is None else [measure_devices(link)]),
-            *(measure() for measure in self.gauges),
-            *self.extensions.hook.measurements(),
-        ]
+        return [*(measure() for measure in self.gauges), *self.extensions.hook.measurements()]
 
     def announcements(self, url: str, key: str | None) -> list[str]:
         """What a command that serves prints of extensions."""
@@ -189,8 +177,7 @@ class Services:
             _log.info("without the extension %s: %s", name, why)
         self.coordinator.start()
         self.database.settle()
-        for begin in self.on_start:
-            begin()
+        self.extensions.hook.started()
 
     def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the devices, deliver what waits."""
@@ -205,8 +192,7 @@ class Services:
         self.database.insist(partial(stored_settings.put, name=stored_settings.EXTENSIONS, value=names))
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
-        for begin in self.on_lead:
-            begin()
+        self.extensions.hook.connect_devices()
         self._dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
@@ -223,10 +209,9 @@ class Services:
 
     def stop_leading(self) -> None:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
+        self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
-        for end in self.on_resign:
-            end()
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
@@ -237,6 +222,7 @@ class Services:
         """See :class:`mirror_server.coordinator.Participant`."""
         self.log.wake_all()
         self.websockets.look_at_all()
+        self.extensions.hook.caught_up()
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
@@ -248,12 +234,10 @@ class Services:
         self.coordinator.stop()
         self.webhooks.close()
         self.long_reads.close()
-        for end in self.on_stop:
-            end()
-        self.extensions.hook.resign()
+        for hook in ("disconnect_devices", "resign", "stop"):
+            getattr(self.extensions.hook, hook)()
         self.subscriptions.stop()
         self.log.store_read()
-        self.extensions.hook.stop()
         self.coordinator.close()
         self.database.close()
         self._let_others_serve()
@@ -261,6 +245,7 @@ class Services:
     def _interrupted(self) -> None:
         """Nothing can be stored: end no registration, for no device can update its own."""
         self.devices.interrupt()
+        self.extensions.hook.interrupted()
 
     def _resumed(self) -> None:
         """Storing works again: leave devices the time to update their registrations."""
@@ -286,6 +271,10 @@ class Services:
     def clock_advanced(self) -> None:
         """Do what a manual clock gives no sign of by itself."""
         self.extensions.hook.clock_advanced()
+
+    def wake_all(self) -> None:
+        """Send what waits for devices that can be reached."""
+        self._dispatcher.wake_all()
 
     def _wake(self, device_id: str) -> None:
         self._dispatcher.wake(device_id)
@@ -315,6 +304,9 @@ class Services:
 
     def _under_way(self) -> set[int]:
         return self._dispatcher.under_way()
+
+    def _every_hour(self, now: Instant) -> None:
+        self.extensions.hook.every_hour(now=now)
 
     def _registration_expires(self, instant: Instant) -> None:
         self._housekeeping.registrations.at_latest(instant)
@@ -372,7 +364,7 @@ class Services:
             expire_channels=self.websockets.expire,
             forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
-            every_round=[self.directory.every_round],
+            every_round=[self.directory.every_round, self._every_hour],
         )
 
     def _make_dispatcher(self) -> Dispatcher:
@@ -409,17 +401,7 @@ class Services:
             ),
         )
         self.backends.add(link)
-        self.devices.on_interrupted.append(link.hold_registrations)
-        self.devices.on_resumed.append(link.prolong_registrations)
-        self.devices.on_registration_ended.append(registrations.delete)
-
-        def start() -> None:
-            # Where others may have led, one of them may still hold the port.
-            link.start(listening=self._dispatcher.wake_all if self.database.is_shared else None)
-
-        self.on_lead.append(start)
-        self.on_resign.append(link.stop)
-        self.on_stop.append(link.stop)
+        self._parts.append(RealDevices(link, self))
         return link
 
     def _add_bench(self) -> Bench | None:
@@ -431,11 +413,80 @@ class Services:
         bench = Bench(simulator=simulator, clock=self.clock, database=self.database, advanced=self.clock_advanced)
         pacing = Pacing(bench, self.settings.pace)
         self.backends.add(simulator)
-        self.on_start.append(pacing.start)
-        self.on_lead.append(lambda: simulator.start(count))
-        self.on_resign.append(simulator.stop)
-        self.on_stop += [pacing.close, bench.close]
+        self._parts.append(SimulatedDevices(simulator, count, bench, pacing))
         return bench
+
+
+class RealDevices:
+    """Connects the real devices with the life of the server."""
+
+    def __init__(self, link: LwM2MLink, services: Services) -> None:
+        self._link = link
+        self._services = services
+
+    @extends
+    def connect_devices(self) -> None:
+        """Listen."""
+        # Where others may have led, one of them may still hold the port.
+        self._link.start(listening=self._services.wake_all if self._services.database.is_shared else None)
+
+    @extends
+    def disconnect_devices(self) -> None:
+        """Listen no more."""
+        self._link.stop()
+
+    @extends
+    def interrupted(self) -> None:
+        """End no registration."""
+        self._link.hold_registrations()
+
+    @extends
+    def resumed(self, session: Session, since: Instant) -> None:
+        """Leave devices the time to update their registrations."""
+        self._link.prolong_registrations(session, since)
+
+    @extends
+    def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
+        """Forget the registrations that ended."""
+        for change in batch:
+            if change.kind in {"deregistration", "expired"}:
+                registrations.delete(session, change.device.device_id)
+
+    @extends
+    def measurements(self) -> Sequence[Measurement]:
+        """What is counted."""
+        return list(measure_devices(self._link))
+
+
+class SimulatedDevices:
+    """Connects the simulated devices with the life of the server."""
+
+    def __init__(self, simulator: Simulator, count: int, bench: Bench, pacing: Pacing) -> None:
+        self._simulator = simulator
+        self._count = count
+        self._bench = bench
+        self._pacing = pacing
+
+    @extends
+    def connect_devices(self) -> None:
+        """Have them go on."""
+        self._simulator.start(self._count)
+
+    @extends
+    def disconnect_devices(self) -> None:
+        """Have them stand still."""
+        self._simulator.stop()
+
+    @extends
+    def started(self) -> None:
+        """Let time pass by itself."""
+        self._pacing.start()
+
+    @extends
+    def stop(self) -> None:
+        """End it."""
+        self._pacing.close()
+        self._bench.close()
 
 
 async def _listen(settings: Settings, identities: Identities, handler: Handler) -> CoapEndpoint:

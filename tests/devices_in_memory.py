@@ -33,6 +33,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
+from mirror_server.hooks import extends
 from mirror_server.store import settings
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class DevicesInMemory:
         """Come to a server that has not started yet."""
         self._events, self._clock = services.devices, services.clock
         services.backends.add(self)
-        services.on_lead.append(self._go_on)
+        services.extensions.add(self)
 
     def add(self, endpoint_name: str, *resources: dict[str, Any], **more: Any) -> str:
         device_id, now = f"{next(self._numbers):032x}", self._clock.now()
@@ -239,6 +240,7 @@ class DevicesInMemory:
         if value != resource.value:
             resource.value, resource.value_at = value, self._clock.now()
 
+    @extends(specname="connect_devices")
     def _go_on(self) -> None:
         """The server was started: do what was due meanwhile."""
         with self._lock:

@@ -185,7 +185,6 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     from mirror_server.services import Services  # noqa: PLC0415
     from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
-    from mirror_server.web.websocket_upgrade import WebsocketUpgrade  # noqa: PLC0415
 
     try:
         certificate = (
@@ -198,7 +197,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, partial(announce, url, services), certificate, WebsocketUpgrade)
+            serve(services, listener, partial(announce, url, services), certificate)
         except (CannotListen, CannotServe, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
 

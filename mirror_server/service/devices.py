@@ -110,10 +110,8 @@ class DeviceService:
         new_device_id: Makes an id for a device that is not known yet.
 
     Attributes:
-        on_interrupted: Called when nothing can be stored, so that no device can update its registration.
         on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
             could not; before any registration ends.
-        on_registration_ended: Called in the transaction in which a registration ends, with the device id.
     """
 
     def __init__(
@@ -137,9 +135,7 @@ class DeviceService:
         self._commands = commands
         self._subscriptions = subscriptions
         self._contact = contact
-        self.on_interrupted: list[Callable[[], None]] = []
         self.on_resumed: list[Callable[[Session, Instant], None]] = []
-        self.on_registration_ended: list[Callable[[Session, str], None]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
@@ -366,8 +362,6 @@ class DeviceService:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
         if self._interrupted_at is None:
             self._interrupted_at = self._clock.now()
-        for tell in self.on_interrupted:
-            tell()
 
     def resume(self, session: Session) -> None:
         """Storing works again: registrations end in time again, with the time left to update them."""
@@ -491,8 +485,6 @@ class DeviceService:
         now = self._clock.now()
         device_id = row.device_id
         devices.set_registered(session, device_id, registered=False, at=now)
-        for tell in self.on_registration_ended:
-            tell(session, device_id)
         subscriptions.reset_device(session, device_id)
         event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)

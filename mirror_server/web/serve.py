@@ -23,7 +23,7 @@ from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.connections import BoundedConnection, Upgrade
+from mirror_server.web.connections import BoundedConnection
 from mirror_server.web.tls import Certificate, TlsListener
 
 if sys.platform != "win32":
@@ -155,7 +155,6 @@ def serve(
     listener: socket.socket,
     announce: Callable[[], None] = lambda: None,
     certificate: Certificate | None = None,
-    upgrade_of: Callable[[Services, Bridge], Upgrade] | None = None,
 ) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk.
 
@@ -165,7 +164,6 @@ def serve(
         announce: Called when all listens, and a signal would stop the server in order: who reads what it tells may
             send one.
         certificate: That of TLS, loaded again at SIGHUP; ``None`` for plain HTTP.
-        upgrade_of: Makes the :data:`~mirror_server.web.connections.Upgrade` of connections, where there is one.
 
     Raises:
         DatabaseError: The database does not answer any more.
@@ -174,7 +172,7 @@ def serve(
     """
     with _StopSignals() as signals:
         try:
-            server = _server_of(services, upgrade_of)
+            server = _server_of(services)
             if certificate is not None:
                 server.speak_tls(certificate)
                 services.gauges.append(partial(_measure_certificate, certificate))
@@ -205,15 +203,15 @@ def _collect_rarely() -> None:
     gc.set_threshold(young, middle, _COLLECT_ALL_EVERY)
 
 
-def _server_of(services: Services, upgrade_of: Callable[[Services, Bridge], Upgrade] | None = None) -> _Server:
+def _server_of(services: Services) -> _Server:
     settings = replace(services.settings, max_connections=_allow_connections(services.settings.max_connections))
     app = create_app(services)
     services.coordinator.answer_with(app)
     bridge = Bridge.of(app, settings)
     services.database.tell_first(bridge.wait_for_told)
     connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
-    if upgrade_of is not None:
-        connection = partial(connection, upgrade=upgrade_of(services, bridge))
+    for upgrade in services.extensions.hook.upgrades(services=services, bridge=bridge):
+        connection = partial(connection, upgrade=upgrade)
     config = uvicorn.Config(
         bridge,
         http=cast("type[asyncio.Protocol]", connection),

@@ -305,7 +305,9 @@ def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, de
 
 
 def test_with_a_device_its_document_is_erased(server, device):
-    rows = server.services.database.write(lambda session: maintenance.erase_device(session, device))
+    rows = server.services.database.write(
+        lambda session: maintenance.erase_device(session, device, server.services.database.storages)
+    )
     assert (rows["devices"], rows["simulated_devices"]) == (1, 1)
 
 
