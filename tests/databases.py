@@ -58,7 +58,7 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_bridge_limits.py",
     "server/interface/test_failed_keys.py",
     "server/interface/test_hostile_input.py",
-    "server/interface/test_page.py",
+    "extensions/page/",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_command.py",
