@@ -334,16 +334,6 @@ class Settings:
         "How long a client may take to read the next part of an answer before its connection ends.",
         type=SECONDS,
     )
-    websocket_ping_seconds: float = setting(
-        20,
-        "How long a websocket may be idle before its client is pinged; less than proxies on the way allow.",
-        type=SECONDS,
-    )
-    websocket_pong_seconds: float = setting(
-        20,
-        "How long a client may take to answer a ping before its websocket is closed.",
-        type=SECONDS,
-    )
     tls_cert: str | None = setting(
         None,
         "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"

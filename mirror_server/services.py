@@ -31,7 +31,6 @@ from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
-from mirror_server.notifications.websockets import Websockets
 from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
@@ -50,7 +49,7 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners, RegistrationChange
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, SOCKET, TOLD, UNTOLD, WAITING
+from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, TOLD, UNTOLD, WAITING
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
@@ -74,7 +73,7 @@ class Services:
 
     Attributes:
         gauges: Measure what serves the app.
-        opens_websockets: Whether a process that serves this database may open one, as far as this one knows.
+        takes_upgrades: Whether some process that serves this database may take other protocols than HTTP.
         backends: The kinds of device connections there are.
 
     Raises:
@@ -88,7 +87,7 @@ class Services:
         self.extensions.check(settings)
         check_listening(settings)
         self.settings = settings
-        self.opens_websockets = True
+        self.takes_upgrades = True
         self.backends = DeviceBackends()
         self._parts: list[object] = []
         self.extensions.hook.check_settings(settings=settings)
@@ -108,9 +107,6 @@ class Services:
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
         policy = AddressPolicy(settings.callback_networks)
         self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
-        self.websockets = Websockets(
-            self.database, self.clock, self.log, self.channels, is_alive=self.coordinator.is_alive
-        )
         self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
@@ -221,7 +217,6 @@ class Services:
     def catch_up(self) -> None:
         """See :class:`mirror_server.coordinator.Participant`."""
         self.log.wake_all()
-        self.websockets.look_at_all()
         self.extensions.hook.caught_up()
         if self.is_leader():
             self._dispatcher.wake_all()
@@ -285,7 +280,6 @@ class Services:
     def _handle_signals(self) -> None:
         on = self.database.on
         on(LOG, self.log.wake)
-        on(SOCKET, self.websockets.look_again)
         on(UNTOLD, self._untold.hold_of_other)
         on(TOLD, self._untold.release)
         on(AGAIN, self._dispatcher.contact)
@@ -361,7 +355,6 @@ class Services:
             expire_commands=self.commands.expire,
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
-            expire_channels=self.websockets.expire,
             forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
             every_round=[self.directory.every_round, self._every_hour],

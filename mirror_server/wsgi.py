@@ -72,7 +72,7 @@ def create() -> MirrorApp:
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
         # Of what else serves the database nothing is known; a file has this one process.
-        services.opens_websockets = services.database.is_shared
+        services.takes_upgrades = services.database.is_shared
         app = create_app(services)
         services.coordinator.answer_with(app)
         _start(services)

@@ -1,12 +1,9 @@
-"""The notification log and its ways out: what an application is told, by polls, webhooks, websockets and streams.
+"""The notification log and its ways out: what an application is told, by polls and webhooks.
 
 Each application has one log. Notifications reach it by long polling, or by a webhook
 (``PUT /v2/notification/callback``): one message at a time, in order, again after 1, 2, 4 ... 120 seconds when the URL
-fails, and for 24 hours of failures at most; ``GET /v2/notification/channel`` shows how it stands. Or by a websocket,
-which passes where a proxy cuts long polls: ``PUT /v2/notification/websocket`` registers the channel, ``GET
-/v2/notification/websocket-connect`` opens it.
-``GET /v2/notification/events`` streams the same log as server-sent events; a client that comes back with
-``Last-Event-ID`` misses nothing.
+fails, and for 24 hours of failures at most; ``GET /v2/notification/channel`` shows how it stands. A websocket or an
+event stream is another way: ``mirror-server help streams``.
 
 An answer with its request
 --------------------------
@@ -25,29 +22,6 @@ To public addresses and to the networks you name with ``--allow-callbacks-to``; 
 exception, since a server behind a proxy has other services beside it. Only ``demo`` and ``mirror lab`` name it
 themselves. What a name resolves to is checked at each connection, and redirects are not followed. Why a URL did not
 answer stands in the server's log; an application is not told, so that it cannot explore your network.
-
-Websockets
-----------
-
-The key stands in ``Authorization``, or for browsers among the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
-Each text frame is a message as a poll gives it, or as the ``serialization`` of the ``PUT`` says, with a ping behind it.
-When the client has answered that, which libraries do by themselves, the position moves; what was not answered for is
-sent again to the next websocket, so that nothing is lost, and the last messages may come twice. The library answers
-when a message has come, not when the program has read it: take what it still holds before the end, or read by
-``after=``, below. A websocket counts as an open poll, and ``mirror_open_websockets`` of ``/metrics`` counts them alone;
-it may be at any of several processes.
-
-It is closed with 1001 when another one of the key is opened, the channel is deleted or the server stops; with 1008
-when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no channel, a ping is not answered
-within ``--websocket-pong-seconds`` or the server fails; with 1009 when the client sends more than 64 KiB at once.
-Smaller messages of a client are ignored. A channel that had no websocket for 24 hours is removed.
-
-A proxy has to pass ``Upgrade`` on (nginx: ``proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection
-"upgrade";``) and to allow more silence than ``--websocket-ping-seconds``.
-
-``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel: as with such a poll the reader
-holds its own position, and any number of them read with one key. ``client.use_websocket()`` of the Python package
-reads so.
 
 A program that changes channels loses nothing
 ---------------------------------------------

@@ -14,7 +14,6 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _ROUND_SECONDS = 3600
-_UNUSED_CHANNEL_SECONDS = 24 * 3600
 
 
 class Deadline:
@@ -58,7 +57,6 @@ class Housekeeping:
         expire_registrations: Ends, in a transaction, the registrations whose time is over; false where it is to be
             called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
-        expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
         forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
         every_round: Called every hour with the present instant, to have extensions delete what they kept long enough.
@@ -72,7 +70,6 @@ class Housekeeping:
         expire_commands: Callable[[Session, Instant], None],
         expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
-        expire_channels: Callable[[Session, Instant], None],
         forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         every_round: Sequence[Callable[[Instant], None]],
@@ -82,7 +79,6 @@ class Housekeeping:
         self._expire_commands = expire_commands
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
-        self._expire_channels = expire_channels
         self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
         self._every_round = every_round
@@ -133,7 +129,6 @@ class Housekeeping:
             self._delete_devices(session, months_before(now))
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
-            self._expire_channels(session, after_seconds(now, -_UNUSED_CHANNEL_SECONDS))
             self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)

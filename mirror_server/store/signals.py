@@ -3,9 +3,6 @@
 LOG = "log"
 """The log of an application has a new entry, or ended."""
 
-SOCKET = "socket"
-"""The websocket channel of an application was changed or ended, or another connection of it opened."""
-
 WAITING = "waiting"
 """Something waits for a device."""
 

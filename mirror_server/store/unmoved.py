@@ -26,5 +26,4 @@ STORAGES = (
     ),
     Storage(branch=_branch("lwm2m"), erase=_erase_real_device),
     of_table(_branch("simulator"), "simulated_devices", "device_id"),
-    of_table(_branch("streams"), "websockets", "app_id"),
 )

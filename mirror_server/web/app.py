@@ -34,7 +34,6 @@ from mirror_server.views import (
     notifications,
     operation,
     snapshots,
-    streams,
     subscriptions,
 )
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
@@ -245,7 +244,6 @@ def create_app(services: Services) -> MirrorApp:
         device_requests,
         subscriptions,
         notifications,
-        streams,
         access_keys,
         bench,
         description,

@@ -69,7 +69,7 @@ def nothing_is_held_open_or_called(monkeypatch):
 
     monkeypatch.setattr("mirror_server.notifications.outbound.Caller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
-    monkeypatch.setattr("mirror_server.views.event_stream._LONGEST_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.extensions.streams.event_stream._LONGEST_SECONDS", 0)
 
 
 def ask_for_nothing_that_takes_long(case):

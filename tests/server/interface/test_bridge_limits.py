@@ -11,9 +11,9 @@ from bridge_requests import Request, append, until
 
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.streams.event_stream import HEARTBEAT
 from mirror_server.store import maintenance
 from mirror_server.views import notifications
-from mirror_server.views.event_stream import HEARTBEAT
 from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.shares import Shares
@@ -229,7 +229,7 @@ async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, mo
 
 
 async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.views.event_stream.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.extensions.streams.event_stream.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
     end_application = partial(
         maintenance.end_application, app_id=key.split("_")[1], storages=server.services.database.storages

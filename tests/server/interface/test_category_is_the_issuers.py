@@ -9,8 +9,8 @@ from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
 from resource_paths import LEVEL
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
+from mirror_server.extensions.streams.event_stream import EventStream
 from mirror_server.service.keys import Scope
-from mirror_server.views.event_stream import EventStream
 
 READ_ONLY = "/3303/0/5700"
 CATEGORY = "METHOD_NOT_ALLOWED"

@@ -12,12 +12,13 @@ from operator_commands import done, refused
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
-from mirror_server.notifications.sockets import Closing, ReaderSocket
+from mirror_server.extensions.streams import event_stream
+from mirror_server.extensions.streams.sockets import Closing, ReaderSocket
+from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store.database import Database
-from mirror_server.views import event_stream
 from mirror_server.views.download import Download
 
 DAY_SECONDS = 24 * 3600
@@ -179,7 +180,7 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key)
 
     reader = ReaderSocket(services.log, app_id, 0, is_admitted=is_admitted, frame_of=lambda page: page)
     stream = event_stream.EventStream(services.log, app_id, 0, is_admitted)
-    sockets = [services.websockets.connect(app_id, is_admitted), reader]
+    sockets = [services.part(Websockets).connect(app_id, is_admitted), reader]
     for socket in sockets:
         socket.begin(lambda: None).result(60)
     server.add_device(key, "sensor-1")

@@ -20,6 +20,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.measurements import Measurement
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.metrics.metrics import counted
+from mirror_server.extensions.streams.event_stream import EventStream
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
@@ -32,7 +33,6 @@ from mirror_server.store.descriptions import Description
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import shown
 from mirror_server.views import serialize
-from mirror_server.views.event_stream import EventStream
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"

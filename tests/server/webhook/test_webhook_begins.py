@@ -3,7 +3,7 @@
 import pytest
 from waits import wait_until
 
-from mirror_server.views.event_stream import EventStream
+from mirror_server.extensions.streams.event_stream import EventStream
 
 CALLBACK = "/v2/notification/callback"
 POLL = "/v2/notification/pull"

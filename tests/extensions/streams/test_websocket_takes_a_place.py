@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk.wire.channel import WebsocketRegistration
-from mirror_server.notifications.sockets import Closing
+from mirror_server.extensions.streams.sockets import Closing
+from mirror_server.extensions.streams.websockets import Websockets
 
 APPLICATION = "app"
 
@@ -43,7 +44,7 @@ REPLACED = (1001, "another connection of this channel was opened")
 
 
 def connect(services):
-    socket = services.websockets.connect(APPLICATION, lambda: True)
+    socket = services.part(Websockets).connect(APPLICATION, lambda: True)
     return socket, socket.begin(lambda: None)
 
 
@@ -55,7 +56,7 @@ def connected(services):
 
 
 def register(services):
-    services.websockets.register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
+    services.part(Websockets).register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
 
 
 def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
@@ -82,7 +83,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
         return found
 
     monkeypatch.setattr(services.database, "look", query_before_another_begins)
-    services.websockets.look_again(APPLICATION)
+    services.part(Websockets).look_again(APPLICATION)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in opened] == [REPLACED, None]
 

@@ -4,7 +4,7 @@ import re
 
 from resource_paths import TEMPERATURE
 
-from mirror_server.views import event_stream
+from mirror_server.extensions.streams import event_stream
 
 EVENTS = "/v2/notification/events"
 

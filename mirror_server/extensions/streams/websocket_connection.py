@@ -25,8 +25,9 @@ from websockets.server import ServerProtocol
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.notifications.sockets import Frame as Message
-from mirror_server.web.websocket_serving import CONNECTION
+from mirror_server.extensions.streams.settings import StreamSettings
+from mirror_server.extensions.streams.sockets import Frame as Message
+from mirror_server.extensions.streams.websocket_serving import CONNECTION
 from mirror_server.web.wsgi_call import AsgiApp
 
 _NUMBER_BYTES = 8
@@ -58,7 +59,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         app: Serves it.
         settings: The limits.
 
-    It is a :class:`~mirror_server.web.websocket_serving.Connection`.
+    It is a :class:`~mirror_server.extensions.streams.websocket_serving.Connection`.
     """
 
     def __init__(self, connection: HttpToolsProtocol, app: AsgiApp, settings: Settings) -> None:
@@ -70,6 +71,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.on_end: Callable[[], None] = lambda: None
         self.on_confirmed: Callable[[int], None] = lambda _: None
         self._settings = settings
+        self._of_streams = settings.of(StreamSettings)
         self._early = b""
         self._numbers = itertools.count(1)
         self._pings: deque[_Ping] = deque()
@@ -78,11 +80,11 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
 
     @property
     def is_over(self) -> bool:
-        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        """See :class:`~mirror_server.extensions.streams.websocket_serving.Connection`."""
         return self.close_sent or self.disconnected or self.transport.is_closing()
 
     def deliver(self, message: Message) -> None:
-        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        """See :class:`~mirror_server.extensions.streams.websocket_serving.Connection`."""
         if self.is_over:
             return
         if message.encoded is None:
@@ -91,7 +93,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.transport.write(message.encoded + self._note_ping(message.cursor))
 
     async def drain(self) -> None:
-        """See :class:`~mirror_server.web.websocket_serving.Connection`."""
+        """See :class:`~mirror_server.extensions.streams.websocket_serving.Connection`."""
         await self.writable.wait()
 
     def read_head(self, head: bytes) -> Request:
@@ -134,7 +136,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         """Called by uvicorn when the websocket is open."""
         if self._early:
             self.loop.call_soon(self._read_early)
-        self._timer = self.loop.call_later(self._settings.websocket_ping_seconds, self._look)
+        self._timer = self.loop.call_later(self._of_streams.websocket_ping_seconds, self._look)
 
     def stop_keepalive(self) -> None:
         """Called by uvicorn when it ends."""
@@ -215,12 +217,12 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             return
         oldest = self._pings[0].sent_at if self._pings else self.loop.time()
         # What is on its way to a slow client has a limit of its own.
-        if self.writable.is_set() and self.loop.time() - oldest > self._settings.websocket_pong_seconds:
+        if self.writable.is_set() and self.loop.time() - oldest > self._of_streams.websocket_pong_seconds:
             self._fail()
             return
         if not self._pings:
             self.transport.write(self._note_ping(None))
-        seconds = min(self._settings.websocket_ping_seconds, self._settings.websocket_pong_seconds)
+        seconds = min(self._of_streams.websocket_ping_seconds, self._of_streams.websocket_pong_seconds)
         self._timer = self.loop.call_later(seconds, self._look)
 
     def _fail(self) -> None:

@@ -11,11 +11,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
 from mirror_server.core.measurements import Measurement
-from mirror_server.notifications.sockets import POLICY, UNEXPECTED, Closing
+from mirror_server.extensions.streams.settings import StreamSettings
+from mirror_server.extensions.streams.sockets import POLICY, UNEXPECTED, Closing
+from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
+from mirror_server.extensions.streams.websocket_serving import close, serve
 from mirror_server.services import Services
-from mirror_server.views.streams import OPEN, OpenedWebsocket
 from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.websocket_serving import close, serve
 from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, environ_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class WebsocketUpgrade:
         if not _is_handshake(connection):
             return None
         # What speaks it takes long to import, and most servers open none.
-        from mirror_server.web.websocket_connection import BoundedWebsocket  # noqa: PLC0415
+        from mirror_server.extensions.streams.websocket_connection import BoundedWebsocket  # noqa: PLC0415
 
         websocket = BoundedWebsocket(connection, self._serve, self._settings)
         head = [b"GET " + connection.url + b" HTTP/1.1", *(b"%b: %b" % header for header in connection.headers)]
@@ -84,7 +85,7 @@ class WebsocketUpgrade:
                     opened.socket,
                     self._bridge.reader(environ, send),
                     send,
-                    look_seconds=self._settings.websocket_ping_seconds,
+                    look_seconds=self._settings.of(StreamSettings).websocket_ping_seconds,
                     is_stopping=self._bridge.stopping,
                     calls=self._bridge.calls,
                 )

@@ -10,14 +10,14 @@ from werkzeug.routing import WebsocketMismatch
 from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
 from mirror_server.core.errors import Refusal
 from mirror_server.description.parts import Answer, Parameter, described, header, json_of, text_of, whole_number
+from mirror_server.extensions.streams.event_stream import EXAMPLE, EventStream
+from mirror_server.extensions.streams.sockets import ReaderSocket, Socket, reader_frame
+from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
-from mirror_server.notifications.sockets import ReaderSocket, Socket, reader_frame
-from mirror_server.notifications.websockets import Websockets
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK
 from mirror_server.views.errors import answer_to
-from mirror_server.views.event_stream import EXAMPLE, EventStream
 from mirror_server.views.notifications import ANY_USE, POSITION, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 from mirror_server.views.streamed import Streamed
@@ -108,7 +108,7 @@ def put_websocket() -> Response:
     """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
-    if not parts.opens_websockets:
+    if not parts.takes_upgrades:
         message = (
             "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
             " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
@@ -117,9 +117,9 @@ def put_websocket() -> Response:
         raise Refusal(400, message)
 
     def answer(is_new: bool) -> Response:
-        return _websocket_channel(parts.websockets, application, 201 if is_new else 200)
+        return _websocket_channel(parts.part(Websockets), application, 201 if is_new else 200)
 
-    return when_stored(parts.websockets.register(application, registration), answer)
+    return when_stored(parts.part(Websockets).register(application, registration), answer)
 
 
 @routes.get("/v2/notification/websocket")
@@ -127,7 +127,7 @@ def put_websocket() -> Response:
 @described("Notifications", Answer(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
     """Whether the socket of the websocket channel is open, and how many entries wait for it."""
-    return _websocket_channel(services().websockets, app_id())
+    return _websocket_channel(services().part(Websockets), app_id())
 
 
 @routes.delete("/v2/notification/websocket")
@@ -135,7 +135,7 @@ def get_websocket() -> Response:
 @described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
     """Remove the websocket channel, and close its socket with the code 1001."""
-    return when_deleted(services().websockets.delete(app_id()), _no_websocket())
+    return when_deleted(services().part(Websockets).delete(app_id()), _no_websocket())
 
 
 @routes.get("/v2/notification/websocket-connect")
@@ -177,7 +177,7 @@ def connect_websocket() -> Response:
         # Of an application under any other server it is forbidden (PEP 3333); waitress answers 500.
         raise Refusal(426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers)
     if after is None:
-        return OpenedWebsocket(parts.websockets.connect(application, g.still_admits))
+        return OpenedWebsocket(parts.part(Websockets).connect(application, g.still_admits))
     begin = _checked(parts.log, "after", after)
     return OpenedWebsocket(ReaderSocket(parts.log, application, begin, is_admitted=g.still_admits, frame_of=_frame_of))
 

@@ -18,18 +18,24 @@ import orjson
 
 from mirror_sdk.wire.channel import Serialization, WebsocketRegistration
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
+from mirror_server.extensions.streams import store as websockets
+from mirror_server.extensions.streams.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, read_page, revoked
+from mirror_server.extensions.streams.store import WebsocketRow
+from mirror_server.hooks import extends
 from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog
-from mirror_server.notifications.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, read_page, revoked
-from mirror_server.store import logs, websockets
+from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
-from mirror_server.store.signals import SOCKET
-from mirror_server.store.websockets import WebsocketRow
+
+SOCKET = "socket"
+"""The signal that the channel of an application was changed or ended, or another connection of it opened."""
 
 WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
+
+_UNUSED_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +141,19 @@ class Websockets:
             if begun:
                 _apply(begun, self._database.look(partial(websockets.find, app_id=app_id)))
 
-    def expire(self, session: Session, unused_since: Instant) -> None:
-        """Remove, in a transaction, the channels that have had no connection since an instant.
+    @extends
+    def every_hour(self, now: Instant) -> None:
+        """Remove the channels that have had no connection for a day."""
+        self._database.insist(partial(self._expire, unused_since=after_seconds(now, -_UNUSED_SECONDS)))
 
-        A connection that is stored of a process that is gone ended with it.
-        """
+    def _expire(self, session: Session, unused_since: Instant) -> None:
+        # A connection that is stored of a process that is gone ended with it.
         for app_id, row in websockets.connected(session):
             if row.connection is not None and not self._is_connected(app_id, row):
                 websockets.disconnect(session, app_id, row.connection, self._clock.now())
         websockets.delete_unused(session, unused_since)
 
+    @extends(specname="caught_up")
     def look_at_all(self) -> None:
         """Messages of other processes may have been missed."""
         with self._lock:
@@ -259,18 +268,18 @@ class ChannelSocket:
         self._wake()
 
     def more(self) -> More:
-        """See :class:`~mirror_server.notifications.sockets.Socket`."""
+        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
         return self._log.more(self.app_id)
 
     def look(self) -> None:
-        """See :class:`~mirror_server.notifications.sockets.Socket`."""
+        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing
         if not self._is_admitted():
             raise revoked()
 
     def take(self, more: More | None) -> Frame | None:
-        """See :class:`~mirror_server.notifications.sockets.Socket`."""
+        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing
         page = read_page(self._log, self.app_id, self._position, more, self._most)

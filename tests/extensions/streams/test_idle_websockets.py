@@ -5,10 +5,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from mirror_server.notifications.sockets import Closing, Frame
+from mirror_server.extensions.streams.sockets import Closing, Frame
+from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
 from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Unread
-from mirror_server.web.websocket_serving import CONNECTION, serve
 
 MOST_TAKEN = 100
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.notifications.log import More
-from mirror_server.notifications.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mirror_server.notifications.sockets import Closing
+from mirror_server.extensions.streams.sockets import Closing
+from mirror_server.extensions.streams.websockets import Websockets
 
 CHANNEL = "/v2/notification/websocket"
 PULL = "/v2/notification/pull"
@@ -28,7 +29,7 @@ def connect(server):
     """Connects a channel as a websocket does; gives it."""
 
     def begin(key):
-        socket = server.services.websockets.connect(key.split("_")[1], lambda: True)
+        socket = server.services.part(Websockets).connect(key.split("_")[1], lambda: True)
         socket.begin(lambda: None).result(60)
         return socket
 
