@@ -137,9 +137,11 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
         database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True
     )
     with closing(Services(settings)) as services:
-        assert services.part(RealDevices).urls() == []
+        later = "Real devices: as soon as this process leads and their port is free"
+        assert services.extensions.hook.devices_come_to() == [later]
         services.start()
         (url,) = services.part(RealDevices).urls()
+        assert services.extensions.hook.devices_come_to() == [f"Real devices: {url}"]
         found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
         assert found
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):

@@ -15,8 +15,11 @@ from ports import free_port
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from mirror_server.extensions.lwm2m.device import command
+from mirror_server.extensions.lwm2m.device.kinds import kinds_by_name
 
 LIMIT_SECONDS = 60
+
+needs_kinds = pytest.mark.skipif(not kinds_by_name(), reason="its kinds are those of the simulated devices")
 
 
 def test_what_cannot_be_is_told_with_the_cure():
@@ -43,6 +46,19 @@ def test_without_aiocoap_the_extra_is_named(monkeypatch):
     ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
     assert ended.exit_code == 1
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
+
+
+def test_without_the_simulated_devices_whose_kinds_it_is_of_the_cure_is_told():
+    program = (
+        "import sys; sys.modules['mirror_server.devices.simulator'] = None\n"
+        "from mirror_server.extensions.lwm2m.device.command import main; main()"
+    )
+    for kind in ([], ["--kind", "mixed"]):
+        words = [sys.executable, "-c", program, "--name", "probe", "--server", "coap://127.0.0.1", *kind]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("Error: what this device measures is of the simulated devices")
+        assert "pip install --force-reinstall 'device-state-mirror[lwm2m]'" in ended.stderr
 
 
 def test_the_help_needs_no_extra():
@@ -73,6 +89,7 @@ def server() -> socket.socket:
         yield listening
 
 
+@needs_kinds
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_registers_answers_and_deregisters_at_the_end(server, number):
     with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
@@ -108,6 +125,7 @@ def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent
     assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr
 
 
+@needs_kinds
 def test_several_devices_to_whose_server_nobody_listens_end_with_one_line_and_the_reason():
     port = free_port(socket.SOCK_DGRAM)
     with _start(port, "--count", "3") as process:

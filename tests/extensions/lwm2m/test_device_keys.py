@@ -147,6 +147,12 @@ def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, identities, 
     assert (identities.secret(NAME) is not None) is (change[0] == "rename")
 
 
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused("sqlite:///mirorr.db", "devices", "revoke", "d", told="there is no database mirorr.db")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("shakes_hands_first", [False, True])
 def test_a_session_of_a_revoked_key_does_not_go_on_with_the_new_one(database, identities, shakes_hands_first):
     new_key(database, identities)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+pytest.importorskip("mirror_server.devices.simulator", reason="its kinds are those of the simulated devices")
 
 from aiocoap import Message
 from coap_device import until

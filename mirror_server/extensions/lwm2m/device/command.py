@@ -120,10 +120,10 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
       export MIRROR_DEVICE_PSK=...
       mirror-device --server coaps://mirror.example:5684 --name my-sensor
     """  # noqa: D301 - click wants the character, not its escape
-    if not _KINDS:
-        raise click.ClickException(NO_KINDS)
     options = _options(name=name, count=count, **common)
     _allow_sockets(count)
+    if not _KINDS:
+        raise click.ClickException(NO_KINDS)
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = _KINDS if kind == _MIXED else [kind]
     if follows_stdin:
