@@ -194,6 +194,11 @@ def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
 
 
 @specifies
+def devices_come_to() -> str:  # type: ignore[empty-body]
+    """A line with the addresses that devices are to come to; a command prints it first when all listens."""
+
+
+@specifies
 def announcements(services: Services, url: str, key: str | None) -> Sequence[str]:  # type: ignore[empty-body]
     """Lines that a command prints when all listens; ``key`` is the one that ``mirror-server demo`` made."""
 

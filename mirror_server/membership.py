@@ -90,7 +90,5 @@ class Membership(Coordinator):
 def _in_common(settings: Settings) -> str:
     """What all processes on one database must have in common."""
     bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    # Of real devices and history nothing is said where there are none, as versions before them say it.
-    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    return f"{bench} and {clock}{ways}"
+    return f"{bench} and {clock}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
-from mirror_server.config import ListenAddress, Settings
+from mirror_server.config import Settings
 from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
@@ -20,10 +20,6 @@ from mirror_server.core.measurements import Measurement
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
-from mirror_server.devices.lwm2m.exchange import Handler
-from mirror_server.devices.lwm2m.identities import Identities
-from mirror_server.devices.lwm2m.listening import check_listening
-from mirror_server.devices.lwm2m.measurements import measure as measure_devices
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.hooks import Extensions, extends
 from mirror_server.notifications.channels import Channels
@@ -44,16 +40,12 @@ from mirror_server.service.slots import Slots
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
-from mirror_server.store import logs, registrations, revisions, statistics
+from mirror_server.store import logs, revisions, statistics
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.changes import Listeners, RegistrationChange
+from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
 from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, TOLD, UNTOLD, WAITING
-
-if TYPE_CHECKING:
-    from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
-    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -79,13 +71,11 @@ class Services:
     Raises:
         DatabaseError: The database cannot be used.
         CannotServe: An extension is missing, or not possible as the settings say.
-        CannotListen: Real devices cannot come where the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.extensions = Extensions(settings.without)
         self.extensions.check(settings)
-        check_listening(settings)
         self.settings = settings
         self.takes_upgrades = True
         self.backends = DeviceBackends()
@@ -127,7 +117,6 @@ class Services:
         self.snapshots = SnapshotService(self.database, self.clock, self.download_slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
-        self.real_devices = self._add_real_devices()
         self.connections = ConnectionService(self.devices, self.backends)
         self.bench = self._add_bench()
         self._dispatcher = self._make_dispatcher()
@@ -255,14 +244,6 @@ class Services:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
         return self.coordinator.is_leader
 
-    def device_urls(self) -> list[str]:
-        """Where real devices come in; empty while this process does not listen for them."""
-        endpoint = None if self.real_devices is None else self.real_devices.endpoint
-        if endpoint is None:
-            return []
-        ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
-        return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
-
     def clock_advanced(self) -> None:
         """Do what a manual clock gives no sign of by itself."""
         self.extensions.hook.clock_advanced()
@@ -371,32 +352,6 @@ class Services:
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 
-    def _add_real_devices(self) -> LwM2MLink | None:
-        settings = self.settings
-        if settings.coap is None and settings.coaps is None:
-            return None
-        # It reads CBOR and what else devices speak: a server without real devices starts without it.
-        from mirror_server.devices.lwm2m.lwm2m import LwM2MLink  # noqa: PLC0415
-        from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
-
-        identities = Identities(self.database)
-        link = LwM2MLink(
-            events=self.devices,
-            database=self.database,
-            clock=self.clock,
-            open_endpoint=partial(_listen, settings, identities),
-            identities=identities,
-            awake_seconds=settings.coap_awake_seconds,
-            limits=RegistrationLimits(
-                devices=settings.max_coap_devices,
-                links=settings.max_coap_links,
-                per_minute=settings.coap_registrations_per_minute,
-            ),
-        )
-        self.backends.add(link)
-        self._parts.append(RealDevices(link, self))
-        return link
-
     def _add_bench(self) -> Bench | None:
         count = self.settings.simulate
         if count is None:
@@ -408,47 +363,6 @@ class Services:
         self.backends.add(simulator)
         self._parts.append(SimulatedDevices(simulator, count, bench, pacing))
         return bench
-
-
-class RealDevices:
-    """Connects the real devices with the life of the server."""
-
-    def __init__(self, link: LwM2MLink, services: Services) -> None:
-        self._link = link
-        self._services = services
-
-    @extends
-    def connect_devices(self) -> None:
-        """Listen."""
-        # Where others may have led, one of them may still hold the port.
-        self._link.start(listening=self._services.wake_all if self._services.database.is_shared else None)
-
-    @extends
-    def disconnect_devices(self) -> None:
-        """Listen no more."""
-        self._link.stop()
-
-    @extends
-    def interrupted(self) -> None:
-        """End no registration."""
-        self._link.hold_registrations()
-
-    @extends
-    def resumed(self, session: Session, since: Instant) -> None:
-        """Leave devices the time to update their registrations."""
-        self._link.prolong_registrations(session, since)
-
-    @extends
-    def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
-        """Forget the registrations that ended."""
-        for change in batch:
-            if change.kind in {"deregistration", "expired"}:
-                registrations.delete(session, change.device.device_id)
-
-    @extends
-    def measurements(self) -> Sequence[Measurement]:
-        """What is counted."""
-        return list(measure_devices(self._link))
 
 
 class SimulatedDevices:
@@ -480,13 +394,6 @@ class SimulatedDevices:
         """End it."""
         self._pacing.close()
         self._bench.close()
-
-
-async def _listen(settings: Settings, identities: Identities, handler: Handler) -> CoapEndpoint:
-    from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
-
-    limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
-    return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
 def _coordinator(name: str | None, settings: Settings, database: Database, in_common: str) -> Coordinator:

@@ -38,7 +38,6 @@ import click
 
 from mirror_server.config import Settings, options_of
 from mirror_server.core.errors import CannotServe, Refusal
-from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.services import Services
 from mirror_server.store.failures import AlreadyServed, DatabaseError
@@ -76,7 +75,7 @@ def create() -> MirrorApp:
         app = create_app(services)
         services.coordinator.answer_with(app)
         _start(services)
-    except (click.ClickException, DatabaseError, CannotListen, CannotServe) as error:
+    except (click.ClickException, DatabaseError, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
         raise SystemExit(_CANNOT_SERVE) from error
@@ -122,11 +121,11 @@ def _start(services: Services) -> None:
 
     Raises:
         DatabaseError: The database does not answer any more.
-        CannotListen: Real devices cannot come where the settings say.
+        CannotServe: Something that the settings ask for is not possible.
     """
     try:
         services.start()
-    except (DatabaseError, CannotListen):
+    except (DatabaseError, CannotServe):
         services.close()
         raise
 

@@ -57,7 +57,7 @@ PUBLIC = [
     "mirror_server",
     "mirror_server.cluster",
     "mirror_server.config",
-    "mirror_server.devices.lwm2m",
+    "mirror_server.extensions.lwm2m",
     "mirror_server.notifications",
     "mirror_server.wsgi",
 ]

@@ -9,7 +9,7 @@ import time
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.lab.demo import DemoError
 
-DEVICE_COMMAND = (sys.executable, "-m", "mirror_server.devices.lwm2m_client")
+DEVICE_COMMAND = (sys.executable, "-m", "mirror_server.extensions.lwm2m.device")
 
 _LOOK_SECONDS = 0.1
 _READY_SECONDS = 30.0

@@ -13,7 +13,6 @@ from mirror_server.store.failures import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],
-    "mirror_server.cli.device_commands": ["devices"],
     "mirror_server.cli.help_command": ["help"],
     "mirror_server.cli.key_commands": ["keys"],
     "mirror_server.cli.serve_commands": ["demo", "run"],

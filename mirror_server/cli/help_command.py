@@ -10,8 +10,6 @@ from mirror_server.hooks import of_all
 
 TOPICS = {
     "operate": "mirror_server",
-    "devices": "mirror_server.devices.lwm2m",
-    "mirror-device": "mirror_server.devices.lwm2m_client",
     "notifications": "mirror_server.notifications",
     "programs": "mirror_server.views",
     "processes": "mirror_server.cluster",

@@ -20,7 +20,6 @@ from mirror_server.cli.demo_key import DemoKey
 from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
@@ -100,11 +99,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
 
 def _announce(url: str, services: Services) -> None:
     click.echo(f"Serving {shown(services.settings.database_url)} on {url}")
-    if urls := services.device_urls():
-        click.echo(f"Real devices: {', '.join(urls)}")
-    elif services.real_devices is not None:
-        click.echo("Real devices: as soon as this process leads and their port is free")
-    for line in services.announcements(url, None):
+    for line in (*services.extensions.hook.devices_come_to(), *services.announcements(url, None)):
         click.echo(line)
 
 
@@ -198,7 +193,7 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
         try:
             services = Services(settings)
             serve(services, listener, partial(announce, url, services), certificate)
-        except (CannotListen, CannotServe, TooFewFiles) as error:
+        except (CannotServe, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
 
 
@@ -213,8 +208,8 @@ def _demo_database(url: str | None) -> Iterator[str]:
 
 
 def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
-    for device_url in services.device_urls():
-        click.echo(f"# Real devices: {device_url}")
+    for line in services.extensions.hook.devices_come_to():
+        click.echo(f"# {line}")
     if given_key is not None:
         access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
         click.echo(f"export API_HOST={url}")

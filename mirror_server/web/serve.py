@@ -167,7 +167,7 @@ def serve(
 
     Raises:
         DatabaseError: The database does not answer any more.
-        CannotListen: Real devices cannot come where the settings say.
+        CannotServe: Something that the settings ask for is not possible.
         TooFewFiles: The system allows too few open files.
     """
     with _StopSignals() as signals:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "mirror_server"]
 DEVICE_COMMAND = [
     *(sys.executable, "-u", "-c"),
-    "from mirror_server.devices.lwm2m_client.command import main; main(prog_name='mirror-device')",
+    "from mirror_server.extensions.lwm2m.device.command import main; main(prog_name='mirror-device')",
 ]
 CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
 """Options of a server whose webhooks lead to this machine."""

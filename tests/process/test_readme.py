@@ -14,13 +14,13 @@ import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server.cli
 import mirror_server.cli.help_command
-import mirror_server.devices.lwm2m_client.command
+import mirror_server.extensions.lwm2m.device.command
 from mirror_sdk import MirrorClient
 from mirror_server.core.desired import diagram
 
 README = (ROOT / "README.md").read_text()
 GROUPS: dict[str, click.Group] = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
-COMMANDS = GROUPS | {"mirror-device": mirror_server.devices.lwm2m_client.command.main}
+COMMANDS = GROUPS | {"mirror-device": mirror_server.extensions.lwm2m.device.command.main}
 TOPICS = {
     "mirror": mirror_sdk.cli.help_command.TOPICS,
     "mirror-server": mirror_server.cli.help_command.TOPICS,

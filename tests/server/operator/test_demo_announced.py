@@ -5,8 +5,14 @@ from contextlib import closing
 import pytest
 
 from mirror_server.cli import serve_commands
-from mirror_server.hooks import read_settings
+from mirror_server.hooks import extends, read_settings
 from mirror_server.services import Services
+
+
+class RealDevices:
+    @extends
+    def devices_come_to(self):
+        return "Real devices: coap://127.0.0.1:5683"
 
 
 @pytest.mark.parametrize("kept_seconds", [None, 7 * 86_400.0])
@@ -16,7 +22,7 @@ def test_it_says_where_devices_and_clients_come_in_and_what_a_history_takes_wher
     monkeypatch.setattr(serve_commands, "_demo_key", lambda *_: ("ak_1", None, None))
     settings = read_settings(database_url=f"sqlite:///{tmp_path}/demo.db", keep_history_seconds=kept_seconds)
     with closing(Services(settings)) as services:
-        monkeypatch.setattr(services, "device_urls", lambda: ["coap://127.0.0.1:5683"])
+        services.extensions.add(RealDevices())
         serve_commands._announce_demo(None, None, "http://127.0.0.1:8080", services)
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "# Real devices: coap://127.0.0.1:5683"

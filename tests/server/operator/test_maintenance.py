@@ -318,7 +318,6 @@ def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
         ["check"],
         ["erase", "d", "--yes"],
         ["keys", "list"],
-        ["devices", "revoke", "d"],
     ):
         refused("sqlite:///mirorr.db", *arguments, told="there is no database mirorr.db")
         assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,8 @@ import pytest
 from mirror_server.hooks import read_settings
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
+from tests.extensions.lwm2m.conftest import *  # noqa: F403 - fixtures
 from tests.server.conftest import *  # noqa: F403 - fixtures
-from tests.server.devices.lwm2m.conftest import *  # noqa: F403 - fixtures
 
 
 @pytest.fixture

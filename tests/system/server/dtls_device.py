@@ -8,7 +8,7 @@ from typing import Any
 
 from DTLSSocket import dtls
 
-from mirror_server.devices.lwm2m.coap.messages import Message, decode
+from mirror_server.extensions.lwm2m.coap.messages import Message, decode
 
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0

@@ -18,11 +18,11 @@ from dtls_device import DtlsDevice
 from DTLSSocket import dtls
 from udp_relay import Fate, UdpRelay, drop
 
-from mirror_server.devices.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen, sessions
-from mirror_server.devices.lwm2m.coap.messages import Message, Type, code_number
-from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport
-from mirror_server.devices.lwm2m.coap.sockets import Receiver
-from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
+from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen, sessions
+from mirror_server.extensions.lwm2m.coap.messages import Message, Type, code_number
+from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport
+from mirror_server.extensions.lwm2m.coap.sockets import Receiver
+from mirror_server.extensions.lwm2m.exchange import Peer, Request, Unreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ from coap_device import QUICK, Registry, until
 from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
-from mirror_server.devices.lwm2m.coap import CoapEndpoint, listen
-from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, Transmission
-from mirror_server.devices.lwm2m_client.device import LwM2MDevice
-from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
-from mirror_server.devices.lwm2m_client.runner import DeviceRunner
+from mirror_server.extensions.lwm2m.coap import CoapEndpoint, listen
+from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey, Transmission
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
+from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
+from mirror_server.extensions.lwm2m.device.runner import DeviceRunner
 
 pytestmark = pytest.mark.anyio
 

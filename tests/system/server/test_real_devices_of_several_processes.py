@@ -14,6 +14,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
+from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
 from mirror_server.store import commands, devices, resources
@@ -24,7 +25,7 @@ from mirror_server.store.devices import Condition
 def pair(open_services: Callable[..., Services], device_side: DeviceSide) -> list[Services]:
     """Two servers, of which the first one leads and holds the port."""
     opened = [open_services(coap=ListenAddress("127.0.0.1", device_side.port)) for _ in range(2)]
-    until(lambda: opened[0].real_devices.endpoint)
+    until(lambda: opened[0].part(RealDevices).link.endpoint)
     return opened
 
 
@@ -51,14 +52,14 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
 
 def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair: list[Services], device_side: DeviceSide) -> None:
     first, second = pair
-    assert second.real_devices.endpoint is None
+    assert second.part(RealDevices).link.endpoint is None
     device = device_side.device()
     device_side.run(device.register())
     mine, location = device_id(first), device.registration_id
     # Placed at the process that does not lead.
     assert float(until(read(second, mine, "first"))) == 21.5
     first.close()
-    until(lambda: second.real_devices.endpoint)
+    until(lambda: second.part(RealDevices).link.endpoint)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     assert float(until(read(second, mine, "second"))) == 22.5
     device_side.run(device.update())
@@ -78,7 +79,7 @@ def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(
         until(lambda: device.asked)
         first.close()
         device.silent = False
-        until(lambda: second.real_devices.endpoint)
+        until(lambda: second.part(RealDevices).link.endpoint)
         device.send(device.update())
         assert until(read(second, mine, "next")) == b"21.5"
         assert len({asked.number for asked in device.asked if asked.code == POST}) == 1

@@ -9,8 +9,8 @@ from devices_on_loopback import DeviceSide, listed, until
 from resource_paths import TEMPERATURE
 
 from mirror_server.config import ListenAddress
-from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
-from mirror_server.service import device_keys
+from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 
 
 @pytest.fixture

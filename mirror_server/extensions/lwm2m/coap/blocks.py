@@ -1,0 +1,135 @@
+"""Requests as they come, put together where they come in blocks. Source: RFC 7959, section 2."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from mirror_server.extensions.lwm2m.coap.conversion import METHODS, refusal, request_of
+from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option
+from mirror_server.extensions.lwm2m.coap.settings import Limits
+from mirror_server.extensions.lwm2m.exchange import Peer, Request
+
+_Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
+_PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
+
+
+class UploadRefused(Exception):
+    """A block is not taken; ``code`` says why, as ``4.08``."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(slots=True)
+class _Upload:
+    body: bytearray = field(default_factory=bytearray)
+    last_block_at: float = 0.0
+
+
+class Uploads:
+    """What came of the transfers that are not complete; ``now`` is in seconds."""
+
+    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now = now
+        self._uploads: OrderedDict[_Key, _Upload] = OrderedDict()
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._uploads)
+
+    def request(self, peer: Peer, message: Message) -> Request | Message:
+        """A request, whole with its last block; before that and where it is refused, what to answer."""
+        if message.unknown_critical is not None:
+            return refusal("4.02", f"option {message.unknown_critical} is not understood")
+        if message.code not in METHODS:
+            return refusal("4.05", "GET, POST, PUT and DELETE are understood")
+        if len(message.payload) > self._limits.payload_bytes:
+            return refusal("4.13", f"more than {self._limits.payload_bytes} bytes")
+        block = message.block(Option.BLOCK1)
+        try:
+            request = request_of(message)
+            if block is None:
+                return request
+            whole = self.add(peer, message, block)
+        except UploadRefused as refused:
+            answer = refusal(refused.code, str(refused))
+        except UnicodeDecodeError:
+            answer = refusal("4.00", "path or query is no UTF-8")
+        except ValueError as error:
+            answer = refusal("4.00", str(error))
+        else:
+            if whole is not None:
+                return replace(request, payload=whole)
+            answer = refusal("2.31", "")
+        if block is not None:
+            answer.options.append((Option.BLOCK1, block.encode()))
+        return answer
+
+    def add(self, peer: Peer, request: Message, block: Block) -> bytes | None:
+        """Add a block; gives the whole with the last one.
+
+        Raises:
+            UploadRefused: It does not follow the blocks before, or there is no room for it.
+        """
+        self._give_up_idle()
+        key = _key(peer, request)
+        if block.number == 0:
+            self._drop(key)
+            if (request.number(Option.SIZE1) or 0) > self._limits.payload_bytes:
+                raise self._too_large()
+            self._uploads[key] = _Upload()
+        upload = self._uploads.get(key)
+        if upload is None:
+            raise UploadRefused("4.08", "the blocks before this one are not here: begin with the first")
+        self._append(key, upload, request.payload, block)
+        if block.more:
+            self._make_room()
+            return None
+        self._drop(key)
+        return bytes(upload.body)
+
+    def _append(self, key: _Key, upload: _Upload, payload: bytes, block: Block) -> None:
+        if block.more and len(payload) != block.size:
+            self._drop(key)
+            raise UploadRefused("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")
+        if block.offset + len(payload) == len(upload.body) and upload.body.endswith(payload):
+            payload = b""  # the same block again
+        elif block.offset != len(upload.body):
+            self._drop(key)
+            raise UploadRefused("4.08", f"block {block.number} does not follow the one before")
+        if len(upload.body) + len(payload) > self._limits.payload_bytes:
+            self._drop(key)
+            raise self._too_large()
+        upload.body += payload
+        upload.last_block_at = self._now()
+        self.held_bytes += len(payload)
+        self._uploads.move_to_end(key)
+
+    def _too_large(self) -> UploadRefused:
+        return UploadRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
+
+    def _make_room(self) -> None:
+        """The one that waits for the longest goes first, so that who goes on gets through."""
+        while len(self._uploads) > self._limits.uploads or self.held_bytes > self._limits.uploads_bytes:
+            self._drop(next(iter(self._uploads)))
+
+    def _give_up_idle(self) -> None:
+        before = self._now() - self._limits.upload_idle_seconds
+        while self._uploads:
+            key, upload = next(iter(self._uploads.items()))
+            if upload.last_block_at >= before:
+                return
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        upload = self._uploads.pop(key, None)
+        if upload is not None:
+            self.held_bytes -= len(upload.body)
+
+
+def _key(peer: Peer, request: Message) -> _Key:
+    return peer, request.code, tuple(option for option in request.options if option[0] not in _PER_BLOCK)

@@ -1,0 +1,476 @@
+"""How messages get there and back: acknowledgements, retransmissions, resets, and each request taken once.
+
+One for each socket, of the server and of the devices of :mod:`mirror_server.extensions.lwm2m.device`.
+
+Source: RFC 7252, section 4; RFC 7641.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mirror_server.extensions.lwm2m.coap.messages import (
+    EMPTY,
+    Message,
+    NotCoap,
+    Option,
+    Type,
+    decode,
+    is_request,
+    is_response,
+)
+from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.shares import Shares
+from mirror_server.extensions.lwm2m.coap.sockets import Transport
+from mirror_server.extensions.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
+
+_log = logging.getLogger(__name__)
+_CHANCE = random.SystemRandom()
+"""Not the generator that all of a program share, which it may have seeded."""
+_RESETS_SECONDS = 0.1
+"""Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
+than to take it."""
+_LEAST_ACKNOWLEDGEMENT = bytes([1 << 6 | Type.ACKNOWLEDGEMENT << 4])
+"""The first byte of an acknowledgement without a token; that of a reset is greater."""
+_LINE_SECONDS = 10.0
+"""One line in the log names a device that floods within this time."""
+
+
+class Upper(Protocol):
+    """Who makes requests and answers them."""
+
+    def request_arrived(self, peer: Peer, request: Message) -> None:
+        """Take a request, which has not come before."""
+        ...
+
+    def notification_arrived(self, peer: Peer, message: Message) -> bool:
+        """Take a response that no request waits for; ``False`` to let the device stop."""
+        ...
+
+    def notification_refused(self, peer: Peer, message: Message) -> None:
+        """End the observation of a notification that is beyond the share of its peer."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A confirmable message on its way; ``answer`` where it is a request.
+
+    Attributes:
+        attempts: How often it was sent.
+        retransmissions_left: How often it is sent again by the timer.
+        contacts_left: How often it is sent again because the peer made contact.
+        sent_at: When it was sent last, on the loop's clock.
+        is_sole: Whether it was sent once, and nothing else to the peer since.
+    """
+
+    peer: Peer
+    message: Message
+    datagram: bytes
+    answer: asyncio.Future[Message] | None
+    wait_seconds: float
+    retransmissions_left: int
+    contacts_left: int
+    attempts: int = 0
+    sent_at: float = 0.0
+    is_sole: bool = False
+    acknowledged: bool = False
+    timer: asyncio.TimerHandle = field(init=False)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was taken, to be known when it comes again.
+
+    As the same bytes from the same peer: a device that was started anew counts its messages from the same number as
+    before, and one with a new DTLS session is another peer.
+
+    Attributes:
+        peer: From whom; each session has a peer of its own.
+        datagram: The hash of what came.
+        until: When it is forgotten, on the loop's clock.
+        answer: What was answered; ``None`` as long as nothing was.
+    """
+
+    peer: Peer
+    datagram: int
+    until: float
+    answer: bytes | None = None
+
+
+_Key = tuple[str, int, bytes]
+
+
+def _key(peer: Peer, message: Message) -> _Key:
+    """By what a message is known again.
+
+    With its token: a device that starts anew may count its messages from the same number, and then it says something
+    new.
+    """
+    return peer.address, message.message_id, message.token
+
+
+class MessageLayer:
+    """The messages of one socket."""
+
+    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts, shares: Shares) -> None:
+        self._upper = upper
+        self._shares = shares
+        self._reset_at = self._logged_at = -math.inf
+        self._tuning = tuning
+        self._limits = limits
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._next_message_id = secrets.randbelow(0x10000)
+        self._exchanges: dict[str, list[Exchange]] = {}
+        self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
+        self.transport: Transport
+
+    def received(self, peer: Peer, datagram: bytes) -> None:
+        """Take a datagram."""
+        if not (self._shares.take(peer.address) or self._is_awaited(peer, datagram)):
+            self._drop_flood(peer, datagram)
+            return
+        try:
+            message = decode(datagram)
+        except NotCoap as error:
+            self._refuse(peer, error.message_id)
+            return
+        if is_response(message.code):
+            self._response_received(peer, message, datagram)
+        elif is_request(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
+            self._request_received(peer, message, datagram)
+        elif message.code == EMPTY and message.type in (Type.ACKNOWLEDGEMENT, Type.RESET):
+            self._empty_received(peer, message)
+        else:  # a ping, or a code that nobody defined
+            self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
+
+    def _is_awaited(self, peer: Peer, datagram: bytes) -> bool:
+        """Whether this may be the acknowledgement or reset that a request of ours waits for."""
+        return peer.address in self._exchanges and datagram[0:1] >= _LEAST_ACKNOWLEDGEMENT
+
+    def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
+        """Drop what is beyond the share of a peer; now and then let it know, and the operator."""
+        self._counts.dropped += 1
+        now = self._loop.time()
+        if now - self._logged_at >= _LINE_SECONDS:
+            self._logged_at = now
+            _log.warning(
+                "%s sends more than %d messages a second: those beyond are dropped (%d datagrams dropped so far)",
+                peer.address,
+                self._limits.messages_per_second_of_peer,
+                self._counts.dropped,
+            )
+        if now - self._reset_at >= _RESETS_SECONDS:
+            self._reset_at = now
+            self._reset_notification(peer, datagram)
+
+    def _reset_notification(self, peer: Peer, datagram: bytes) -> None:
+        """Answer a notification with a reset, which ends its observation. Source: RFC 7641, section 3.6."""
+        try:
+            message = decode(datagram)
+        except NotCoap:
+            return
+        if is_response(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
+            self._upper.notification_refused(peer, message)
+            self._refuse(peer, message.message_id)
+
+    def failed(self, peer: Peer, reason: str) -> None:
+        """End what waits for a peer that cannot be reached."""
+        for exchange in list(self._exchanges.get(peer.address, ())):
+            # A closed port is reported for a datagram, which is this one only if there was no other. A DTLS session may
+            # end at any time.
+            may_have_arrived = peer.is_secure or exchange.acknowledged or not exchange.is_sole
+            self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
+
+    def retransmit(self, peer: Peer) -> None:
+        """Send the requests again that a peer has not acknowledged: it made contact, so it listens now.
+
+        A device in queue mode may sleep again before the timer sends the next one. What was sent a moment ago is sent
+        when that moment has passed, so that a burst of messages causes no other one.
+        """
+        moment = self._tuning.ack_timeout_seconds / 2
+        for exchange in self._exchanges.get(peer.address, ()):
+            due_at = exchange.sent_at + moment
+            is_waiting = exchange.answer is not None and not exchange.acknowledged and due_at < exchange.timer.when()
+            if is_waiting and exchange.contacts_left:
+                exchange.contacts_left -= 1
+                exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
+                exchange.timer.cancel()
+                exchange.timer = self._loop.call_at(due_at, self._again, exchange)
+
+    async def ask(self, peer: Peer, request: Message, *, retransmissions: int | None = None) -> Message:
+        """Send a request, or a ping, and wait for its answer; ``retransmissions`` other than those of the tuning.
+
+        Raises:
+            NoAnswer: None came in time.
+            Unreachable: It cannot be sent, or the peer refused it with a reset.
+        """
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._counts.requests_sent += 1
+        exchange = self._begin(peer, request, answer, retransmissions)
+        try:
+            return await answer
+        finally:
+            self._forget(exchange)
+
+    def respond(self, peer: Peer, request: Message, response: Message) -> None:
+        """Send the answer to a request: with its acknowledgement, or after it."""
+        self._counts.responses_sent += 1
+        response.token = request.token
+        if self._drop_acknowledgement(peer, request):
+            response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
+        elif request.type == Type.NON_CONFIRMABLE:
+            response.type, response.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
+        else:
+            self._begin(peer, response)
+            return
+        self._send_and_remember(peer, request, response)
+
+    def close(self) -> None:
+        """End all that waits; the socket is closed by who opened it."""
+        for exchanges in list(self._exchanges.values()):
+            for exchange in list(exchanges):
+                self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
+        for timer in self._unacknowledged.values():
+            timer.cancel()
+        self._unacknowledged.clear()
+
+    def _begin(
+        self,
+        peer: Peer,
+        message: Message,
+        answer: asyncio.Future[Message] | None = None,
+        retransmissions: int | None = None,
+    ) -> Exchange:
+        message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
+        spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
+        wait = self._tuning.ack_timeout_seconds * spread
+        retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
+        exchange = Exchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
+        self._exchanges.setdefault(peer.address, []).append(exchange)
+        exchange.timer = self._loop.call_later(wait, self._again, exchange)
+        self._transmit(exchange)
+        return exchange
+
+    def _transmit(self, exchange: Exchange) -> None:
+        self._note_datagram(exchange.peer)
+        exchange.attempts += 1
+        exchange.sent_at, exchange.is_sole = self._loop.time(), exchange.attempts == 1
+        try:
+            self._put(exchange.peer, exchange.datagram)
+        except Unreachable as error:
+            error.may_have_arrived = exchange.attempts > 1
+            self._end(exchange, error)
+
+    def _again(self, exchange: Exchange) -> None:
+        if exchange.acknowledged or not exchange.retransmissions_left:
+            self._end(exchange, NoAnswer(self._silence(exchange)))
+            return
+        exchange.retransmissions_left -= 1
+        exchange.wait_seconds *= 2
+        exchange.timer = self._loop.call_later(exchange.wait_seconds, self._again, exchange)
+        self._counts.retransmissions += 1
+        self._transmit(exchange)
+
+    def _silence(self, exchange: Exchange) -> str:
+        """How a request or an answer was left without a word."""
+        if exchange.acknowledged:
+            return f"{exchange.peer.address}: it took the request and did not answer"
+        return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
+
+    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
+        """Let one exchange end without an answer; whatever else there is of the peer goes on."""
+        self._forget(exchange)
+        if isinstance(error, NoAnswer):
+            self._counts.unanswered += 1
+        else:
+            self._counts.unreachable += 1
+        if exchange.answer is not None and not exchange.answer.done():
+            exchange.answer.set_exception(error)
+
+    def _forget(self, exchange: Exchange) -> None:
+        exchange.timer.cancel()
+        exchanges = self._exchanges.get(exchange.peer.address)
+        if exchanges is not None and exchange in exchanges:
+            exchanges.remove(exchange)
+            if not exchanges:
+                del self._exchanges[exchange.peer.address]
+
+    def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
+        if message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
+            return
+        exchange = self._waiting_for(peer, message)
+        if exchange is not None and message.unknown_critical is not None:
+            self._end(exchange, NoAnswer(f"{peer.address}: its answer holds option {message.unknown_critical}"))
+            exchange = None
+        if exchange is None:
+            self._unasked_received(peer, message)
+            return
+        self._counts.responses_received += 1
+        if message.type == Type.CONFIRMABLE:
+            self._remember(peer, message, datagram)
+            self._acknowledge(peer, message)
+        self._forget(exchange)
+        if exchange.answer is not None and not exchange.answer.done():
+            exchange.answer.set_result(message)
+
+    def _waiting_for(self, peer: Peer, message: Message) -> Exchange | None:
+        for exchange in self._exchanges.get(peer.address, ()):
+            asked = exchange.message
+            if exchange.answer is None or not _is_of(message, asked):
+                continue
+            if message.type != Type.ACKNOWLEDGEMENT:
+                return None if _is_late_notification(message, asked) else exchange
+            if asked.message_id == message.message_id:
+                return exchange
+        return None
+
+    def _unasked_received(self, peer: Peer, message: Message) -> None:
+        if message.type == Type.ACKNOWLEDGEMENT:
+            self._counts.dropped += 1
+        elif message.unknown_critical is None and self._upper.notification_arrived(peer, message):
+            self._counts.notifications_received += 1
+            if message.type == Type.CONFIRMABLE:
+                self._acknowledge(peer, message)
+        else:
+            self._refuse(peer, message.message_id)
+
+    def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
+        """Whether a message came before; what was answered then is answered again."""
+        taken = self._taken.get(_key(peer, message))
+        if taken is None or taken.peer is not peer or taken.datagram != hash(datagram):
+            return False
+        if taken.until <= self._loop.time():
+            return False
+        self._counts.duplicates += 1
+        if taken.answer is not None:
+            self._send(peer, taken.answer)
+        return True
+
+    def _empty_received(self, peer: Peer, message: Message) -> None:
+        is_reset = message.type == Type.RESET
+        if is_reset:
+            self._counts.resets_received += 1
+        else:
+            self._counts.acknowledgements_received += 1
+        for exchange in self._exchanges.get(peer.address, ()):
+            if exchange.message.message_id == message.message_id:
+                self._exchange_acknowledged(exchange, is_reset)
+                return
+
+    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
+        if is_reset:
+            reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
+            may_have_arrived = exchange.acknowledged or exchange.attempts > 1
+            self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
+        elif exchange.answer is None:
+            self._forget(exchange)
+        elif not exchange.acknowledged:
+            exchange.acknowledged = True
+            exchange.timer.cancel()
+            wait = self._tuning.separate_response_seconds
+            exchange.timer = self._loop.call_later(wait, self._again, exchange)
+
+    def _request_received(self, peer: Peer, request: Message, datagram: bytes) -> None:
+        if self._is_again(peer, request, datagram):
+            return
+        self._counts.requests_received += 1
+        self._remember(peer, request, datagram)
+        if request.type == Type.CONFIRMABLE:
+            self._drop_acknowledgement(peer, request)
+            timer = self._loop.call_later(self._tuning.empty_ack_seconds, self._acknowledge_request, peer, request)
+            self._unacknowledged[_key(peer, request)] = timer
+        self._upper.request_arrived(peer, request)
+
+    def _drop_acknowledgement(self, peer: Peer, request: Message) -> bool:
+        """Whether a request was not acknowledged yet; from now on it is, or is never to be."""
+        timer = self._unacknowledged.pop(_key(peer, request), None)
+        if timer is None:
+            return False
+        timer.cancel()
+        return True
+
+    def _acknowledge_request(self, peer: Peer, request: Message) -> None:
+        """Say that a request came, whose answer takes its time."""
+        del self._unacknowledged[_key(peer, request)]
+        self._acknowledge(peer, request)
+
+    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> None:
+        now = self._loop.time()
+        while self._taken:
+            oldest = next(iter(self._taken.values()))
+            if oldest.until > now and len(self._taken) < self._limits.remembered_messages:
+                break
+            self._taken.popitem(last=False)
+        key = _key(peer, message)
+        self._taken.pop(key, None)
+        self._taken[key] = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
+
+    def _send_and_remember(self, peer: Peer, request: Message, message: Message) -> None:
+        datagram = message.encode()
+        taken = self._taken.get(_key(peer, request))
+        if taken is not None:
+            taken.answer = datagram
+        self._send(peer, datagram)
+
+    def _acknowledge(self, peer: Peer, message: Message) -> None:
+        self._counts.acknowledgements_sent += 1
+        self._send_and_remember(peer, message, _acknowledgement(message))
+
+    def _refuse(self, peer: Peer, message_id: int | None) -> None:
+        """Answer with a reset, where there is what to answer."""
+        if message_id is None:
+            self._counts.dropped += 1
+            return
+        self._counts.resets_sent += 1
+        self._send(peer, Message(Type.RESET, EMPTY, message_id).encode())
+
+    def _send(self, peer: Peer, datagram: bytes) -> None:
+        """Send what nobody waits for."""
+        self._note_datagram(peer)
+        try:
+            self._put(peer, datagram)
+        except Unreachable:
+            self._counts.unreachable += 1
+
+    def _put(self, peer: Peer, datagram: bytes) -> None:
+        self.transport.send(peer, datagram)
+
+    def _note_datagram(self, peer: Peer) -> None:
+        for exchange in self._exchanges.get(peer.address, ()):
+            exchange.is_sole = False
+
+    def _new_message_id(self) -> int:
+        self._next_message_id = (self._next_message_id + 1) & 0xFFFF
+        return self._next_message_id
+
+
+def _is_of(message: Message, asked: Message) -> bool:
+    """Whether a response has the token of a request.
+
+    A client was seen to answer for a further block with the token of the first; there the message id has to do.
+    """
+    is_late_token = message.type == Type.ACKNOWLEDGEMENT and asked.first(Option.BLOCK2) is not None
+    return message.token == asked.token or (is_late_token and message.message_id == asked.message_id)
+
+
+def _is_late_notification(message: Message, asked: Message) -> bool:
+    """Whether what has the token of a request, which is that of an observation, is no answer to it."""
+    if message.first(Option.OBSERVE) is None:
+        return False
+    wanted, given = asked.block(Option.BLOCK2), message.block(Option.BLOCK2)
+    is_other_block = wanted is not None and (given is None or given.number != wanted.number)
+    return is_other_block or asked.number(Option.OBSERVE) == 1
+
+
+def _acknowledgement(message: Message) -> Message:
+    return Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id)

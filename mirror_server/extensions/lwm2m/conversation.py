@@ -1,0 +1,276 @@
+"""What a device is asked, one request after the other, and what its answer says.
+
+Source: LwM2M core 1.0 (5.4, 5.5) and 1.1 (6.3, 6.4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mirror_server.clock import Clock
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    Content,
+    DeviceCommand,
+    Execute,
+    Observe,
+    Outcome,
+    Read,
+    Write,
+    WriteAttributes,
+)
+from mirror_server.extensions.lwm2m.exchange import Request, Response
+from mirror_server.extensions.lwm2m.observations import Observations
+from mirror_server.extensions.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
+from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
+from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
+
+_log = logging.getLogger(__name__)
+
+_LINKS = 40
+_OTHER_FORMAT = frozenset({"4.06", "4.15"})
+"""The device does not have the value in the format of the request."""
+
+
+class Conversation:
+    """Asks devices; who calls sees that each is asked one thing at a time.
+
+    Args:
+        endpoint: The way to them.
+        observations: What they observe.
+        clock: Domain time.
+        note_unreadable: Called with an answer that cannot be read: of which device, of what path, and why.
+    """
+
+    def __init__(
+        self,
+        endpoint: CoapEndpoint,
+        observations: Observations,
+        clock: Clock,
+        note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self._observations = observations
+        self._clock = clock
+        self._note_unreadable = note_unreadable
+
+    async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
+        """Have a device do what a command asks.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        try:
+            return await self._perform(device, command)
+        except NotSendable as error:
+            _log.warning("device %s is not asked about %s: %s", device.device_id, command.path, error.reason)
+            return Answer(error.outcome)
+
+    async def read_values(self, device: RegisteredDevice, path: str) -> list[Told]:
+        """The values of a resource or an object instance now; none where the device does not tell them.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        response = await self._get(device, path, None)
+        return self._told(device, path, response) or [] if response.is_success else []
+
+    async def read_rest(self, observed: Observed) -> list[Told]:
+        """The values that a notification began to tell; none where the device does not tell them.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        device, path = observed.device, observed.path
+        request = _request(device, path, _accepts(device, path, None)[0])
+        response = await self.endpoint.rest(device.peer, request, observed.token)
+        _note_failure(device, "read", path, response)
+        return self._told(device, path, response) or [] if response.is_success else []
+
+    async def discover(self, device: RegisteredDevice, path: str) -> Response:
+        """Ask which resources an object or an object instance has; the answer has links.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
+        _note_failure(device, "discover", path, response)
+        return response
+
+    async def _perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
+        match command:
+            case Read():
+                return await self._read(device, command)
+            case Observe():
+                return await self._observe(device, command.path)
+            case CancelObservation():
+                return await self._cancel(device, command.path)
+            case Write():
+                return await self._write(device, command)
+            case Execute() | WriteAttributes():
+                return await self._tell(device, command)
+
+    async def _read(self, device: RegisteredDevice, command: Read) -> Answer:
+        response = await self._get(device, command.path, command.accept)
+        answer = self._answer(device, command.path, response)
+        if command.accept is None or answer.outcome is not Outcome.DONE:
+            return answer
+        # In the very format that was wished for.
+        return Answer(Outcome.DONE, _as_told(command.path, response), answer.answered_at, answer.parts)
+
+    async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
+        """Ask for a value in one format after the other until the device has it in one."""
+        for number in _accepts(device, path, wished):
+            response = await self.endpoint.request(device.peer, _request(device, path, number))
+            if response.code not in _OTHER_FORMAT:
+                break
+        if wished is None:
+            _remember_read(device, path, number, response)
+        _note_failure(device, "read", path, response)
+        return response
+
+    async def _observe(self, device: RegisteredDevice, path: str) -> Answer:
+        numbers = _accepts(device, path, None)
+        observed = self._observations.begin(device, path)
+        if not observed.is_asked:
+            return await self._initial(device, observed)
+        observed.hold()
+        is_observed = False
+        try:
+            for number in numbers:
+                request = _request(device, path, number)
+                response, sequence = await self.endpoint.observe(device.peer, request, observed.token)
+                if response.code not in _OTHER_FORMAT:
+                    break
+            is_observed = response.is_success and sequence is not None
+        finally:
+            if not is_observed and device.observed.get(path) is observed:
+                self._observations.end(device, path)
+        _remember_read(device, path, number, response)
+        _note_failure(device, "observe", path, response)
+        if response.is_success and not is_observed:
+            _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
+            return Answer(Outcome.METHOD_NOT_ALLOWED)
+        if sequence is not None:
+            observed.begin(sequence, self._clock.now())
+        return self._answer(device, path, response)
+
+    async def _initial(self, device: RegisteredDevice, observed: Observed) -> Answer:
+        """The initial value of a resource that the device sends by itself.
+
+        It is read where the mirror has no value from this registration. A device that does not let it be read sends
+        changes all the same.
+        """
+        if observed.has_value:
+            return Answer(Outcome.DONE)
+        answer = self._answer(device, observed.path, await self._get(device, observed.path, None))
+        if answer.outcome is not Outcome.DONE:
+            return Answer(Outcome.DONE)
+        observed.has_value = True
+        return answer
+
+    async def _cancel(self, device: RegisteredDevice, path: str) -> Answer:
+        observed = device.observed.get(path)
+        if observed is None or not observed.is_asked:
+            return Answer(Outcome.DONE)
+        request = _request(device, path, _accepts(device, path, None)[0])
+        response = await self.endpoint.cancel(device.peer, request, observed.token)
+        self._observations.end(device, path)
+        _note_failure(device, "observe no longer", path, response)
+        return Answer(outcome(response))
+
+    async def _write(self, device: RegisteredDevice, command: Write) -> Answer:
+        path = command.path
+        forms = writes(path, command.content, device.structured)
+        first = forms[0].content_format
+        # Where the device took another form the last time, that one first.
+        known = device.write_formats.get(path, first)
+        for payload, number in sorted(forms, key=lambda form: form.content_format != known):
+            request = Request("PUT", device.prefix + path, payload=payload, content_format=number)
+            response = await self.endpoint.request(device.peer, request)
+            if response.code not in _OTHER_FORMAT:
+                break
+        if number is not None:
+            _remember(device.write_formats, path, number, first, response)
+        _note_failure(device, "write", path, response)
+        return Answer(outcome(response))
+
+    async def _tell(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> Answer:
+        path = device.prefix + command.path
+        if isinstance(command, Execute):
+            payload, number = execution(command.content, device.structured)
+            request = Request("POST", path, payload=payload, content_format=number)
+        else:
+            request = Request("PUT", path, query=attributes(command.query))
+        response = await self.endpoint.request(device.peer, request)
+        _note_failure(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
+        return Answer(outcome(response))
+
+    def _answer(self, device: RegisteredDevice, path: str, response: Response) -> Answer:
+        if not response.is_success:
+            return Answer(outcome(response))
+        told = self._told(device, path, response)
+        if told is None:
+            return Answer(Outcome.UNSUPPORTED_CONTENT_TYPE)
+        own = [each for each in told if each.path == path]
+        if own:
+            return Answer(Outcome.DONE, own[-1].content, own[-1].changed_at)
+        doubtful = [each.path for each in told if is_doubtful(each)]
+        for each in doubtful:
+            self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
+        parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
+        return Answer(Outcome.DONE, _as_told(path, response), parts=parts)
+
+    def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[Told] | None:
+        """What an answer says of each resource; ``None`` where that cannot be read."""
+        max_age_seconds = response.max_age_seconds
+        try:
+            return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)
+        except BadPayload as error:
+            self._note_unreadable(device, path, error)
+            return None
+
+
+def _accepts(device: RegisteredDevice, path: str, wished: str | None) -> Sequence[int]:
+    """In which formats a value is asked for; where the device had it in another the last time, in that one first."""
+    numbers = accepts(path, wished, device.structured)
+    known = device.read_formats.get(path)
+    if wished is not None or known is None:
+        return numbers
+    return (known, *(number for number in numbers if number != known))
+
+
+def _request(device: RegisteredDevice, path: str, number: int) -> Request:
+    return Request("GET", device.prefix + path, accept=number)
+
+
+def _as_told(path: str, response: Response) -> Content:
+    return Content(response.payload, content_type(response.content_format, path), response.max_age_seconds)
+
+
+def _remember_read(device: RegisteredDevice, path: str, number: int, response: Response) -> None:
+    first = accepts(path, None, device.structured)[0]
+    _remember(device.read_formats, path, number, first, response)
+
+
+def _remember(formats: dict[str, int], path: str, number: int, first: int | None, response: Response) -> None:
+    """Remember the format that a device has, where it is not the one that is tried first anyway."""
+    if response.is_success and number != first:
+        formats[path] = number
+    elif response.is_success or response.code in _OTHER_FORMAT:
+        formats.pop(path, None)
+
+
+def _note_failure(device: RegisteredDevice, what: str, path: str, response: Response) -> None:
+    if not response.is_success:
+        _log.warning("device %s: %s %s was answered with %s", device.device_id, what, path, shown(response))

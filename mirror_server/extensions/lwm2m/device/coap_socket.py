@@ -1,0 +1,507 @@
+"""One socket of a device: it asks one server, and answers what that server asks, with or without DTLS.
+
+Messages, their repetition and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). What is here
+is what a device has beside: one peer alone, notifications, pings, and that it may be cut off.
+
+Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+from urllib.parse import urlsplit
+
+from mirror_server.extensions.lwm2m.coap.blocks import Uploads
+from mirror_server.extensions.lwm2m.coap.conversion import (
+    block_of,
+    refusal,
+    request_message,
+    response_message,
+    response_of,
+)
+from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
+from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.shares import Shares
+from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
+from mirror_server.extensions.lwm2m.exchange import (
+    INSTALL_DTLS,
+    Counts,
+    NoAnswer,
+    Observed,
+    Peer,
+    Request,
+    Response,
+    Unreachable,
+)
+
+_log = logging.getLogger(__name__)
+
+_SERVER = Peer("the server")
+"""The only peer of a socket, whatever its address."""
+_CONTINUE = code_number("2.31")
+_TOKEN_BYTES = 4
+_PINGS = 3
+_REMEMBERED = 32
+"""How many requests are known again when they come twice, and how many transfers in blocks."""
+_REMEMBERED_NOTIFICATIONS = 256
+_LIMITS = Limits(
+    payload_bytes=1 << 20,
+    messages_per_second_of_peer=1_000_000,
+    burst_of_peer=1_000_000,
+    remembered_messages=_REMEMBERED,
+    uploads=_REMEMBERED,
+)
+"""Of a server, which a device chose, all is taken that comes."""
+_PORTS = {"coap": 5683, "coaps": 5684}
+_HANDSHAKE_LOOKS_SECONDS = 0.5
+_LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
+_DTLS_CONNECTED = (0, 0x01DE)
+_DTLS_CLOSE_NOTIFY = (1, 0)
+_DTLS_FATAL = 2
+_UNPROTECTED_ALERT = b"\x15\xfe\xfd\x00\x00"
+"""How an alert of epoch 0 begins, as from a server that does not know the session."""
+# The DTLS library keeps an address with each session, which means nothing where a socket has one peer.
+_DTLS_PEER = ("::1", 1234)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a LwM2M server listens."""
+
+    host: str
+    port: int
+    is_secure: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> ServerAddress:
+        """Read ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
+
+        Raises:
+            ValueError: It is no such address.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
+        if parts.scheme not in _PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
+            raise ValueError(f"{url!r} is no address of a LwM2M server; write it like coap://127.0.0.1:5683")
+        return cls(parts.hostname, _PORTS[parts.scheme] if port is None else port, parts.scheme == "coaps")
+
+    def __str__(self) -> str:
+        """The address as it is written."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'coaps' if self.is_secure else 'coap'}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PreSharedKey:
+    """What a device proves itself with.
+
+    Raises:
+        ValueError: The identity is longer than 32 bytes, or the secret than 16; or one of them is empty.
+    """
+
+    identity: bytes
+    secret: bytes
+
+    def __post_init__(self) -> None:
+        # DTLSSocket copies both into arrays of these sizes, however long they are.
+        if not 1 <= len(self.identity) <= _LONGEST_IDENTITY:
+            raise ValueError(f"an identity has 1 to {_LONGEST_IDENTITY} bytes, this one {len(self.identity)}")
+        if not 1 <= len(self.secret) <= _LONGEST_SECRET:
+            raise ValueError(f"a pre-shared key has 1 to {_LONGEST_SECRET} bytes, this one {len(self.secret)}")
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"PreSharedKey(identity={self.identity!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Transmission:
+    """How messages are repeated. Source: RFC 7252 section 4.8.
+
+    Attributes:
+        ack_timeout_seconds: How long the first wait for an acknowledgement is; each further one is twice as long.
+        max_retransmit: How often a message is sent again.
+        separate_after_seconds: After how long a request that is not answered yet is acknowledged.
+        handshake_seconds: How long a DTLS handshake may take.
+    """
+
+    ack_timeout_seconds: float = 2.0
+    max_retransmit: int = 4
+    separate_after_seconds: float = 1.0
+    handshake_seconds: float = 15.0
+
+    @property
+    def longest_wait_seconds(self) -> float:
+        """The time after which nothing is waited for any more (MAX_TRANSMIT_WAIT)."""
+        return self.ack_timeout_seconds * 1.5 * ((2 << self.max_retransmit) - 1)
+
+    @property
+    def tuning(self) -> Tuning:
+        """The same for the layer of messages."""
+        return Tuning(
+            ack_timeout_seconds=self.ack_timeout_seconds,
+            retransmissions=self.max_retransmit,
+            separate_response_seconds=self.longest_wait_seconds,
+            empty_ack_seconds=self.separate_after_seconds,
+        )
+
+
+class Incoming(NamedTuple):
+    """A request of the server; ``observe`` is 0 to begin an observation, 1 to end the one of this token."""
+
+    request: Request
+    token: bytes
+    observe: int | None
+
+
+class Handler(Protocol):
+    """Who answers the server; called on the event loop."""
+
+    async def answer(self, incoming: Incoming) -> Observed | None:
+        """Answer a request, which came whole; ``None`` to let the server wait in vain."""
+        ...
+
+    def stopped(self, token: bytes) -> None:
+        """The server took a notification with a reset: it does not want what has this token."""
+        ...
+
+    def undelivered(self, token: bytes) -> None:
+        """A confirmable notification was not acknowledged, however often it was sent."""
+        ...
+
+    def session_ended(self) -> None:
+        """The DTLS session is gone."""
+        ...
+
+
+class _DtlsSession:
+    """DTLS with a pre-shared key over the datagrams of one socket."""
+
+    def __init__(
+        self,
+        key: PreSharedKey,
+        send: Callable[[bytes], None],
+        received: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> None:
+        try:
+            from DTLSSocket import dtls  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise ImportError(f"coaps:// needs DTLSSocket, which is not installed: {INSTALL_DTLS}") from None
+        self._send = send
+        self._received = received
+        self._ended = ended
+        self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._dtls: Any = dtls.DTLS(
+            read=self._read,
+            write=self._write,
+            event=self._event,
+            pskId=key.identity,
+            pskStore={key.identity: key.secret},
+        )
+        self._session: Any = self._dtls.connect(*_DTLS_PEER)
+
+    async def connect(self, seconds: float) -> None:
+        """Wait for the handshake, whose messages may be lost.
+
+        Raises:
+            NoAnswer: The server did not finish it in this time.
+            Unreachable: The server refused it.
+        """
+        end_at = asyncio.get_running_loop().time() + seconds
+        while not self._connected.done() and asyncio.get_running_loop().time() < end_at:
+            await asyncio.wait([self._connected], timeout=min(seconds, _HANDSHAKE_LOOKS_SECONDS))
+            self._dtls.checkRetransmit()
+        if not self._connected.done():
+            raise NoAnswer(
+                f"the DTLS handshake was not finished in {seconds:g} s: the server does not know this identity or key, "
+                "or does not listen there"
+            )
+        self._connected.result()
+
+    def handle(self, data: bytes) -> None:
+        """Take a datagram.
+
+        An alert without protection ends the session too, which the library would pass over: the server was restarted.
+        Others can send one, and bring about a handshake and no more.
+        """
+        if self._session is None:
+            return
+        if self._connected.done() and data.startswith(_UNPROTECTED_ALERT):
+            asyncio.get_running_loop().call_soon(self._ended)
+        else:
+            self._dtls.handleMessage(self._session, data)
+
+    def failed(self, error: Exception) -> None:
+        """The socket cannot send."""
+        if not self._connected.done():
+            self._connected.set_exception(error)
+
+    def send(self, data: bytes) -> None:
+        if self._session is not None:
+            self._dtls.write(self._session, data)
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._dtls.resetPeer(session)
+        self._connected.cancel()
+
+    def _read(self, _peer: Any, data: bytes) -> int:
+        self._received(data)
+        return len(data)
+
+    def _write(self, _peer: Any, data: bytes) -> int:
+        self._send(data)
+        return len(data)
+
+    def _event(self, level: int, code: int) -> None:
+        if (level, code) == _DTLS_CONNECTED:
+            if not self._connected.done():
+                self._connected.set_result(None)
+        elif level == _DTLS_FATAL or (level, code) == _DTLS_CLOSE_NOTIFY:
+            self._end(code)
+
+    def _end(self, code: int) -> None:
+        if not self._connected.done():
+            self._connected.set_exception(
+                Unreachable(f"the server refused the DTLS handshake (alert {code}): check identity and key")
+            )
+        elif self._session is not None:
+            asyncio.get_running_loop().call_soon(self._ended)
+
+
+class _Reset(Unreachable):
+    """The server answered with a reset."""
+
+
+class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
+    """A device's socket to its server.
+
+    Attributes:
+        is_muted: While true nothing goes out and nothing comes in, as for a device without a network.
+        lost: How many datagrams came meanwhile.
+    """
+
+    def __init__(self, server: ServerAddress, handler: Handler, transmission: Transmission) -> None:
+        now = asyncio.get_running_loop().time
+        super().__init__(self, transmission.tuning, _LIMITS, Counts(), Shares(_LIMITS, now))
+        self._server = server
+        self._handler = handler
+        self._transmission = transmission
+        self._datagrams: asyncio.DatagramTransport
+        self._session: _DtlsSession | None = None
+        self._notified: OrderedDict[int, bytes] = OrderedDict()
+        self._uploads = Uploads(_LIMITS, now)
+        self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_muted = False
+        self.lost = 0
+
+    @classmethod
+    async def open(
+        cls,
+        server: ServerAddress,
+        handler: Handler,
+        *,
+        key: PreSharedKey | None = None,
+        transmission: Transmission | None = None,
+    ) -> CoapSocket:
+        """Open a socket of its own, on a free port.
+
+        Raises:
+            NoAnswer: The DTLS handshake was not finished.
+            Unreachable: The name of the server cannot be resolved, its address does not take datagrams, or it refused
+                the handshake.
+            ImportError: What DTLS needs is not installed.
+        """
+        self = cls(server, handler, transmission or Transmission())
+        try:
+            family = await _family_of(server)
+            await self._loop.create_datagram_endpoint(
+                lambda: self, remote_addr=(server.host, server.port), family=family
+            )
+        except OSError as error:
+            raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
+        if key is not None:
+            try:
+                self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
+                await self._session.connect(self._transmission.handshake_seconds)
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    @property
+    def port(self) -> int:
+        """The local port."""
+        return int(self._datagrams.get_extra_info("sockname")[1])
+
+    def close(self) -> None:
+        """Close it; requests that wait for an answer end with :class:`Unreachable`."""
+        super().close()
+        for task in self._tasks:
+            task.cancel()
+        if self._session is not None:
+            self._session.close()
+        self._datagrams.close()
+
+    async def request(self, request: Request) -> Response:
+        """Ask the server; a large payload goes block by block.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
+        for number in range(len(blocks)):
+            block = Block(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
+            message = request_message(request, secrets.token_bytes(_TOKEN_BYTES), upload=block)
+            answer = await self.ask(_SERVER, message)
+            if answer.code != _CONTINUE:
+                break
+        return response_of(answer)
+
+    async def ping(self) -> bool:
+        """Ask whether the server is there; false where it did not answer three times, or the socket was closed.
+
+        Source: RFC 7252 section 4.3.
+        """
+        try:
+            await self.ask(_SERVER, Message(Type.CONFIRMABLE, EMPTY, 0), retransmissions=_PINGS - 1)
+        except _Reset:
+            return True
+        except (NoAnswer, Unreachable):
+            return False
+        return True
+
+    def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
+        """Send a message that the server did not ask for just now; of a large one the first block."""
+        message = block_of(response_message(response, sequence), None)
+        message.token = token
+        if is_confirmable:
+            self._begin(_SERVER, message)
+            return
+        message.type, message.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
+        self._send(_SERVER, message.encode())
+        self._notified[message.message_id] = token
+        if len(self._notified) > _REMEMBERED_NOTIFICATIONS:
+            self._notified.popitem(last=False)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be told of the socket."""
+        self._datagrams = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, _addr: Any) -> None:
+        """Take a datagram."""
+        if self._session is None:
+            self._message_received(data)
+        else:
+            self._session.handle(data)
+
+    def error_received(self, exc: Exception) -> None:
+        """End requests; notifications go on: where nobody listens now, somebody may before the last repetition."""
+        error = Unreachable(f"{self._server} cannot be reached: {exc}")
+        if self._session is not None:
+            self._session.failed(error)
+        for exchange in list(self._exchanges.get(_SERVER.address, ())):
+            if exchange.answer is not None and exchange.message.code != EMPTY:
+                self._end(exchange, error)
+
+    def request_arrived(self, peer: Peer, request: Message) -> None:
+        """Answer a request of the server in a task of its own."""
+        task = self._loop.create_task(self._answer(peer, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - as of a server
+        """Take nothing that was not asked for."""
+        return False
+
+    def notification_refused(self, peer: Peer, message: Message) -> None:
+        """Nothing is beyond the share of the server."""
+
+    def _put(self, _peer: Peer, datagram: bytes) -> None:
+        if not self.is_muted:
+            (self._datagrams.sendto if self._session is None else self._session.send)(datagram)
+
+    def _message_received(self, data: bytes) -> None:
+        if self.is_muted:
+            self.lost += 1
+        else:
+            self.received(_SERVER, data)
+
+    def _silence(self, exchange: Exchange) -> str:
+        if exchange.acknowledged:
+            return f"the server did not answer in {self._tuning.separate_response_seconds:g} s"
+        asked = f"the server did not answer, asked {exchange.attempts} times"
+        return f"{asked}; see that it listens there, and not with coaps:// for coap://"
+
+    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
+        super()._end(exchange, error)
+        if exchange.answer is None and isinstance(error, NoAnswer):
+            self._handler.undelivered(exchange.message.token)
+
+    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
+        if not is_reset:
+            super()._exchange_acknowledged(exchange, is_reset)
+            return
+        self._end(exchange, _Reset("the server answered with a reset"))
+        if exchange.answer is None:
+            self._handler.stopped(exchange.message.token)
+
+    def _empty_received(self, peer: Peer, message: Message) -> None:
+        super()._empty_received(peer, message)
+        if message.type == Type.RESET and message.message_id in self._notified:
+            self._handler.stopped(self._notified[message.message_id])
+
+    async def _answer(self, peer: Peer, message: Message) -> None:
+        try:
+            answer = await self._answer_to(peer, message)
+        except Exception:
+            _log.exception("a request of the server could not be answered")
+            answer = refusal("5.00", "")
+        if answer is None:
+            self._drop_acknowledgement(peer, message)
+        else:
+            self.respond(peer, message, answer)
+
+    async def _answer_to(self, peer: Peer, message: Message) -> Message | None:
+        request = self._uploads.request(peer, message)
+        if isinstance(request, Message):
+            return request
+        wanted = message.block(Option.BLOCK2)
+        key = (request.method, request.path, request.query, request.accept)
+        # What is read in blocks does not change on the way.
+        observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
+        if observed is None:
+            observed = await self._handler.answer(Incoming(request, message.token, message.number(Option.OBSERVE)))
+        if observed is None:
+            return None
+        answer = block_of(response_message(*observed), wanted)
+        block = answer.block(Option.BLOCK2)
+        if block is not None and block.more:
+            self._downloads[key] = Observed(observed.response, None)
+            if len(self._downloads) > _REMEMBERED:
+                self._downloads.popitem(last=False)
+        answer.options += [option for option in message.options if option[0] == Option.BLOCK1]
+        return answer
+
+
+async def _family_of(server: ServerAddress) -> int:
+    """IPv4 where the server has both kinds of address: one for this machine alone listens at 127.0.0.1.
+
+    Nothing tells which of them is heard before something is asked there.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
+    return socket.AF_INET if any(each[0] == socket.AF_INET for each in found) else socket.AF_INET6

@@ -1,0 +1,247 @@
+"""The ``mirror-device`` command: LwM2M devices in Python, in a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from mirror_server.clock import SystemClock
+from mirror_server.extensions.lwm2m.device.kinds import NO_KINDS, kinds_by_name
+from mirror_server.standard_input import stop_with_stdin
+
+if TYPE_CHECKING:
+    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
+    from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions
+
+_FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
+_KINDS = list(kinds_by_name())
+_MIXED = "mixed"
+_OTHER_FILES = 64
+"""What a process has open beside the sockets of its devices, at most."""
+_PSK_VARIABLE = "MIRROR_DEVICE_PSK"
+
+
+def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str | None) -> bytes | None:
+    if digits is None:
+        return None
+    try:
+        key = bytes.fromhex(digits)
+    except ValueError:
+        key = b""
+    if not key:
+        raise click.BadParameter("a key is written in hexadecimal digits, two for each byte, like 00ff1a2b")
+    return key
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--server",
+    required=True,
+    metavar="URL",
+    help="The LwM2M server: coap://HOST[:5683], or coaps://HOST[:5684] with DTLS and --psk.",
+)
+@click.option("--name", required=True, help="The device's name; no other device of the server has it.")
+@click.option(
+    "--kind",
+    type=click.Choice([*_KINDS, _MIXED]) if _KINDS else str,
+    default="weather-station",
+    show_default=True,
+    help="What it is and measures; 'mixed' with --count takes all kinds in turn.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="How many devices to be: NAME-01, NAME-02 and so on, each with a socket of its own.",
+)
+@click.option(
+    "--queue",
+    is_flag=True,
+    help="Sleep 93 s after the last message, and make contact every 15 minutes, at times of its own, so that the first"
+    " contact may come sooner (queue mode).",
+)
+@click.option(
+    "--psk",
+    metavar="KEY",
+    envvar=_PSK_VARIABLE,
+    show_envvar=True,
+    callback=_read_key,
+    help="The pre-shared key in hexadecimal digits; in the variable it stands in no list of processes.",
+)
+@click.option("--identity", help="As whom it proves itself with the key; its name where this is left out.")
+@click.option(
+    "--lifetime",
+    type=click.IntRange(2, 2**31 - 1),
+    default=86400,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long a registration counts; it is updated after half of that.",
+)
+@click.option(
+    "--version",
+    "lwm2m_version",
+    type=click.Choice(["1.0", "1.1"]),
+    default="1.0",
+    show_default=True,
+    help="The version of LwM2M to speak.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(list(_FORMATS)),
+    help="Speak this content format alone, or with others by several --format; all of its version without it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="With the name it decides how the values run.")
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
+def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any) -> None:
+    """Be a LwM2M device, until Ctrl-C: it registers, measures, is read, written and observed.
+
+    \b
+    A weather station for a mirror on this machine:
+      mirror-server run --coap 127.0.0.1:5683
+      mirror-device --server coap://127.0.0.1:5683 --name my-sensor
+    \b
+    With DTLS, and the key that 'mirror-server devices add my-sensor' printed:
+      export MIRROR_DEVICE_PSK=...
+      mirror-device --server coaps://mirror.example:5684 --name my-sensor
+    """  # noqa: D301 - click wants the character, not its escape
+    options = _options(name=name, count=count, **common)
+    _allow_sockets(count)
+    if not _KINDS:
+        raise click.ClickException(NO_KINDS)
+    names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
+    kinds = _KINDS if kind == _MIXED else [kind]
+    if follows_stdin:
+        stop_with_stdin()
+    else:
+        # For people: a program behind it, such as a notebook, would show it among what it prints itself.
+        told = name if count == 1 else f"{names[0]} to {names[-1]}"
+        click.echo(f"{told}: registering with {options.server}", err=True)
+    asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
+
+
+def _options(
+    *,
+    server: str,
+    name: str,
+    count: int,
+    psk: bytes | None,
+    identity: str | None,
+    lifetime: int,
+    lwm2m_version: str,
+    formats: tuple[str, ...],
+    seed: int,
+    queue: bool,
+) -> DeviceOptions:
+    """What all devices of the command have in common.
+
+    Raises:
+        click.ClickException: What it needs is not installed, or two options do not go together.
+    """
+    if find_spec("aiocoap") is None:
+        raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
+    from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress  # noqa: PLC0415 - an extra
+    from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions  # noqa: PLC0415
+
+    try:
+        address = ServerAddress.parse(server)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--server") from None
+    _check(name, psk, count=count, is_secure=address.is_secure)
+    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
+    return DeviceOptions(
+        server=str(address),
+        version=lwm2m_version,  # type: ignore[arg-type]
+        lifetime_seconds=lifetime,
+        queue_mode=queue,
+        key=_key(psk, identity or name) if address.is_secure else None,
+        formats=frozenset(_FORMATS[each] for each in formats) or None,
+        seed=seed,
+    )
+
+
+def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None:
+    if not name or any(not character.isprintable() for character in name):
+        raise click.BadParameter("a name has printable characters alone, at least one", param_hint="--name")
+    if is_secure and psk is None:
+        raise click.UsageError(
+            f"coaps:// needs the device's key: --psk, or the variable {_PSK_VARIABLE};"
+            " a mirror makes one with 'mirror-server devices add NAME'"
+        )
+    if is_secure and count > 1:
+        raise click.UsageError("--count is for coap:// alone: with DTLS each device has a key of its own")
+    is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
+    if is_key_named and not is_secure:
+        raise click.UsageError(
+            "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
+        )
+
+
+def _key(psk: bytes | None, identity: str) -> PreSharedKey | None:
+    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey  # noqa: PLC0415 - an extra
+
+    try:
+        return None if psk is None else PreSharedKey(identity.encode(), psk)
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
+
+
+def _allow_sockets(count: int) -> None:
+    """Let the process have a socket for each device."""
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415 - not on every system
+
+    needed = count + _OTHER_FILES
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now == resource.RLIM_INFINITY or now >= needed:
+        return
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise click.UsageError(
+            f"--count {count} needs {needed} open files, and 'ulimit -Hn' allows {most}: have fewer"
+            " devices, or more processes"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+
+
+async def _serve(options: DeviceOptions, devices: Sequence[tuple[str, str]]) -> None:
+    from mirror_server.extensions.lwm2m.device.fleet import DeviceFleet  # noqa: PLC0415 - an extra
+
+    stop = asyncio.Event()
+    # Where a loop takes no signals, Ctrl-C cancels this task.
+    with suppress(NotImplementedError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    clock = SystemClock()
+    fleet = DeviceFleet(options, devices, clock, say=click.echo)
+    starting, stopped = asyncio.create_task(fleet.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await stopped
+    except (*fleet.FAILURES, ImportError) as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        for task in (starting, stopped):
+            task.cancel()
+        await asyncio.gather(starting, stopped, return_exceptions=True)
+        await fleet.stop()
+        clock.close()

@@ -1,0 +1,652 @@
+"""A LwM2M device: it registers with a server, answers it, and tells it what changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.paths import parse_path
+from mirror_server.clock import Clock, SystemClock, Timer
+from mirror_server.core.instants import Instant
+from mirror_server.extensions.lwm2m.device.coap_socket import (
+    CoapSocket,
+    Incoming,
+    PreSharedKey,
+    ServerAddress,
+    Transmission,
+)
+from mirror_server.extensions.lwm2m.device.contents import (
+    CONTENT_TYPES,
+    FORMATS_OF_VERSION,
+    JSON_RECORDS,
+    LINKS,
+    OCTETS,
+    TEXT,
+    TLV,
+    NotAcceptable,
+    decode_values,
+    encode_values,
+)
+from mirror_server.extensions.lwm2m.device.observing import DeviceObservation, Observations
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
+from mirror_server.extensions.lwm2m.links import is_opaque, is_within
+
+Version = Literal["1.0", "1.1"]
+_CHANGED, _CONTENT = "2.04", "2.05"
+_BAD_REQUEST, _NOT_FOUND, _METHOD_NOT_ALLOWED = "4.00", "4.04", "4.05"
+_NOT_ACCEPTABLE, _UNSUPPORTED = "4.06", "4.15"
+_REMEMBERED_REQUESTS = 1000
+_CURES = {
+    "4.00": "it does not understand the registration, or takes no device of this name",
+    "4.01": "it does not let this device in: check name, identity and key",
+    "4.03": "it does not let this device in: check name, identity and key",
+    "4.04": "it has no such registration, or is no LwM2M server",
+    "4.05": "it is no LwM2M server",
+    "4.12": "it does not speak this version of LwM2M: try another one",
+    "4.13": "there are too many resources for it",
+    "4.29": "too many registrations came from this address: try again later",
+    "5.03": "it takes no device at the moment: try again later",
+}
+
+
+class RegistrationRefused(Exception):
+    """The server does not take the registration; ``code`` is its answer, such as ``4.03``."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        cure = _CURES.get(code, "its log may say why")
+        super().__init__(f"the server refused the registration with {code}{f' ({detail})' if detail else ''}: {cure}")
+        self.code = code
+
+
+@dataclass(slots=True)
+class Behaviour:
+    """How a device behaves, also badly; all of it may be changed at any time.
+
+    Attributes:
+        answers: False where the server waits in vain, though messages arrive.
+        hold: Answers come when this event is set, after an empty acknowledgement.
+        refusals: Codes to answer with, by method and path: ``{("PUT", "/3311/0/5850"): "4.03"}``.
+        formats: The content formats it speaks; without text/plain (0) a server gets 4.06 for it.
+        notifies_confirmable: Whether notifications of observations are confirmable.
+        notifies: False where changes are told to nobody.
+    """
+
+    answers: bool = True
+    hold: asyncio.Event | None = None
+    refusals: dict[tuple[str, str], str] = field(default_factory=dict)
+    formats: frozenset[int] = FORMATS_OF_VERSION["1.0"]
+    notifies_confirmable: bool = False
+    notifies: bool = True
+
+
+class LwM2MDevice:
+    """A LwM2M 1.0 or 1.1 device over CoAP, on the event loop it is used on.
+
+    It does nothing by itself but to answer, and to tell changes that are observed: registration updates are for who
+    has it, as is to measure.
+
+    Args:
+        server: ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
+        endpoint_name: Its name.
+        resources: What it has.
+        endpoint_type: What kind of device it is (``et``).
+        lifetime_seconds: For how long a registration counts (``lt``).
+        version: Of LwM2M (``lwm2m``); with ``1.1`` it speaks SenML too.
+        queue_mode: Whether it says that it sleeps.
+        key: As whom it proves itself, with a server whose address begins with ``coaps``.
+        link_style: How it writes its links.
+        transmission: How messages are repeated.
+        clock: What times of values and notification rules follow.
+
+    Attributes:
+        behaviour: How it behaves, to be changed.
+        observations: What is observed.
+        requests: The last requests of the server.
+        heard_at: When the last one came, or the answer to a ping.
+        is_asleep: Whether it left the network, to come back by :meth:`wake`.
+        registration_id: What the server calls the registration; empty without one.
+        session_lost: Called on the event loop with the reason, when its DTLS session is lost.
+
+    Raises:
+        ValueError: ``server`` is no such address, or it needs a key that is not there, or a path is none.
+
+    Source: LwM2M core 6.2 to 6.4.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        endpoint_name: str,
+        resources: Iterable[DeviceResource] = (),
+        *,
+        endpoint_type: str = "",
+        lifetime_seconds: int = 86400,
+        version: Version = "1.0",
+        queue_mode: bool = False,
+        key: PreSharedKey | None = None,
+        link_style: LinkStyle | None = None,
+        transmission: Transmission | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.server = ServerAddress.parse(server)
+        if self.server.is_secure is (key is None):
+            raise ValueError("coaps:// needs a pre-shared key" if key is None else "a key is for coaps:// alone")
+        self.endpoint_name = endpoint_name
+        self.endpoint_type = endpoint_type
+        self.lifetime_seconds = lifetime_seconds
+        self.version = version
+        self.queue_mode = queue_mode
+        self.link_style = link_style or LinkStyle()
+        self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
+        self.observations = Observations()
+        self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self.heard_at: Instant = 0
+        self.registration_id = ""
+        self.session_lost: Callable[[str], object] = lambda _reason: None
+        self._key = key
+        self._transmission = transmission
+        self._own_clock = SystemClock() if clock is None else None
+        self._clock: Clock = clock or self._own_clock  # type: ignore[assignment]
+        self._resources: dict[str, DeviceResource] = {}
+        self._auto_sent: dict[str, PythonValue | None] = {}
+        self._socket: CoapSocket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: Timer | None = None
+        self.is_asleep = False
+        for resource in resources:
+            self.add(resource)
+
+    def add(self, resource: DeviceResource) -> None:
+        """Give it a resource; the server learns of it by the next registration, or update with links.
+
+        Raises:
+            ValueError: Its path is no path of a resource.
+        """
+        *_, resource_id, resource_instance_id = parse_path(resource.path)
+        if resource_id is None or resource_instance_id is not None:
+            raise ValueError(f"{resource.path!r} is no path of a resource such as /3303/0/5700")
+        self._resources[resource.path] = resource
+
+    def remove(self, path: str) -> None:
+        """Take a resource away."""
+        del self._resources[path]
+
+    def resource(self, path: str) -> DeviceResource:
+        """A resource of it.
+
+        Raises:
+            KeyError: It has none at this path.
+        """
+        return self._resources[path]
+
+    def value(self, path: str) -> PythonValue | None:
+        """The value of a resource."""
+        return self._resources[path].value
+
+    @property
+    def port(self) -> int:
+        """The local port, which changes when it comes from a new one."""
+        return self._open_socket().port
+
+    @property
+    def lost_datagrams(self) -> int:
+        """How many datagrams came while it slept, or was cut off."""
+        return self._open_socket().lost
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the server took a registration, as far as the device knows."""
+        return bool(self.registration_id)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a socket, with DTLS a session; without one the next registration or update opens it."""
+        return self._socket is not None
+
+    async def register(self) -> None:
+        """Make a full registration, which ends all observations.
+
+        Raises:
+            RegistrationRefused: The server does not take it.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+            ImportError: What DTLS needs is not installed.
+        """
+        await self._connect()
+        links = self.link_style.write(list(self._resources.values()))
+        request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
+        response = await self._ask(request)
+        # Some servers tell the location in one option, others each segment in one of its own.
+        _, _, self.registration_id = "/".join(response.location).partition("/")
+        if not self.registration_id:
+            raise RegistrationRefused(response.code, "it names no location such as /rd/5a3f")
+        self.observations.forget()
+        for resource in self._auto_observed():
+            self._auto_sent.setdefault(resource.path, resource.value)
+        self.report()
+
+    def _registration_query(self) -> tuple[str, ...]:
+        query = [f"ep={self.endpoint_name}", f"lt={self.lifetime_seconds}", f"lwm2m={self.version}"]
+        if self.version == "1.0":
+            query.append(f"b={'UQ' if self.queue_mode else 'U'}")
+        else:
+            query += ["b=U", *(["Q"] if self.queue_mode else [])]
+        if self.endpoint_type:
+            query.append(f"et={self.endpoint_type}")
+        return tuple(query)
+
+    async def update(
+        self, *, lifetime_seconds: int | None = None, with_links: bool = False, binding: str | None = None
+    ) -> None:
+        """Update the registration, with its links where they changed.
+
+        Raises:
+            RegistrationRefused: The server does not know it (4.04): it takes a full registration to go on.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+        """
+        query = []
+        if lifetime_seconds is not None:
+            self.lifetime_seconds = lifetime_seconds
+            query.append(f"lt={lifetime_seconds}")
+        if binding is not None:
+            query.append(f"b={binding}")
+        links = self.link_style.write(list(self._resources.values())).encode() if with_links else b""
+        path = f"/rd/{self.registration_id}"
+        await self._connect()
+        await self._ask(Request("POST", path, tuple(query), links, content_format=LINKS if with_links else None))
+        self.report()
+
+    async def deregister(self) -> None:
+        """End the registration.
+
+        Raises:
+            RegistrationRefused: The server does not know it.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+        """
+        path, self.registration_id = f"/rd/{self.registration_id}", ""
+        self.observations.forget()
+        await self._ask(Request("DELETE", path))
+
+    async def _ask(self, request: Request) -> Response:
+        try:
+            response = await self._open_socket().request(request)
+        except (NoAnswer, Unreachable):
+            if self._key is not None:
+                # The server, or one that started anew in its place, may have forgotten the session.
+                self._close_socket()
+            raise
+        if not response.is_success:
+            if response.code == _NOT_FOUND:
+                self.registration_id = ""
+            raise RegistrationRefused(response.code, response.payload.decode(errors="replace"))
+        return response
+
+    async def send(self, *paths: str, content_format: int = JSON_RECORDS) -> Response:
+        """Send values with their times, unasked (LwM2M 1.1). Source: LwM2M core 6.4.6.
+
+        Raises:
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+        """
+        values = self._values(paths)
+        at = {path: self._resources[path].changed_at for path in values}
+        payload = encode_values(values, "/", content_format, at)
+        return await self._open_socket().request(Request("POST", "/dp", (), payload, content_format=content_format))
+
+    def _values(self, paths: Iterable[str]) -> dict[str, PythonValue]:
+        found = ((path, self._resources[path].value) for path in paths)
+        return {path: value for path, value in found if value is not None}
+
+    async def ping(self) -> bool:
+        """Ask whether the server still hears it; where not, its next word to the server opens another session.
+
+        Raises:
+            Unreachable: It has no connection.
+        """
+        is_heard = await self._open_socket().ping()
+        if is_heard:
+            self.heard_at = self._clock.now()
+        else:
+            self._lose_session("hears nothing from the server")
+        return is_heard
+
+    def set_value(self, path: str, value: PythonValue) -> None:
+        """Give a resource a value, and tell it to who observes it.
+
+        Raises:
+            KeyError: It has no such resource.
+            ValueRefused: The value is not of the type that is declared for the path.
+        """
+        self._resources[path].set(value, self._clock.now())
+        self.report(path)
+
+    def sleep(self) -> None:
+        """Leave the network: what is sent to it is lost, and changes are kept until it wakes."""
+        self.is_asleep = True
+        self._mute(muted=True)
+
+    async def wake(self, *, from_new_port: bool = False, registers: bool = False) -> None:
+        """Come back, with a registration update or a full registration.
+
+        Args:
+            from_new_port: Come from another port, as after a NAT, with another DTLS session.
+            registers: Make a full registration, with all observations gone.
+
+        Raises:
+            RegistrationRefused: The server does not know it, or does not take it.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+        """
+        self.is_asleep = False
+        if from_new_port:
+            self._close_socket()
+        else:
+            self._mute(muted=False)
+        await (self.register() if registers else self.update())
+
+    def cut_off(self) -> None:
+        """Lose the network: nothing goes out any more, and nothing comes in."""
+        self._mute(muted=True)
+
+    def restore(self) -> None:
+        """Have the network again, without a word to the server."""
+        self._mute(muted=False)
+
+    def _mute(self, *, muted: bool) -> None:
+        if self._socket is not None:
+            self._socket.is_muted = muted
+
+    async def restart(self, *, keeps_registration: bool = False) -> None:
+        """Begin anew as after a loss of power: another port, other message ids, observations lost.
+
+        Args:
+            keeps_registration: Only update the registration, whose name it kept.
+
+        Raises:
+            RegistrationRefused: The server does not know it, or does not take it.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+        """
+        self._close_socket()
+        self.observations = Observations()
+        await (self.update() if keeps_registration else self.register())
+
+    async def close(self) -> None:
+        """Close the socket without a word; :meth:`deregister` says farewell."""
+        self._cancel_timer()
+        self._close_socket()
+        if self._own_clock is not None:
+            self._own_clock.close()
+        # The loop closes sockets, and ends what still answers, in its next turn.
+        await asyncio.sleep(0)
+
+    async def _connect(self) -> None:
+        if self._socket is None:
+            self._loop = asyncio.get_running_loop()
+            self._socket = await CoapSocket.open(self.server, self, key=self._key, transmission=self._transmission)
+
+    def _open_socket(self) -> CoapSocket:
+        if self._socket is None:
+            raise Unreachable("the device has no connection; it has to register first")
+        return self._socket
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # What the server says
+
+    async def answer(self, incoming: Incoming) -> Observed | None:
+        """Answer a request of the server."""
+        self.requests.append(incoming.request)
+        self.heard_at = self._clock.now()
+        if not self.behaviour.answers:
+            return None
+        if self.behaviour.hold is not None:
+            await self.behaviour.hold.wait()
+        request = incoming.request
+        refusal = self.behaviour.refusals.get((request.method, request.path))
+        if refusal is not None:
+            return Observed(Response(refusal), None)
+        return self._answer(incoming)
+
+    def stopped(self, token: bytes) -> None:
+        """The server does not want notifications with this token."""
+        self.observations.end(token)
+
+    def undelivered(self, token: bytes) -> None:
+        """The server did not acknowledge what has this token: it observes no more; what is unasked is told again."""
+        self.observations.end(token)
+        for resource in self._auto_observed():
+            if _token(resource) == token:
+                self._auto_sent[resource.path] = None
+
+    def session_ended(self) -> None:
+        """The DTLS session is gone: the next registration or update begins another."""
+        self._lose_session("the DTLS session ended")
+
+    def _lose_session(self, reason: str) -> None:
+        if self._socket is not None:
+            self._close_socket()
+            self.session_lost(reason)
+
+    def _answer(self, incoming: Incoming) -> Observed:
+        request = incoming.request
+        within = [each for path, each in self._resources.items() if is_within(path, request.path)]
+        if not within:
+            return Observed(Response(_NOT_FOUND), None)
+        if request.method == "GET":
+            return self._answer_get(incoming, within)
+        if request.method == "DELETE":
+            return Observed(Response(_METHOD_NOT_ALLOWED), None)
+        return Observed(Response(self._change(request)), None)
+
+    def _answer_get(self, incoming: Incoming, within: list[DeviceResource]) -> Observed:
+        request = incoming.request
+        if request.accept == LINKS:
+            return Observed(Response(_CONTENT, self._discover(request.path, within).encode(), LINKS), None)
+        if incoming.observe == 1:
+            self.observations.end(incoming.token)
+        response = self._read(request, within)
+        if incoming.observe != 0 or not response.is_success or response.content_format is None:
+            return Observed(response, None)
+        if any(each.auto_observed_token is not None for each in within):
+            return Observed(Response(_BAD_REQUEST), None)
+        self.observations.begin(
+            DeviceObservation(
+                request.path, incoming.token, response.content_format, response.payload, self._clock.now()
+            )
+        )
+        self._schedule()
+        return Observed(response, self.observations.next_sequence())
+
+    def _discover(self, path: str, within: list[DeviceResource]) -> str:
+        """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
+        paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
+        return ",".join(f"<{each}>{self.observations.own_attributes(each).as_link()}" for each in paths)
+
+    def _read(self, request: Request, within: list[DeviceResource]) -> Response:
+        values = self._values(each.path for each in within)
+        if not values:
+            is_executable = any(each.is_executable for each in within)
+            return Response(_METHOD_NOT_ALLOWED if is_executable else _NOT_FOUND)
+        content_format = self._usual_format(request.path) if request.accept is None else request.accept
+        payload = self._encode(request.path, values, content_format)
+        return Response(_NOT_ACCEPTABLE) if payload is None else Response(_CONTENT, payload, content_format)
+
+    def _usual_format(self, path: str) -> int:
+        """In which format it answers when none is asked for."""
+        if path not in self._resources or TEXT not in self.behaviour.formats:
+            return TLV
+        return OCTETS if is_opaque(path) else TEXT
+
+    def _encode(self, path: str, values: Mapping[str, PythonValue], content_format: int) -> bytes | None:
+        if content_format not in self.behaviour.formats:
+            return None
+        try:
+            return encode_values(values, path, content_format)
+        except NotAcceptable:
+            return None
+
+    def _change(self, request: Request) -> str:
+        """Do a write, an execution or a change of attributes; gives the code of the answer."""
+        if request.method == "PUT" and request.content_format is None and not request.payload:
+            return self._write_attributes(request)
+        target = self._resources.get(request.path)
+        if request.method == "PUT" or target is None:
+            return self._write(request)
+        if target.on_execute is None:
+            return _METHOD_NOT_ALLOWED
+        target.on_execute(request.payload)
+        return _CHANGED
+
+    def _write_attributes(self, request: Request) -> str:
+        # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
+        try:
+            attributes = self.observations.own_attributes(request.path)
+            changed = attributes.changed(request.query) if request.query else attributes
+        except ValueError:
+            return _BAD_REQUEST
+        self.observations.set_attributes(request.path, changed)
+        self.report()
+        return _CHANGED
+
+    def _write(self, request: Request) -> str:
+        content_format = TEXT if request.content_format is None else request.content_format
+        if content_format not in self.behaviour.formats & set(CONTENT_TYPES):
+            return _UNSUPPORTED
+        try:
+            values = decode_values(request.payload, request.path, content_format)
+        except ValueError:
+            return _BAD_REQUEST
+        refusal = next((code for path, value in values.items() if (code := self._refusal(path, value))), None)
+        if refusal is not None:
+            return refusal
+        for path, value in values.items():
+            resource = self._resources[path]
+            resource.set(value, self._clock.now())
+            if resource.on_write is not None:
+                resource.on_write(value)
+            self.report(path)
+        return _CHANGED if values else _BAD_REQUEST
+
+    def _refusal(self, path: str, value: PythonValue) -> str | None:
+        resource = self._resources.get(path)
+        if resource is None:
+            return _NOT_FOUND
+        if not resource.writable:
+            return _METHOD_NOT_ALLOWED
+        return None if resource.takes(value) else _BAD_REQUEST
+
+    # What it tells
+
+    def report(self, path: str | None = None) -> None:
+        """Tell what changed, of one resource or of all, to who observes it, as far as the rules allow it now.
+
+        A change while the device sleeps is told after it woke.
+        """
+        if self.is_asleep or self._socket is None or not self.behaviour.notifies:
+            return
+        now = self._clock.now()
+        for observation in self.observations.all() if path is None else self.observations.touched_by(path):
+            self._report(observation, now)
+        for resource in self._auto_observed() if path is None else [self._resources[path]]:
+            self._report_unasked(resource)
+        self._schedule()
+
+    def _report(self, observation: DeviceObservation, now: Instant) -> None:
+        payload = self._observed(observation)
+        if payload is None or now < self.observations.earliest_at(observation):
+            return
+        latest_at = self.observations.latest_at(observation)
+        if payload == observation.sent and (latest_at is None or now < latest_at):
+            return
+        observation.sent, observation.sent_at = payload, now
+        self.notify(observation.token, payload, observation.content_format)
+
+    def _report_unasked(self, resource: DeviceResource) -> None:
+        token, value = _token(resource), resource.value
+        if token is None or value is None or not self.is_registered or self._auto_sent.get(resource.path) == value:
+            return
+        content_format = self._usual_format(resource.path)
+        payload = self._encode(resource.path, {resource.path: value}, content_format)
+        if payload is not None:
+            self._auto_sent[resource.path] = value
+            self.notify(token, payload, content_format, is_confirmable=True)
+
+    def _auto_observed(self) -> list[DeviceResource]:
+        return [each for each in self._resources.values() if each.auto_observed_token is not None]
+
+    def notify(
+        self,
+        token: bytes,
+        payload: bytes,
+        content_format: int | None = TEXT,
+        *,
+        sequence: int | None = None,
+        is_confirmable: bool | None = None,
+    ) -> None:
+        """Send a notification as it is given, whoever observes what; :meth:`report` is what devices do.
+
+        Args:
+            token: Of an observation, or of none.
+            payload: What it says.
+            content_format: CoAP's number of its format.
+            sequence: Its Observe option; the next one of this device by itself.
+            is_confirmable: As the behaviour has it by itself.
+        """
+        if is_confirmable is None:
+            is_confirmable = self.behaviour.notifies_confirmable
+        if sequence is None:
+            sequence = self.observations.next_sequence()
+        response = Response(_CONTENT, payload, content_format)
+        self._open_socket().notify(token, response, sequence, is_confirmable=is_confirmable)
+
+    # When rules let it tell something later
+
+    def _schedule(self) -> None:
+        due_at = min((at for each in self.observations.all() if (at := self._due_at(each)) is not None), default=None)
+        # A timer that comes too early looks again; to cancel it for a later one would fill the clock with old ones.
+        if due_at is not None and (self._timer is None or due_at < self._timer.due_at):
+            self._cancel_timer()
+            self._timer = self._clock.call_at(due_at, self._call_loop)
+
+    def _due_at(self, observation: DeviceObservation) -> Instant | None:
+        now = self._clock.now()
+        earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
+        if earliest_at > now and self._observed(observation) != observation.sent:
+            return earliest_at
+        # What could have been told by now, and was not, waits for the next contact.
+        return None if latest_at is None or latest_at <= now else latest_at
+
+    def _observed(self, observation: DeviceObservation) -> bytes | None:
+        values = self._values(each for each in self._resources if is_within(each, observation.path))
+        return self._encode(observation.path, values, observation.content_format)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _call_loop(self) -> None:
+        # The clock may call on a thread of its own.
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._report_due)
+
+    def _report_due(self) -> None:
+        self._timer = None
+        self.report()
+        self._schedule()
+
+
+def _token(resource: DeviceResource) -> bytes | None:
+    number = resource.auto_observed_token
+    return None if number is None else number.to_bytes(2, "big")

@@ -1,0 +1,124 @@
+"""Devices of the simulator's kinds over CoAP: the same resources, rules, models and rhythms."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
+from mirror_server.core.instants import Instant
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource
+
+if TYPE_CHECKING:
+    from mirror_server.devices.simulator.kinds import DeviceKind, ResourceRule
+    from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
+
+NO_KINDS = (
+    "what this device measures is of the simulated devices, which are not there; install them anew:"
+    " pip install --force-reinstall 'device-state-mirror[lwm2m]'"
+)
+"""Why there is no device of any kind, and what to do."""
+
+_FIRST_TOKEN = 0x0100
+
+
+def kinds_by_name() -> Mapping[str, DeviceKind]:
+    """The kinds of the simulated devices; none where there are no simulated devices."""
+    try:
+        from mirror_server.devices.simulator.kinds import KINDS_BY_NAME  # noqa: PLC0415 - another extension
+    except ModuleNotFoundError:
+        return {}
+    return KINDS_BY_NAME
+
+
+class ModelledDevice:
+    """What a device of a kind has, and how its values run.
+
+    Args:
+        kind: One of the simulator's kinds, such as ``weather-station``.
+        endpoint_name: The device's name; with the seed it decides how its values run.
+        seed: The same seed gives the same values.
+        now: The instant it begins at.
+        executed: Called with path and argument of each execution.
+
+    Attributes:
+        resources: For a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`; what is written to them,
+            the models know.
+
+    Raises:
+        KeyError: There is no such kind.
+        ImportError: There are no simulated devices.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        endpoint_name: str,
+        seed: int,
+        now: Callable[[], Instant],
+        executed: Callable[[str, bytes], None],
+    ) -> None:
+        kinds = kinds_by_name()
+        if not kinds:
+            raise ImportError(NO_KINDS)
+        from mirror_server.devices.simulator.device import device_of_kind  # noqa: PLC0415 - another extension
+
+        self._now = now
+        self._executed = executed
+        key = f"{seed}/{endpoint_name}"
+        serial_number = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+        self._model = device_of_kind(kinds[kind], serial_number, endpoint_name, key, now())
+        rules = kinds[kind].rules
+        self.resources = [self._resource(rule, _FIRST_TOKEN + number) for number, rule in enumerate(rules.values())]
+
+    @property
+    def endpoint_type(self) -> str:
+        """The type it registers with."""
+        return self._model.endpoint_type
+
+    def _resource(self, rule: ResourceRule, token: int) -> DeviceResource:
+        path = rule.path
+        resource = DeviceResource(
+            path,
+            writable=rule.writable,
+            observable=rule.observable,
+            auto_observed_token=token if rule.auto_observable else None,
+            accepts=None if rule.accepts is None else _typed_check(path, rule.accepts),
+            on_write=lambda value: self._model.set_value(path, _text(value, path), self._now()),
+            on_execute=(lambda argument: self._executed(path, argument)) if rule.executable else None,
+        )
+        if not rule.executable:
+            reading = self._model.reading(path, self._now())
+            resource.set(_typed(reading.text, path), reading.measured_at)
+        return resource
+
+    def measure(self, device: LwM2MDevice) -> None:
+        """Give the device the values that its kind has at this instant."""
+        for resource in self.resources:
+            if self._model.modelled(resource.path) is not None:
+                device.set_value(
+                    resource.path, _typed(self._model.reading(resource.path, self._now()).text, resource.path)
+                )
+
+    def next_measurement_at(self) -> Instant | None:
+        """When a value is measured next; ``None`` where nothing is."""
+        rules = filter(None, map(self._model.modelled, self._model.resources))
+        return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
+
+    def next_contact_at(self, period_seconds: int) -> Instant:
+        """When it comes out of its sleep next; each device has seconds of its own."""
+        return self._model.next_beat_after(self._now(), period_seconds)
+
+
+def _typed(text: str, path: str) -> PythonValue:
+    value = decode(text.encode(), TEXT_PLAIN, path).python
+    return text if value is None or isinstance(value, Mapping) else value
+
+
+def _text(value: PythonValue, path: str) -> str:
+    return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+
+
+def _typed_check(path: str, accepts: Callable[[str], bool]) -> Callable[[PythonValue], bool]:
+    return lambda value: accepts(_text(value, path))

@@ -1,0 +1,123 @@
+"""The commands for the pre-shared keys of real devices, also beside a running server."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import click
+
+from mirror_sdk._visible import visible
+from mirror_server.cli import main
+from mirror_server.clock import wall_time
+from mirror_server.config import database_option
+from mirror_server.core.instants import to_datetime
+from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.device_keys import DeviceKeyRefused
+from mirror_server.extensions.lwm2m.settings import COAPS_PORT
+from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
+from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
+from mirror_server.hooks import open_database
+from mirror_server.store.database import location_of
+
+
+@main.group()
+def devices() -> None:
+    """Make, list, revoke and rename the pre-shared keys of real devices, which come in over DTLS ('run --coaps')."""
+
+
+@devices.command("add")
+@click.argument("endpoint_name")
+@click.option(
+    "--identity",
+    metavar="ID",
+    help="What the device calls itself in the handshake, where that is not its endpoint name.",
+)
+@database_option
+def add_device(endpoint_name: str, identity: str | None, database_url: str) -> None:
+    """Make the key of the device that registers as ENDPOINT_NAME and print it, with how to use it.
+
+    The key is shown this once. A running server need not be stopped.
+    """
+    # Before it is opened: that makes files beside it, which go again.
+    _refuse_exposed(database_url)
+    with _refusals(), closing(open_database(database_url)) as database:
+        key = device_keys.add(database, endpoint_name, identity, wall_time())
+    click.echo("\n".join(_told(key)))
+
+
+@devices.command("list")
+@database_option
+def list_devices(database_url: str) -> None:
+    """List the devices that have a key: endpoint name, identity, when the key was made. The keys are not shown."""
+    with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
+        for key in stored_keys.list_all(session):
+            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{_made(key)}")
+
+
+@devices.command("revoke")
+@click.argument("endpoint_name")
+@database_option
+def revoke_device(endpoint_name: str, database_url: str) -> None:
+    """Delete the key of the device ENDPOINT_NAME, which is out from then on.
+
+    A session it has ends with its next message. What the mirror shows of it stays: 'mirror-server erase' deletes that.
+    """
+    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
+        device_keys.revoke(database, endpoint_name)
+    click.echo(f"revoked {visible(endpoint_name)}")
+
+
+@devices.command("rename")
+@click.argument("endpoint_name", metavar="OLD")
+@click.argument("new_name", metavar="NEW")
+@database_option
+def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
+    """Let the device that registered as OLD register as NEW, and as nothing else; its identity and key stay.
+
+    In the mirror it is the same device under the name NEW, with the same device id, unless a device NEW is there
+    already. Presubscription rules belong to the applications and stay: one that names OLD does not mean NEW.
+    """
+    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
+        is_followed = device_keys.rename(database, endpoint_name, new_name)
+    click.echo(f"renamed {visible(endpoint_name)} to {visible(new_name)}")
+    if not is_followed:
+        click.echo("In the mirror nothing was renamed: it has no device of the old name, or one of the new name too.")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except DeviceKeyRefused as error:
+        raise click.ClickException(visible(str(error))) from None
+
+
+def _refuse_exposed(database_url: str) -> None:
+    """A key that others can read is none: not one is stored where they can."""
+    exposed = location_of(database_url).exposed_files()
+    if exposed:
+        files = shlex.join(map(str, exposed))
+        raise click.ClickException(
+            "others than the owner may use the database, where keys of devices stand as they are; first: chmod 600"
+            f" {files}"
+        )
+
+
+def _told(key: DeviceKey) -> Iterator[str]:
+    secret = key.secret.hex()
+    identity = "" if key.identity == key.endpoint_name else f" --identity {shlex.quote(key.identity)}"
+    yield f"Endpoint name  {key.endpoint_name}"
+    yield f"Identity       {key.identity}"
+    yield f"Key            {secret}"
+    yield ""
+    yield "The key is shown this once, in hexadecimal digits. The device needs these three, the mode 'pre-shared key',"
+    yield f"and the address of a server with --coaps, coaps://HOST:{COAPS_PORT}. To try it without a device:"
+    yield ""
+    yield f"  export MIRROR_DEVICE_PSK={secret}"
+    yield (f"  mirror-device --server coaps://127.0.0.1:{COAPS_PORT} --name {shlex.quote(key.endpoint_name)}{identity}")
+
+
+def _made(key: DeviceKey) -> str:
+    return f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"

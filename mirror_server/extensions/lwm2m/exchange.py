@@ -1,0 +1,160 @@
+"""What is exchanged with devices over CoAP, and the interface between the socket and who speaks LwM2M on it.
+
+All of it happens on one event loop. Source: RFC 7252, RFC 7641.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from mirror_server.core.errors import CannotServe
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+INSTALL_DTLS = (
+    "pip install 'device-state-mirror[lwm2m-dtls]'; it is compiled, which needs (on Debian)"
+    " apt-get install autoconf automake gcc libc6-dev make python3-dev"
+)
+"""How to install what speaks DTLS, for the messages where it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Whom messages come from and go to.
+
+    Attributes:
+        address: Address and port, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+        is_secure: Whether they come by DTLS.
+        identity: As whom the peer proved itself by its pre-shared key; ``None`` without DTLS.
+    """
+
+    address: str
+    is_secure: bool = False
+    identity: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to a device, or from one; ``path`` begins with a slash, the numbers are CoAP's content formats."""
+
+    method: Method
+    path: str
+    query: tuple[str, ...] = ()
+    payload: bytes = b""
+    content_format: int | None = None
+    accept: int | None = None
+
+
+class Response(NamedTuple):
+    """An answer, whole; ``code`` is written ``2.05``. ``location`` is that of what was made, as path segments.
+
+    A tuple as the notification it is in: thousands come in a second.
+    """
+
+    code: str
+    payload: bytes = b""
+    content_format: int | None = None
+    max_age_seconds: int | None = None
+    location: tuple[str, ...] = ()
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the request was done."""
+        return self.code.startswith("2.")
+
+
+class Observed(NamedTuple):
+    """The answer to a request to observe.
+
+    ``sequence`` is the Observe option of it; ``None`` where the peer answered, but observes nothing.
+    """
+
+    response: Response
+    sequence: int | None
+
+
+class Notification(NamedTuple):
+    """A message that no request waits for: of an observation, or unasked.
+
+    ``sequence`` is its Observe option; ``is_whole`` is false where it is the first block of more, which are to be read.
+    """
+
+    peer: Peer
+    token: bytes
+    sequence: int | None
+    response: Response
+    is_confirmable: bool
+    is_whole: bool
+
+
+class NoAnswer(Exception):
+    """The peer did not answer, however often it was asked."""
+
+
+class Unreachable(Exception):
+    """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone.
+
+    ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer, which then acted.
+    """
+
+    def __init__(self, reason: str = "", *, may_have_arrived: bool = False) -> None:
+        super().__init__(reason)
+        self.may_have_arrived = may_have_arrived
+
+
+class CannotListen(CannotServe):
+    """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was received and sent since the sockets were opened, as messages.
+
+    ``dropped`` are datagrams that led to nothing, those that the kernel had no room for and those beyond the share of
+    a device among them; ``sessions`` the DTLS sessions there are now.
+    """
+
+    requests_received: int = 0
+    responses_received: int = 0
+    notifications_received: int = 0
+    acknowledgements_received: int = 0
+    resets_received: int = 0
+    requests_sent: int = 0
+    responses_sent: int = 0
+    acknowledgements_sent: int = 0
+    resets_sent: int = 0
+    retransmissions: int = 0
+    duplicates: int = 0
+    unanswered: int = 0
+    unreachable: int = 0
+    refused: int = 0
+    dropped: int = 0
+    handshakes: int = 0
+    handshake_failures: int = 0
+    sessions: int = 0
+
+
+class Handler(Protocol):
+    """Who speaks with the devices; called on the event loop."""
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        """Answer a request of a device, which came whole."""
+        ...
+
+    def notified(self, notification: Notification) -> bool:
+        """Take a notification; ``False`` where its token says nothing, so that the device is told to stop."""
+        ...
+
+    def flooded(self, notification: Notification) -> None:
+        """End the observation of a notification that is beyond the share of its device, which gets a reset."""
+        ...
+
+    def session_ended(self, peer: Peer) -> None:
+        """The DTLS session of a peer is gone: it cannot be reached before it speaks again."""
+        ...

@@ -1,0 +1,513 @@
+"""The real devices while this process has them; all of it is called on the event loop of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    DeviceCommand,
+    DeviceEvents,
+    Execute,
+    NotRegistered,
+    Observation,
+    Observe,
+    Outcome,
+)
+from mirror_server.extensions.lwm2m.conversation import Conversation
+from mirror_server.extensions.lwm2m.exchange import (
+    NoAnswer,
+    Notification,
+    Peer,
+    Request,
+    Response,
+    Unreachable,
+)
+from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
+from mirror_server.extensions.lwm2m.minutes import LimitedWarnings
+from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
+from mirror_server.extensions.lwm2m.registrar import Registrar, RegistrationLimits
+from mirror_server.extensions.lwm2m.registration import RegistrationRefused
+from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
+from mirror_server.extensions.lwm2m.store import registrations
+from mirror_server.store import resources
+from mirror_server.store.database import Database
+from mirror_server.store.failures import NotLeader, StorageFailed
+
+if TYPE_CHECKING:  # the sockets need an extra
+    from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_AFTER_ANSWER_SECONDS = 0.05
+"""How long a device is left alone with the answer to its registration: many take no request before they read it."""
+
+_STORE_SECONDS = 60
+"""How long a device waits until what it said is on disk; then it is told to come again."""
+
+_GROUP_SECONDS = 0.02
+"""Values that come sooner after those before are stored together: 2,000 a second take half the time."""
+
+_DISCOVERING_AT_ONCE = 64
+_SWEEP_SECONDS = 60
+_STOP_SECONDS = 2
+_SENML = frozenset({110, 112})
+_NOT_IMPLEMENTED = "5.01"
+
+
+class _GivenUp(Exception):
+    """The request went to where the device is no more; whether it took it is not known."""
+
+
+@dataclass(slots=True)
+class FleetCounts:
+    """What happened since the start, besides :class:`~mirror_server.extensions.lwm2m.registrar.RegistrationCounts`."""
+
+    notifications: int = 0
+    unreadable_notifications: int = 0
+    unknown_notifications: int = 0
+    failed_exchanges: int = 0
+    unreadable_answers: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """A command on its way; ``is_sent`` once the device's turn was its own, and something of it may have been sent."""
+
+    command: DeviceCommand
+    task: asyncio.Task[None] | None = None
+    is_sent: bool = False
+
+
+class Fleet:
+    """Hears devices and asks them.
+
+    Args:
+        events: The service.
+        database: Where registrations are kept.
+        clock: Domain time.
+        awake_seconds: How long after its last message a device in queue mode listens.
+        limits: What registrations may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: DeviceEvents,
+        database: Database,
+        clock: Clock,
+        awake_seconds: float,
+        limits: RegistrationLimits,
+    ) -> None:
+        self.counts = FleetCounts()
+        self.registrar = Registrar(
+            events=events,
+            database=database,
+            clock=clock,
+            limits=limits,
+            greet=self._greet,
+        )
+        self.registry = self.registrar.registry
+        self._events = events
+        self._database = database
+        self._clock = clock
+        self._awake_seconds = awake_seconds
+        self._conversation: Conversation | None = None
+        self._deliveries: dict[str, _Delivery] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: list[Observation] = []
+        self._handed_over_at = 0.0
+        self._valueless = LimitedWarnings(_log, clock, "notifications without a value")
+        self._unreadable = LimitedWarnings(_log, clock, "answers that cannot be read")
+        self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
+
+    async def take_up(self) -> None:
+        """Take up the devices that were registered when the service ended, or another process had them."""
+        for row in await asyncio.to_thread(self._database.look, registrations.load):
+            self.registrar.take_up(RegisteredDevice.from_store(row))
+
+    def begin(self, endpoint: CoapEndpoint) -> None:
+        """Ask devices by this endpoint from now on."""
+        self._conversation = Conversation(endpoint, self.registrar.observations, self._clock, self._note_unreadable)
+        self._sweep()
+
+    async def end(self) -> None:
+        """Wait for no answer any more."""
+        self._conversation = None
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
+
+    def is_reachable(self, device_id: str) -> bool:
+        """Whether a device listens, as far as is known; may be called on any thread."""
+        device = self.registry.by_id(device_id)
+        if device is None or self._conversation is None:
+            return False
+        return device.is_awake(self._clock.now(), self._awake_seconds)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """Have a device do what a command asks, as soon as it has answered what is under way."""
+        delivery = self._deliveries[device_id] = _Delivery(command)
+        delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
+
+    def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
+        """Do not send a command; ``also_sent``: stop to wait for the response to one that was sent, too.
+
+        Returns:
+            Whether it was sent, as far as is known; if not, it is not going to be, and no response is reported.
+        """
+        delivery = self._deliveries.get(device_id)
+        if delivery is None or delivery.command is not command or delivery.task is None:
+            return True
+        if also_sent or not delivery.is_sent:
+            delivery.task.cancel()
+        return delivery.is_sent
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                return await self._answer(peer, request)
+        except (TimeoutError, NotLeader, StorageFailed):
+            return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
+
+    def notified(self, notification: Notification) -> bool:
+        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        observed = self.registrar.observations.find(notification)
+        now = self._clock.now()
+        if observed is None or not observed.device.is_registered(now):
+            self.counts.unknown_notifications += 1
+            return False
+        self.counts.notifications += 1
+        device = observed.device
+        if notification.peer is not device.peer and notification.peer != device.peer:
+            # A router gave it another port.
+            self.registrar.move(device, notification.peer)
+            # What was under way went to where it was before.
+            device.is_reachable = False
+        self._heard(device, now)
+        if observed.held is None:
+            self._take(observed, notification, now)
+        else:
+            observed.held.append(notification)
+        return True
+
+    def flooded(self, notification: Notification) -> None:
+        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        observed = self.registrar.observations.find(notification)
+        if observed is not None and observed.is_asked:
+            self._end_observation(observed, "was stopped: it sends more messages than one device may")
+
+    def session_ended(self, peer: Peer) -> None:
+        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        for device in self.registry.at(peer):
+            device.is_reachable = False
+
+    async def _answer(self, peer: Peer, request: Request) -> Response:
+        response = Response("4.05", b"this path does not take the method", 0)
+        match request.method, request.path.removeprefix("/").split("/"):
+            case "POST", ["rd"]:
+                response = await self.registrar.register(peer, request)
+            case "POST", ["rd", location] if location:
+                response = await self.registrar.update(peer, location, request)
+            case "DELETE", ["rd", location] if location:
+                response = await self.registrar.deregister(peer, location)
+            case "POST", ["dp"]:
+                response = await self._take_sent(peer, request)
+            case "POST", ["bs"]:
+                response = self.registrar.refuse_bootstrap(peer, request)
+            case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
+                pass
+            case _:
+                response = Response("4.04", b"there is no such path; register under /rd", 0)
+        return response
+
+    async def _take_sent(self, peer: Peer, request: Request) -> Response:
+        """Take the values that a device sends by itself; those of resources it does not have are passed over.
+
+        Source: LwM2M core 1.1, 6.4.5.
+        """
+        device = await self._sender(peer)
+        now = self._clock.now()
+        if device is None:
+            return Response("4.04", b"nothing is registered from here; register under /rd", 0)
+        if request.content_format not in _SENML:
+            return Response("4.15", b"send SenML, as JSON (110) or CBOR (112)", 0)
+        try:
+            told = contents(request.payload, request.content_format, EVERYTHING, now)
+        except BadPayload as error:
+            return Response("4.00", str(error).encode(), 0)
+        self.registrar.move(device, peer)
+        self._heard(device, now)
+        look = partial(resources.announced, device_id=device.device_id)
+        known = {each.path for each in await asyncio.to_thread(self._database.look, look)}
+        taken = [each for each in told if each.path in known]
+        if told and not taken:
+            return Response("4.04", b"no resource of these is one that was registered", 0)
+        self._collect(device, taken, self._clock.now(), is_unasked=True)
+        return Response("2.04")
+
+    async def _sender(self, peer: Peer) -> RegisteredDevice | None:
+        """Which device a peer is; ``None`` where it is not registered, or might not register by that name any more."""
+        device = self.registry.of_peer(peer)
+        if device is None:
+            return None
+        try:
+            await self.registrar.check_device(peer, device)
+        except RegistrationRefused:
+            return None
+        is_current = self.registry.by_id(device.device_id) is device
+        return device if is_current and device.is_registered(self._clock.now()) else None
+
+    def _take(self, observed: Observed, notification: Notification, now: Instant) -> None:
+        """Tell the service what a notification says, if it is news."""
+        response = notification.response
+        if not response.is_success:
+            self._end_observation(observed, f"ended with {response.code}")
+        elif observed.is_news(notification.sequence, now):
+            if notification.is_whole:
+                self._tell(observed, response, now)
+            elif not observed.is_being_read:
+                observed.is_being_read = True
+                self._spawn(self._read_whole(observed))
+
+    async def _deliver(self, device_id: str, delivery: _Delivery, answer: Callable[[Answer], None]) -> None:
+        try:
+            answer(await self._perform(device_id, delivery))
+        finally:
+            if self._deliveries.get(device_id) is delivery:
+                del self._deliveries[device_id]
+            if isinstance(delivery.command, Observe):
+                self._release(device_id, delivery.command.path)
+
+    def _release(self, device_id: str, path: str) -> None:
+        """The answer to Observe was told: now what came after it."""
+        device = self.registry.by_id(device_id)
+        if device is not None and (observed := device.observed.get(path)) is not None:
+            for notification in observed.release():
+                self._take(observed, notification, self._clock.now())
+
+    async def _perform(self, device_id: str, delivery: _Delivery) -> Answer:
+        command = delivery.command
+        device = self.registry.by_id(device_id)
+        if device is None:
+            return Answer(Outcome.NOT_SENT)
+        is_about_observation = isinstance(command, Observe | CancelObservation)
+        async with device.turn:
+            conversation = self._conversation
+            # A device that left the last request unanswered is not asked to observe one resource after the other: what
+            # an application asks of it comes sooner.
+            is_put_off = is_about_observation and device.is_silent
+            if conversation is None or is_put_off or not self._is_current(device):
+                return Answer(Outcome.NOT_SENT)
+            delivery.is_sent = True
+            device.is_executing = isinstance(command, Execute)
+            try:
+                answer = await self._ask(device, command.path, conversation.perform(device, command))
+            except (NoAnswer, Unreachable, _GivenUp) as error:
+                return Answer(_outcome_without_response(device, command, error))
+            finally:
+                device.is_executing = False
+        has_begun_anew = self.registry.by_id(device_id) is not device
+        return Answer(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
+
+    def _is_current(self, device: RegisteredDevice) -> bool:
+        is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
+        return is_awake and self.registry.by_id(device.device_id) is device
+
+    async def _ask(self, device: RegisteredDevice, path: str, exchange: Coroutine[Any, Any, T]) -> T:
+        """Wait for the answer to a request, and note what it says of the device that it answers or does not.
+
+        Raises:
+            NoAnswer: It did not.
+            Unreachable: Nothing can be sent to it.
+            _GivenUp: It is not there any more.
+        """
+        task = asyncio.ensure_future(exchange)
+        device.exchange = task
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                raise
+            raise _GivenUp from None
+        except NoAnswer:
+            self._note_failure(device, path, "was not answered")
+            device.is_silent = True
+            if device.queue_mode:
+                device.heard_at = 0
+            if not device.is_known_address:
+                device.is_reachable = False
+            raise
+        except Unreachable:
+            self._note_failure(device, path, "could not be sent")
+            device.is_reachable = False
+            raise
+        finally:
+            device.exchange = None
+        self._heard(device, self._clock.now())
+        return result
+
+    def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
+        self.counts.failed_exchanges += 1
+        _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
+
+    def _note_unreadable(self, device: RegisteredDevice, path: str, error: BadPayload | BadLinks) -> None:
+        self.counts.unreadable_answers += 1
+        self._unreadable.warn("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+
+    def _heard(self, device: RegisteredDevice, now: Instant) -> None:
+        """Something came from a device; what waits for it is delivered where it was not known to listen."""
+        was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
+        self._note_contact(device, now)
+        if not was_there:
+            self._make_contact(device)
+
+    def _note_contact(self, device: RegisteredDevice, now: Instant) -> None:
+        if self._conversation is not None:
+            self._conversation.endpoint.retransmit(device.peer)
+        device.heard_at = now
+        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+
+    def _make_contact(self, device: RegisteredDevice) -> None:
+        # It looks into the database, and the loop waits for nothing.
+        asyncio.get_running_loop().run_in_executor(None, self._events.contact, device.device_id)
+
+    def _greet(self, device: RegisteredDevice) -> None:
+        """A device is told that its registration, or its update, was taken; then it can be asked."""
+        asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
+
+    def _begin_to_ask(self, device: RegisteredDevice) -> None:
+        if self._conversation is None or self.registry.by_id(device.device_id) is not device:
+            return
+        self._note_contact(device, self._clock.now())
+        self._make_contact(device)
+        if device.to_discover and not device.is_being_discovered:
+            device.is_being_discovered = True
+            self._spawn(self._discover(device))
+
+    async def _discover(self, device: RegisteredDevice) -> None:
+        """Learn which resources the instances have of which a device registered no resource."""
+        discovered: dict[str, Links | None] = {}
+        try:
+            with suppress(NoAnswer, Unreachable, _GivenUp):  # the rest is asked for after its next update
+                async with self._discovering:
+                    for path in device.to_discover:
+                        discovered[path] = await self._discover_below(device, path)
+            if discovered:
+                await self.registrar.learn(device, discovered)
+        finally:
+            device.is_being_discovered = False
+
+    async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
+        """The resources below a path; ``None`` where the device tells none."""
+        # The turn is given back after each: what an application asks comes between.
+        async with device.turn:
+            conversation = self._conversation
+            if conversation is None or not self._is_current(device):
+                raise Unreachable
+            response = await self._ask(device, path, conversation.discover(device, path))
+            if response.code == _NOT_IMPLEMENTED:
+                told = await self._ask(device, path, conversation.read_values(device, path))
+                return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
+        try:
+            return read_links(response.payload, prefix=device.prefix) if response.is_success else None
+        except BadLinks as error:
+            self._note_unreadable(device, path, error)
+            return None
+
+    async def _read_whole(self, observed: Observed) -> None:
+        """Read a value that is too long for one notification."""
+        device = observed.device
+        with suppress(NoAnswer, Unreachable, _GivenUp):
+            async with device.turn:
+                # A change that comes from now on is read once more.
+                observed.is_being_read = False
+                if self._conversation is not None and self._is_current(device):
+                    told = await self._ask(device, observed.path, self._conversation.read_rest(observed))
+                    self._collect(device, told, self._clock.now())
+
+    def _end_observation(self, observed: Observed, how: str) -> None:
+        device, path = observed.device, observed.path
+        self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
+        if observed.is_asked:
+            self.registrar.observations.end(device, path)
+            # What came before goes to its subscribers first.
+            self._hand_over()
+            self._events.observation_ended(device.device_id, path)
+
+    def _tell(self, observed: Observed, response: Response, now: Instant) -> None:
+        device, path = observed.device, observed.path
+        try:
+            told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
+        except BadPayload as error:
+            self.counts.unreadable_notifications += 1
+            self._valueless.warn("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
+        else:
+            observed.has_value = True
+            self._collect(device, told, now)
+
+    def _collect(self, device: RegisteredDevice, told: list[Told], now: Instant, *, is_unasked: bool = False) -> None:
+        """Tell the service: at once, and while more comes soon after, of all that came in a moment."""
+        if told and not self._told:
+            loop = asyncio.get_running_loop()
+            loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
+        self._told += [
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
+            for path, content, changed_at in told
+        ]
+
+    def _hand_over(self) -> None:
+        told, self._told = self._told, []
+        self._handed_over_at = asyncio.get_running_loop().time()
+        if told:
+            self._events.observed(told)
+
+    def _sweep(self) -> None:
+        """Let go of devices whose registration has ended."""
+        if self._conversation is None:
+            return
+        now = self._clock.now()
+        for device in self.registry:
+            if not device.is_registered(now):
+                self.registrar.forget(device)
+        asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, NotRegistered | NotLeader):
+            _log.error("what was asked of a device failed", exc_info=error)
+
+
+def _outcome_without_response(
+    device: RegisteredDevice, command: DeviceCommand, error: NoAnswer | Unreachable | _GivenUp
+) -> Outcome:
+    """How an attempt ends that got no response.
+
+    Commands with the same effect twice are sent again. A device may have acted on an execute, for example by a reboot,
+    and then lost its response, so that counts as sent unless it surely did not arrive.
+    """
+    if isinstance(command, Execute):
+        has_surely_failed = isinstance(error, Unreachable) and not error.may_have_arrived
+        return Outcome.NOT_SENT if has_surely_failed else Outcome.NO_ANSWER
+    return Outcome.NO_ANSWER if isinstance(error, NoAnswer) and device.is_reachable else Outcome.NOT_SENT

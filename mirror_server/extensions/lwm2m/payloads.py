@@ -1,0 +1,162 @@
+"""What a device's answer says of its resources, as the mirror stores it.
+
+Numbers stay as they were told in text; what comes in TLV, SenML or CBOR becomes the text of the type that the object
+table declares, so that a value is the same in whatever format it was told.
+
+Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
+from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, media_type, split
+from mirror_sdk.values.declared import Unreadable
+from mirror_sdk.values.records import is_resource
+from mirror_sdk.values.text import write_text
+from mirror_sdk.values.tlv import is_integer_for_float
+from mirror_server.core.instants import Instant
+from mirror_server.devices.link import Content
+from mirror_server.extensions.lwm2m.links import is_opaque
+
+_KEPT = frozenset({TEXT_PLAIN, OCTET_STREAM, JSON, LINK_FORMAT})
+"""Payloads of one resource in these stay as they are: they decode to the same in every mirror."""
+_RELATIVE_SECONDS = 2**28
+"""Times below it are relative to now. Source: RFC 8428, 4.5.3."""
+MOST_VALUES = 3000
+EVERYTHING = "/"
+"""The path of what may tell of every resource: LwM2M 1.1 Send."""
+
+
+class BadPayload(ValueError):
+    """A payload says nothing that can be stored; the message says why."""
+
+
+class Told(NamedTuple):
+    """The value of a resource that a device told; ``changed_at`` only where it said when, and that has been."""
+
+    path: str
+    content: Content
+    changed_at: Instant | None = None
+
+
+def content_type(content_format: int | None, path: str) -> str:
+    """The content type of a number; without one, text, or bytes where the object table declares them.
+
+    Raises:
+        BadPayload: Nobody here knows the number.
+    """
+    if content_format is None:
+        return OCTET_STREAM if is_opaque(path) else TEXT_PLAIN
+    if content_format not in CONTENT_FORMATS:
+        known = ", ".join(map(str, CONTENT_FORMATS))
+        raise BadPayload(f"content format {content_format} is unknown here; {known} are known")
+    return CONTENT_FORMATS[content_format]
+
+
+def contents(
+    payload: bytes, content_format: int | None, path: str, received_at: Instant, max_age_seconds: int | None = None
+) -> list[Told]:
+    """What a payload says of each resource, the oldest first.
+
+    A text stays the very bytes that were told. TLV, SenML and CBOR become the text of the declared type, or
+    application/octet-stream for bytes. What no text can say without becoming something else stays as it is, a resource
+    in TLV or SenML JSON of its own: resources with instances, numbers and booleans that nothing declares, the bytes of
+    an undeclared TLV, and what is not of the declared type.
+
+    Args:
+        payload: The payload of an answer, a notification or a Send.
+        content_format: CoAP's number of its format.
+        path: What was asked: a resource, an object instance or object, or :data:`EVERYTHING`.
+        received_at: When it came.
+        max_age_seconds: For how long the values are fresh.
+
+    Raises:
+        BadPayload: The format is unknown; the payload tells of other resources, or holds more than
+            :data:`MOST_VALUES`; or it cannot be read, and what was asked is not one resource.
+    """
+    type_told = content_type(content_format, path)
+    as_told = [Told(path, Content(payload, type_told, max_age_seconds))]
+    if type_told in _KEPT and is_resource(path):
+        return as_told
+    try:
+        parts = split(payload, type_told, "" if path == EVERYTHING else path)
+    except Unreadable as exc:
+        if is_resource(path):
+            return as_told
+        raise BadPayload(str(exc)) from exc
+    if is_resource(path) and not parts:
+        return as_told
+    _check(path, parts)
+    timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
+    return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
+
+
+def is_doubtful(part: Told) -> bool:
+    """Whether a TLV holds what looks like an integer where a float is declared: see decision 14.
+
+    Where an object instance is read whole, such a part does not replace the value that the mirror has, which a device
+    sent in a format that is certain.
+    """
+    definition = lookup(part.path)
+    if part.content.content_type != LWM2M_TLV or definition is None or definition.type is not ResourceType.FLOAT:
+        return False
+    value = decode(part.content.payload, LWM2M_TLV, part.path).python
+    return isinstance(value, bytes) and is_integer_for_float(value)
+
+
+def written(path: str, content: Content) -> list[tuple[str, Content]]:
+    """The values that a write of an object instance gives its resources, by their paths; of each the last.
+
+    Raises:
+        BadPayload: The content type is unknown, or holds no object instance, or the payload cannot be read.
+    """
+    name = media_type(content.content_type)
+    number = next((number for number, known in CONTENT_FORMATS.items() if known == name), None)
+    if number is None:
+        raise BadPayload(f"{content.content_type} holds no object instance; take {LWM2M_TLV}")
+    told = contents(content.payload, number, path, 0)
+    return list({each.path: each.content for each in told}.items())
+
+
+def _check(path: str, parts: Sequence[Part]) -> None:
+    if sum(part.value_count for part in parts) > MOST_VALUES:
+        raise BadPayload(f"the payload holds too many values; {MOST_VALUES} are the most")
+    below = path if path.endswith("/") else f"{path}/"
+    for part in parts:
+        if part.path != path and not part.path.startswith(below):
+            raise BadPayload(f"the payload tells of {part.path}, and {path} was asked")
+
+
+def _content(part: Part, max_age_seconds: int | None) -> Content:
+    """The text or the bytes of a value, where they are read as the very same value again."""
+    as_told = Content(part.raw, part.content_type, max_age_seconds)
+    if part.value_count > 1:
+        return as_told
+    value = decode(part.raw, part.content_type, part.path)
+    if value.python is None or isinstance(value.python, Mapping):
+        return as_told
+    # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
+    if part.content_type == LWM2M_TLV and lookup(part.path) is None:
+        return as_told
+    if isinstance(value.python, bytes):
+        plain = Content(value.python, OCTET_STREAM, max_age_seconds)
+    else:
+        plain = Content(write_text(value.python), TEXT_PLAIN, max_age_seconds)
+    again = decode(plain.payload, plain.content_type, part.path)
+    is_same = (again.kind, again.python, again.problem) == (value.kind, value.python, value.problem)
+    return plain if is_same else as_told
+
+
+def _milliseconds(seconds: float | None, received_at: Instant) -> float:
+    """A time of SenML since 1970; it may be any number."""
+    told = (seconds or 0) * 1000
+    return told if told >= _RELATIVE_SECONDS * 1000 else received_at + told
+
+
+def _past(at: float, received_at: Instant) -> Instant | None:
+    """A time as the instant of a change; ``None`` for now, and for what cannot be: later than now, before 1970."""
+    return round(at) if 0 <= at < received_at else None

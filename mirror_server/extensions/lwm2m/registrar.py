@@ -1,0 +1,499 @@
+"""Registrations: what devices say of themselves under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import reprlib
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import (
+    Content,
+    DeviceEvents,
+    IntroducedResource,
+    NameTaken,
+    NotRegistered,
+    Observation,
+    Registration,
+)
+from mirror_server.extensions.lwm2m.exchange import Peer, Request, Response
+from mirror_server.extensions.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
+from mirror_server.extensions.lwm2m.minutes import MINUTE_SECONDS, LimitedWarnings, Minutes
+from mirror_server.extensions.lwm2m.observations import Observations
+from mirror_server.extensions.lwm2m.registration import (
+    RegistrationParameters,
+    RegistrationRefused,
+    read_registration,
+    read_update,
+)
+from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
+from mirror_server.extensions.lwm2m.requests import shown, structured_formats
+from mirror_server.extensions.lwm2m.store import device_keys, registrations
+from mirror_server.extensions.lwm2m.structure import Structure, hash_of, introduced_of, structure_of, with_discovered
+from mirror_server.store import devices, resources, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+_log = logging.getLogger(__name__)
+
+BACKEND = "lwm2m"
+"""The name of real devices' backend."""
+T = TypeVar("T")
+
+_LOCATION_BYTES = 12
+"""In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
+
+_MOST_ADDRESSES = 100_000
+"""From as many addresses registrations are taken in a minute."""
+
+_HELD: Instant = 2**63 - 1
+"""When a registration ends while no update can be stored: later than any instant."""
+
+_FULL_SECONDS = 60
+"""After how long a device may try again where there is no place for it."""
+_TOO_MANY = "4.29"
+
+_VALUE = b"v="
+"""Is in links that carry values."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationLimits:
+    """What registrations may take: devices in all, links of each, and registrations of one address in a minute."""
+
+    devices: int = 100_000
+    links: int = 1000
+    per_minute: int = 600
+
+
+@dataclass(slots=True)
+class RegistrationCounts:
+    """What came since the start."""
+
+    registrations: int = 0
+    updates: int = 0
+    deregistrations: int = 0
+    refused: int = 0
+
+
+class Registrar:
+    """Takes registrations, updates and their end; each is answered when it is on disk.
+
+    Args:
+        events: The service.
+        database: Where registrations are kept.
+        clock: Domain time.
+        limits: What they may take.
+        greet: Called with each device whose registration or update is being answered.
+
+    Attributes:
+        counts: What came since the start.
+        registry: The devices that are registered.
+        observations: What they observe.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: DeviceEvents,
+        database: Database,
+        clock: Clock,
+        limits: RegistrationLimits,
+        greet: Callable[[RegisteredDevice], None],
+    ) -> None:
+        self.counts = RegistrationCounts()
+        self.registry = Registry()
+        self.observations = Observations()
+        self._events = events
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._greet = greet
+        # What a device says is taken one after the other, so that none is taken for two.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._lately: Counter[str] = Counter()
+        self._minutes = Minutes(clock)
+        self._refusals = LimitedWarnings(_log, clock, "refusals")
+
+    async def register(self, peer: Peer, request: Request) -> Response:
+        """Take a full registration: ``POST /rd``."""
+        return await self._taken(peer, self._register(peer, request))
+
+    async def update(self, peer: Peer, location: str, request: Request) -> Response:
+        """Take an update of a registration: ``POST /rd/{location}``."""
+        async with self._alone(location):
+            return await self._taken(peer, self._update(peer, location, request))
+
+    async def deregister(self, peer: Peer, location: str) -> Response:
+        """Take the end of a registration: ``DELETE /rd/{location}``."""
+        async with self._alone(location):
+            return await self._taken(peer, self._deregister(peer, location))
+
+    def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
+        """Refuse ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
+        response = _refusal(
+            "4.04", "this is no bootstrap server; give the device this address as that of its LwM2M server"
+        )
+        name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
+        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)
+
+    def take_up(self, device: RegisteredDevice) -> None:
+        """Take in a device that was registered when the service ended."""
+        self.registry.add(device)
+        self._expect_tokens(device)
+
+    def move(self, device: RegisteredDevice, peer: Peer) -> None:
+        """Reach a device at another address from now on, also after a restart."""
+        if peer == device.peer:
+            return
+        self.registry.leave_peer(device)
+        self.observations.move(device, peer)
+        self.registry.join_peer(device)
+        device.give_up_exchange()
+        self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
+
+    def hold_registrations(self) -> None:
+        """End no registration until :meth:`release_registrations`: no update can be stored now."""
+        for device in self.registry:
+            device.expires_at = _HELD
+
+    def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
+        """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
+        for device in self.registry:
+            # One that was updated or made since has an end of its own.
+            if device.expires_at != _HELD:
+                continue
+            if device.device_id in expiries:
+                device.expires_at = expiries[device.device_id]
+            else:
+                self.forget(device)
+
+    async def learn(self, device: RegisteredDevice, discovered: Mapping[str, Links | None]) -> None:
+        """Take in what a device was found to have below each path; ``None`` where it does not tell.
+
+        Raises:
+            NotRegistered: Its registration has ended meanwhile.
+        """
+        async with self._lock(device.endpoint_name):
+            if self.registry.by_id(device.device_id) is not device:
+                raise NotRegistered(device.device_id)
+            found = {each.path: each for each in await self._look(partial(_introduced, device.device_id))}
+            for path in discovered.keys() & set(device.to_discover):
+                found = with_discovered(found, path, discovered[path])
+            await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
+            device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
+            await self._keep(device)
+
+    async def check_device(self, peer: Peer, device: RegisteredDevice) -> None:
+        """Check that a peer might register as a device that is registered: an operator may have changed names and keys.
+
+        Raises:
+            RegistrationRefused: It might not; what comes from it is not of that device.
+        """
+        await self._check_identity(peer, await self._look(partial(_name_of, device)))
+
+    def _lock(self, endpoint_name: str) -> asyncio.Lock:
+        return self._locks.setdefault(endpoint_name, asyncio.Lock())
+
+    def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
+        """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
+        device = self.registry.by_location(location)
+        return nullcontext() if device is None else self._lock(device.endpoint_name)
+
+    async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
+        try:
+            response = await work
+        except RegistrationRefused as error:
+            response = _refusal(error.code, error.reason)
+        except BadLinks as error:
+            response = _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+        return self._noted(peer, "registration", response)
+
+    def _noted(self, peer: Peer, what: str, response: Response) -> Response:
+        if not response.is_success:
+            self.counts.refused += 1
+            # Of who comes too often each line would be one too many.
+            if response.code != _TOO_MANY:
+                self._refusals.warn("%s from %s refused: %s", what, peer.address, shown(response))
+        return response
+
+    async def _register(self, peer: Peer, request: Request) -> Response:
+        if not self._may_register(peer):
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
+        parameters = read_registration(request.query)
+        name = parameters.endpoint_name
+        await self._check_identity(peer, name)
+        links = self._read_links(request.payload)
+        async with self._lock(name):
+            former = await self._former(name)
+            # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
+            before = "" if former is None else f" in place of its registration from {former.peer.address}"
+            if former is None and len(self.registry) >= self._limits.devices:
+                return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
+            structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
+            device = await self._store(peer, parameters, structure, former)
+        self.counts.registrations += 1
+        _log.info(
+            "device %s (%s) registered from %s%s, LwM2M %s, lifetime %s s, %s links",
+            device.device_id,
+            device.endpoint_name,
+            peer.address,
+            before,
+            device.version,
+            device.lifetime_seconds,
+            len(links.resources) + len(links.to_discover),
+        )
+        self._greet(device)
+        return Response("2.01", location=("rd", device.location))
+
+    async def _former(self, endpoint_name: str) -> RegisteredDevice | None:
+        """Who is registered by a name now; not who had it before an operator gave it another one."""
+        device = self.registry.by_name(endpoint_name)
+        if device is None:
+            return None
+        name = await self._look(partial(_name_of, device))
+        if name == endpoint_name:
+            return device
+        self.registry.rename(device, name)
+        return None
+
+    async def _store(
+        self, peer: Peer, parameters: RegistrationParameters, structure: Structure, former: RegisteredDevice | None
+    ) -> RegisteredDevice:
+        """Store a full registration, then take the device in."""
+        if former is not None:
+            # It has begun anew: what was going to its former self would come too early for the new one.
+            former.is_reachable = False
+        device_id = await self._announce(parameters, structure)
+        now = self._clock.now()
+        device = RegisteredDevice(
+            **asdict(parameters),
+            device_id=device_id,
+            location=secrets.token_urlsafe(_LOCATION_BYTES),
+            peer=peer,
+            expires_at=after_seconds(now, parameters.lifetime_seconds),
+            prefix=structure.links.prefix,
+            structured=structured_formats(parameters.version, structure.links.content_formats),
+            links_hash=structure.links_hash,
+            to_discover=structure.links.to_discover,
+            tokens=_tokens(structure.links.resources),
+            heard_at=now,
+            is_reachable=False,
+        )
+        # An operator may have given it another name since it registered.
+        former = self.registry.by_id(device_id) or former
+        if former is not None:
+            self._replace(former, device)
+            if former.links_hash == structure.links_hash:
+                device.to_discover = structure.unknown
+        await self._keep(device)
+        self.take_up(device)
+        self._tell_published(device, structure.links.published)
+        return device
+
+    async def _announce(self, parameters: RegistrationParameters, structure: Structure) -> str:
+        registration = Registration(
+            endpoint_name=parameters.endpoint_name,
+            endpoint_type=parameters.endpoint_type,
+            queue_mode=parameters.queue_mode,
+            lifetime_seconds=parameters.lifetime_seconds,
+            resources=structure.introduced,
+            backend=BACKEND,
+        )
+        try:
+            return await asyncio.wrap_future(self._events.registered(registration))
+        except NameTaken:
+            reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
+            raise RegistrationRefused("4.03", reason) from None
+
+    async def _deregister(self, peer: Peer, location: str) -> Response:
+        device = await self._device(peer, location)
+        self.forget(device)
+        await asyncio.wrap_future(self._events.deregistered(device.device_id))
+        self.counts.deregistrations += 1
+        _log.info("device %s (%s) deregistered", device.device_id, device.endpoint_name)
+        return Response("2.02")
+
+    def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
+        self.observations.end_all(former)
+        self.registry.remove(former)
+        # What is under way goes on where the address is the same. An execute does not: a device that restarted has
+        # forgotten that it got the message already.
+        device.turn = former.turn
+        if former.links_hash == device.links_hash:
+            device.read_formats, device.write_formats = former.read_formats, former.write_formats
+        if former.peer != device.peer or former.is_executing:
+            former.give_up_exchange()
+
+    async def _update(self, peer: Peer, location: str, request: Request) -> Response:
+        device = await self._device(peer, location)
+        told = read_update(request.query)
+        parameters = device.updated(told)
+        structure = None
+        # Some tell all their links at each update.
+        if request.payload and hash_of(request.payload) != device.links_hash:
+            links = self._read_links(request.payload)
+            structure = await self._structure(links, request.payload, partial(_introduced, device.device_id))
+        # Nothing is sent to it while it waits for this answer.
+        device.is_reachable = False
+        try:
+            await asyncio.wrap_future(
+                self._events.registration_updated(
+                    device.device_id,
+                    None if structure is None else structure.introduced,
+                    lifetime_seconds=parameters.lifetime_seconds,
+                    queue_mode=parameters.queue_mode,
+                )
+            )
+        except NotRegistered:
+            self.forget(device)
+            raise _unknown() from None
+        device.renew(self._clock.now(), parameters)
+        self.move(device, peer)
+        if structure is not None:
+            await self._take_structure(device, structure)
+        elif told.binding is not None:
+            await self._keep(device)
+        if structure is None and _VALUE in request.payload:
+            published = self._read_links(request.payload).published
+            self._tell_published(device, await asyncio.to_thread(self._changed_values, device.device_id, published))
+        self.counts.updates += 1
+        self._greet(device)
+        return Response("2.04")
+
+    async def _structure(
+        self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
+    ) -> Structure:
+        """What a device has; ``look_up`` gives what it had, where the links do not tell all."""
+        known = await self._look(look_up) if links.to_discover else ()
+        return structure_of(links, hash_of(payload), known)
+
+    async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
+        links = structure.links
+        device.links_hash, device.to_discover = structure.links_hash, structure.unknown
+        device.prefix = links.prefix
+        device.structured = structured_formats(device.version, links.content_formats)
+        former, device.tokens = device.tokens, _tokens(links.resources)
+        ended = [path for path in former.values() if path not in device.tokens.values()]
+        for path in ended:
+            self.observations.end(device, path)
+        self._expect_tokens(device)
+        await self._keep(device, ended)
+        self._tell_published(device, links.published)
+
+    async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
+        """Store a registration, and that the device is to be asked for what it sent by itself before."""
+        row = device.to_store()
+
+        def work(session: Session) -> None:
+            registrations.put(session, row)
+            for path in no_longer_sent:
+                subscriptions.forgotten(session, device.device_id, path)
+
+        await asyncio.wrap_future(self._database.insist(work))
+
+    def forget(self, device: RegisteredDevice) -> None:
+        """Let go of a device whose registration has ended."""
+        self.observations.end_all(device)
+        self.registry.remove(device)
+        device.give_up_exchange()
+
+    def _expect_tokens(self, device: RegisteredDevice) -> None:
+        for token, path in device.tokens.items():
+            self.observations.expect(device, bytes.fromhex(token), path)
+
+    def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
+        now = self._clock.now()
+        observations = [
+            Observation(device.device_id, *each, now, is_unasked=True, is_published=True) for each in published.items()
+        ]
+        if observations:
+            self._events.observed(observations)
+        for path in published.keys() & device.observed.keys():
+            device.observed[path].has_value = True
+
+    async def _device(self, peer: Peer, location: str) -> RegisteredDevice:
+        """The device that may update its registration there from this peer.
+
+        Raises:
+            RegistrationRefused: There is none.
+        """
+        device = self.registry.by_location(location)
+        if device is None or not device.is_registered(self._clock.now()):
+            raise _unknown()
+        if peer.is_secure != device.peer.is_secure or peer.identity != device.peer.identity:
+            raise _unknown()
+        await self.check_device(peer, device)
+        return device
+
+    def _may_register(self, peer: Peer) -> bool:
+        if self._minutes.is_over():
+            self._lately.clear()
+        # Who forges addresses has any number of them.
+        if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
+            return False
+        self._lately[peer.address] += 1
+        return self._lately[peer.address] <= self._limits.per_minute
+
+    async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
+        """Over DTLS a device registers the name its key is for, and no other.
+
+        In plain text nobody registers a name that has a key: it would take the place of a device that proves itself.
+        """
+        key = await self._look(lambda session: device_keys.find(session, endpoint_name))
+        if peer.is_secure and (key is None or key.identity != peer.identity):
+            raise RegistrationRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
+        if not peer.is_secure and key is not None:
+            raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
+
+    async def _look(self, statement: Callable[[Session], T]) -> T:
+        """What a statement gives, on a thread that may wait for the database."""
+        return await asyncio.to_thread(self._database.look, statement)
+
+    def _read_links(self, payload: bytes) -> Links:
+        return read_links(payload, most_links=self._limits.links)
+
+    def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
+        """The values that differ from those the mirror has: a notification in between brought another one."""
+        with self._database.read() as session:
+            return {
+                path: content
+                for path, content in published.items()
+                if resources.known(session, device_id, path).value != content.payload
+            }
+
+
+def _name_of(device: RegisteredDevice, session: Session) -> str:
+    """What a device is called in the directory; what it registered, where it is not there any more."""
+    row = devices.find(session, device.device_id)
+    return device.endpoint_name if row is None else row.endpoint_name
+
+
+def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
+    return introduced_of(resources.announced(session, device_id))
+
+
+def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
+    row = devices.find_by_endpoint_name(session, endpoint_name)
+    return [] if row is None else _introduced(row.device_id, session)
+
+
+def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
+    return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
+
+
+def _unknown() -> RegistrationRefused:
+    return RegistrationRefused("4.04", "nothing is registered here; register anew under /rd")
+
+
+def _refusal(code: str, reason: str) -> Response:
+    return Response(code, reason.encode(), 0)

@@ -1,0 +1,1 @@
+"""What is stored of real devices: their keys, and their registrations."""

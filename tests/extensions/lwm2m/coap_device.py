@@ -1,0 +1,189 @@
+"""A device made of a plain socket, and a handler that writes down what it hears, for the tests of CoAP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
+from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option, Type, code_number, decode, uint_option
+from mirror_server.extensions.lwm2m.exchange import Notification, Peer, Request, Response
+
+T = TypeVar("T")
+Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]
+"""Code, payload and options."""
+
+QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, answer_seconds=60)
+READ = Request("GET", "/3303/0/5700", accept=0)
+
+
+class Registry:
+    """A handler that writes down what it hears, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Peer, Request]] = []
+        self.notifications: list[Notification] = []
+        self.known_tokens = {b"mine"}
+        self.ended: list[Peer] = []
+        self.floods: list[Notification] = []
+        self.respond: Callable[[Request], Awaitable[Response]] = self._created
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        self.requests.append((peer, request))
+        return await self.respond(request)
+
+    def hold(self, code: str, payload: bytes = b"", **more: Any) -> asyncio.Event:
+        """Answer with this once the event is set."""
+        held = asyncio.Event()
+
+        async def respond(_request: Request) -> Response:
+            await held.wait()
+            return Response(code, payload, **more)
+
+        self.respond = respond
+        return held
+
+    def notified(self, notification: Notification) -> bool:
+        self.notifications.append(notification)
+        return notification.token in self.known_tokens
+
+    def flooded(self, notification: Notification) -> None:
+        self.floods.append(notification)
+        self.known_tokens.discard(notification.token)
+
+    def session_ended(self, peer: Peer) -> None:
+        self.ended.append(peer)
+
+    async def _created(self, _request: Request) -> Response:
+        return Response("2.01", location=("rd", "1"))
+
+
+class Device:
+    """A plain socket that sends and receives bytes."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self.server = server
+
+    @property
+    def peer(self) -> Peer:
+        host, port, *_ = self._socket.getsockname()
+        return Peer(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, message: Message | bytes) -> None:
+        self._socket.sendto(message if isinstance(message, bytes) else message.encode(), self.server)
+
+    async def receive(self) -> Message:
+        datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65_535), 60)
+        return decode(datagram)
+
+    async def ask(self, message: Message | bytes) -> Message:
+        """Send a message; gives what comes next."""
+        self.send(message)
+        return await self.receive()
+
+    async def asked(self, coming: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T], Message]:
+        """A request of the endpoint that waits for its response, and what comes of it."""
+        return asyncio.create_task(coming), await self.receive()
+
+    async def responds(self, coming: Coroutine[Any, Any, T], *answers: Answer) -> T:
+        """What the endpoint makes of these answers to its requests, which are in ``heard`` afterwards."""
+        task = asyncio.create_task(coming)
+        await self.serve(*answers)
+        return await task
+
+    async def hears_nothing(self) -> bool:
+        """Whether nothing comes, not even after a message that is answered at once."""
+        return (await self.ask(Message(Type.CONFIRMABLE, 0, 0x7777))).message_id == 0x7777
+
+    def answer(self, asked: Message, code: str, payload: bytes = b"", *options: tuple[int, bytes]) -> None:
+        """Answer with the acknowledgement."""
+        kind = Type.ACKNOWLEDGEMENT
+        self.send(Message(kind, code_number(code), asked.message_id, asked.token, list(options), payload))
+
+    def acknowledge(self, message: Message) -> None:
+        self.send(Message(Type.ACKNOWLEDGEMENT, 0, message.message_id))
+
+    async def serve(self, *answers: Answer) -> list[Message]:
+        """Answer one request after the other; gives the requests."""
+        self.heard = []
+        for code, payload, options in answers:
+            self.heard.append(await self.receive())
+            self.answer(self.heard[-1], code, payload, *options)
+        return self.heard
+
+
+@asynccontextmanager
+async def listening(
+    handler: Registry | None = None, host: str = "127.0.0.1", tuning: Tuning = QUICK, limits: Limits | None = None
+) -> AsyncIterator[CoapEndpoint]:
+    """An endpoint on a port of its own."""
+    endpoint = await listen(handler or Registry(), coap=(host, 0), tuning=tuning, limits=limits or Limits())
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close()
+
+
+@asynccontextmanager
+async def speaking(handler: Registry | None = None, **options: Any) -> AsyncIterator[tuple[CoapEndpoint, Device]]:
+    """An endpoint, and a device that knows its address."""
+    async with listening(handler, **options) as endpoint:
+        assert endpoint.coap_address is not None
+        device = Device(endpoint.coap_address)
+        try:
+            yield endpoint, device
+        finally:
+            device.close()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def registered(device: Device, registry: Registry) -> Peer:
+    """Let a device register; gives what the endpoint knows it by."""
+    device.send(registration(message_id=60_000))
+    await device.receive()
+    return registry.requests[-1][0]
+
+
+def block1(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a request."""
+    return Option.BLOCK1, Block(number, more, size).encode()
+
+
+def block2(number: int, more: bool, size: int) -> tuple[int, bytes]:
+    """A block of a response."""
+    return Option.BLOCK2, Block(number, more, size).encode()
+
+
+def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:
+    """A message that is to be acknowledged."""
+    return Message(Type.CONFIRMABLE, code_number(code), message_id, token, **more)
+
+
+def registration(message_id: int = 1, payload: bytes = b"</3/0>", **more: Any) -> Message:
+    """A registration as a device sends it."""
+    query = [(Option.URI_QUERY, b"ep=boiler"), (Option.URI_QUERY, b"lt=300")]
+    options = [(Option.URI_PATH, b"rd"), uint_option(Option.CONTENT_FORMAT, 40), *query]
+    return confirmable("0.02", message_id, options=options + more.pop("options", []), payload=payload, **more)
+
+
+def notification(
+    message_id: int, token: bytes, sequence: int, payload: bytes, kind: Type = Type.NON_CONFIRMABLE
+) -> Message:
+    """A notification of an observation."""
+    return Message(kind, code_number("2.05"), message_id, token, [uint_option(Option.OBSERVE, sequence)], payload)

@@ -1,0 +1,100 @@
+"""Devices of ours on a loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from bare_coap import BareDevice, send_until
+
+T = TypeVar("T")
+
+LIMIT_SECONDS = 60
+
+
+def until(condition: Callable[[], T]) -> T:
+    """Wait until something is so; gives what it is."""
+    ends_at = time.monotonic() + LIMIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < ends_at, "it did not come to be"
+        time.sleep(0.005)
+    return found
+
+
+def listed(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """A device of the directory, by its name."""
+    devices = server.call(key, "GET", "/v3/devices").json["data"]
+    return next(device for device in devices if device["endpoint_name"] == name)
+
+
+def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """How a device is connected."""
+    answer = server.call(key, "GET", f"/v3/devices/{listed(server, key, name)['id']}/connection")
+    assert answer.status_code == 200
+    return answer.json
+
+
+def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") -> str | None:
+    """The reported value of a resource, as a text."""
+    value = server.resource(key, device_id, path)["reported"].get("value")
+    return None if value is None else base64.b64decode(value).decode()
+
+
+def hears(server: Any, key: str, device_id: str, *values: str) -> None:
+    """Wait until the application was told of these values of a device, and of no others."""
+    until(lambda: server.observed(key) == [(device_id, value) for value in values])
+
+
+def registered(server: Any, key: str, device: BareDevice, **parameters: str) -> str:
+    """Make one more full registration of a device of raw datagrams; gives the id of the device."""
+    before = device.created
+    send_until(device, device.registration(**parameters), lambda: device.created > before)
+    found: str = listed(server, key, device.name)["id"]
+    return found
+
+
+class DeviceSide:
+    """Where the devices live; what is asked of them is done on their loop."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="devices", daemon=True)
+        self._thread.start()
+        self.devices: list[Any] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT_SECONDS)
+
+    def call(self, act: Callable[..., T], *arguments: Any) -> T:
+        async def called() -> T:
+            return act(*arguments)
+
+        return self.run(called())
+
+    def device(self, name: str = "sensor-1", *resources: Any, **options: Any) -> Any:
+        """A device that is not registered yet; a thermometer with a switch where no resources are given."""
+        # They need an extra.
+        from udp_server import thermometer  # noqa: PLC0415
+
+        from mirror_server.extensions.lwm2m.device.device import LwM2MDevice  # noqa: PLC0415
+
+        scheme = "coaps" if "key" in options else "coap"
+
+        async def made() -> Any:
+            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or thermometer(), **options)
+
+        device = self.run(made())
+        self.devices.append(device)
+        return device
+
+    def close(self) -> None:
+        for device in self.devices:
+            self.run(device.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT_SECONDS)
+        self._loop.close()

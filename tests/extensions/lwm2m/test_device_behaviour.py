@@ -1,0 +1,389 @@
+"""How a LwM2M device behaves, well and badly: blocks, rules, sleep, lost networks, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+
+import cbor2
+from aiocoap import Message
+from coap_device import until
+from resource_paths import FIRMWARE, SWITCH, TEMPERATURE
+from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer
+
+from mirror_sdk.errors import ValueRefused
+from mirror_server.clock import ManualClock, Timer
+from mirror_server.core.instants import Instant
+from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress, Transmission
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
+
+pytestmark = pytest.mark.anyio
+
+CON, NON, ACK, RST = range(4)
+GET, POST, PUT, DELETE = 1, 2, 3, 4
+
+
+class WatchedClock(ManualClock):
+    """Refuses timers that are due at once, which would come again and again."""
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        assert due_at > self.now()
+        return super().call_at(due_at, action)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return WatchedClock(0)
+
+
+@pytest.fixture
+async def device(server: UdpServer, clock: ManualClock) -> AsyncIterator[LwM2MDevice]:
+    async with registered(server, clock=clock) as device:
+        yield device
+
+
+async def next_message(server: UdpServer) -> Message:
+    return Message.decode(await server.next())
+
+
+async def observe(server: UdpServer, path: str = TEMPERATURE, **options: Any) -> None:
+    await ask(server, GET, path, **{"accept": 0, "observe": 0} | options)
+
+
+async def tells(server: UdpServer, payload: bytes) -> Message:
+    """The device tells this next."""
+    told = await next_message(server)
+    assert told.payload == payload
+    return told
+
+
+async def refuses(server: UdpServer, code: str, method: int, path: str, **options: Any) -> None:
+    assert (await ask(server, method, path, **options)).code.dotted == code, (method, path)
+
+
+async def ask(server: UdpServer, method: int, path: str, **options: Any) -> Message:
+    """A confirmable request with token aa; gives what comes back."""
+    message_id = server.message_id = getattr(server, "message_id", 0) + 1
+    message = Message(code=method, _mid=message_id, _mtype=CON, _token=options.pop("token", b"\xaa"), **options)
+    message.opt.uri_path = tuple(path.strip("/").split("/"))
+    server.send(message.encode())
+    return await next_message(server)
+
+
+async def nothing_came(server: UdpServer) -> None:
+    """What the device sent before a ping arrived before the answer to it."""
+    assert await server.ask("40 00 fefe") == "70 00 fe fe"
+
+
+async def accept(server: UdpServer, coming: Any, answer: bytes = ACK_CREATED + b"\x82rd\x02b2") -> bytes:
+    """Answer what the device asks next: by itself with 2.01 and the location ``/rd/b2``."""
+    task = asyncio.ensure_future(coming)
+    request = await server.next()
+    server.send(answer[:2] + request[2:8] + answer[2:])
+    await asyncio.wait_for(task, LIMIT_SECONDS)
+    return request
+
+
+CHANGED = b"\x64\x44"
+
+
+async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_way(server):
+    text = "0123456789" * 512
+    async with registered(server, resources=[DeviceResource("/3/0/0", text)]) as device:
+        parts = []
+        for number in range(5):
+            answer = await ask(server, GET, "/3/0/0", accept=0, **({"block2": (number, False, 6)} if number else {}))
+            assert answer.opt.block2 == (number, number < 4, 6)
+            parts.append(answer.payload)
+            device.set_value("/3/0/0", f"changed after block {number}")
+        assert b"".join(parts).decode() == text
+        assert (await ask(server, GET, "/3/0/0", block2=(99, False, 6))).code.dotted == "4.02"
+
+
+async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
+    hasty = Transmission(separate_after_seconds=0.001)
+    async with registered(server, transmission=hasty) as device:
+        device.behaviour.answers = False
+        server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
+        await nothing_came(server)
+        device.behaviour.answers = True
+        device.behaviour.hold = asyncio.Event()
+        acknowledgement = await ask(server, GET, TEMPERATURE, accept=0)
+        assert (acknowledgement.code, acknowledgement.mtype) == (0, ACK)
+        device.behaviour.hold.set()
+        answer = Message.decode(await server.next())
+        assert (answer.mtype, answer.token, answer.payload) == (CON, b"\xaa", b"21.5")
+        server.send(b"\x60\x00" + answer.mid.to_bytes(2, "big"))
+
+
+async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device):
+    device.behaviour.formats = frozenset({11542})
+    assert (await ask(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
+    tlv = await ask(server, GET, TEMPERATURE, accept=11542)
+    assert tlv.payload == bytes.fromhex("e4 1644 41ac0000")
+    usual = await ask(server, GET, TEMPERATURE)
+    assert (int(usual.opt.content_format), usual.payload) == (11542, tlv.payload)
+
+
+async def test_version_1_1_speaks_senml(server):
+    clock = ManualClock(1_700_000_000_500)
+    async with registered(server, version="1.1", clock=clock) as device:
+        text = await ask(server, GET, "/3311/0", accept=110)
+        assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
+        assert (await ask(server, GET, "/3311", accept=110)).payload == text.payload
+        binary = await ask(server, GET, TEMPERATURE, accept=112)
+        assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
+        body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
+        assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
+        assert device.value(SWITCH) is False
+        body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
+        assert (await ask(server, PUT, SWITCH, payload=body, content_format=110)).code.dotted == "2.04"
+        assert device.value(SWITCH) is True
+        device.set_value(TEMPERATURE, 22.5)
+        sent = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
+        assert (int(sent.code), sent.opt.uri_path, int(sent.opt.content_format)) == (POST, ("dp",), 110)
+        assert sent.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
+        # A text holds one resource, and a TLV no object of several instances.
+        for path, accepted in (("/3311", 11542), ("/3311/0", 0), (TEMPERATURE, 42)):
+            await refuses(server, "4.06", GET, path, accept=accepted)
+        await refuses(server, "4.05", POST, SWITCH)
+        await refuses(server, "4.05", DELETE, "/3311/0")
+
+
+async def test_discover_tells_the_resources_and_the_attributes_written_to_them(server, device):
+    written = await ask(server, PUT, TEMPERATURE, uri_query=("pmin=5", "pmax=60"))
+    assert written.code.dotted == "2.04"
+    assert (await ask(server, PUT, TEMPERATURE, uri_query=("pmin=soon",))).code.dotted == "4.00"
+    links = await ask(server, GET, "/3303/0", accept=40)
+    assert int(links.opt.content_format) == 40
+    assert links.payload == b"</3303/0>,</3303/0/5700>;pmin=5;pmax=60"
+
+
+async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server, device, clock):
+    # The attributes of a resource come before those of its instance, and these before those of its object.
+    await ask(server, PUT, "/3303", uri_query=("pmin=8",))
+    await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await observe(server)
+    for value in (22.0, 23.0):
+        device.set_value(TEMPERATURE, value)
+    for milliseconds in (5_000, 60_000):
+        clock.advance(milliseconds - 1)
+        await nothing_came(server)
+        clock.advance(1)
+        await tells(server, b"23.0")
+
+
+async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, device, clock):
+    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+    await observe(server)
+    port = device.port
+    device.sleep()
+    assert device.is_asleep
+    for _ in range(3):
+        clock.advance(60_000)
+        await asyncio.sleep(0)
+    await accept(server, device.wake(), CHANGED)
+    await tells(server, b"21.5")
+    await nothing_came(server)
+    clock.advance(60_000)
+    await tells(server, b"21.5")
+    device.sleep()
+    # What is sent to it meanwhile is lost, and it tells its changes when it wakes.
+    server.send("40 00 0001")
+    await until(lambda: device.lost_datagrams)
+    device.set_value(TEMPERATURE, 25.0)
+    update = Message.decode(await accept(server, device.wake(), CHANGED))
+    assert update.opt.uri_path == ("rd", "a1")
+    await tells(server, b"25.0")
+    assert device.port == port
+    await nothing_came(server)
+
+
+async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock):
+    await observe(server)
+    clock.advance(10_000)
+    told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+    assert (told.token, told.payload) == (b"\xaa", b"21.5")
+    assert (await next_message(server)).code.dotted == "2.04"
+    device.remove(TEMPERATURE)
+    clock.advance(5_000)
+    await nothing_came(server)
+
+
+async def test_notifications_as_a_test_wants_them(server, device):
+    device.notify(b"\x99", b"1", sequence=7)
+    unknown = await next_message(server)
+    assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
+    await observe(server)
+    device.behaviour.notifies_confirmable = True
+    device.observations.sequence = 2**24 - 2
+    for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
+        device.set_value(TEMPERATURE, value)
+        told = Message.decode(await server.next())
+        assert (told.mtype, told.opt.observe or 0) == (CON, sequence)
+        server.send(b"\x60\x00" + told.mid.to_bytes(2, "big"))
+    device.behaviour.notifies = False
+    device.set_value(TEMPERATURE, 3.0)
+    await nothing_came(server)
+
+
+async def test_a_request_that_is_reset_fails(server, device):
+    updating = asyncio.ensure_future(device.update())
+    request = await server.next()
+    server.send(b"\x70\x00" + request[2:4])
+    with pytest.raises(Unreachable, match="reset"):
+        await updating
+
+
+async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource(server, device):
+    await observe(server, SWITCH, token=b"\x01")
+    await observe(server, "/3311/0", accept=11542, token=b"\x02")
+    device.set_value(SWITCH, True)
+    assert (await tells(server, bytes.fromhex("e1 16da 01  e1 16db 28"))).token == b"\x02"
+    await nothing_came(server)
+
+
+async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
+    hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
+    async with registered(server, transmission=hasty) as device:
+        await observe(server)
+        device.cut_off()
+        device.set_value(TEMPERATURE, 25.0)
+        with pytest.raises(NoAnswer):
+            await device.update()
+        device.restore()
+        device.set_value(TEMPERATURE, 26.0)
+        await tells(server, b"26.0")
+
+
+async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observations(server, device):
+    port = device.port
+    await observe(server)
+    update = Message.decode(await accept(server, device.restart(keeps_registration=True), CHANGED))
+    assert (update.opt.uri_path, len(device.observations)) == (("rd", "a1"), 0)
+    assert device.port != port
+
+
+async def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations(server):
+    async with registered(server, queue_mode=True) as device:
+        port = device.port
+        await observe(server)
+        device.sleep()
+        registration = await accept(server, device.wake(from_new_port=True, registers=True))
+        assert b"b=UQ" in registration
+        assert (device.registration_id, len(device.observations)) == ("b2", 0)
+        assert device.port == server.peer[1] != port
+        update = Message.decode(await accept(server, device.update(lifetime_seconds=30, binding="U"), CHANGED))
+        assert (update.opt.uri_query, update.payload, update.opt.content_format) == (("lt=30", "b=U"), b"", None)
+        await accept(server, device.deregister(), b"\x64\x42")
+        assert not device.is_registered
+
+
+async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(server, caplog):
+    def fail(_: bytes) -> None:
+        raise RuntimeError("out of order")
+
+    with caplog.at_level(logging.CRITICAL):
+        async with registered(server, resources=[DeviceResource("/3/0/4", on_execute=fail)]):
+            await refuses(server, "5.00", POST, "/3/0/4")
+            await refuses(server, "4.04", POST, "/3/0/5")
+
+
+async def test_a_closed_device_asks_nobody(server):
+    device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+    with pytest.raises(Unreachable, match="has to register first"):
+        await device.deregister()
+    async with registering(server) as (device, task, _):
+        await device.close()
+        with pytest.raises(Unreachable, match="closed"):
+            await task
+
+
+def test_what_a_device_cannot_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="no path of a resource"):
+        LwM2MDevice("coap://127.0.0.1", "probe", [DeviceResource("/3303/0")], clock=ManualClock(0))
+    with pytest.raises(ValueError, match="needs a pre-shared key"):
+        LwM2MDevice("coaps://127.0.0.1", "probe", clock=ManualClock(0))
+    device = LwM2MDevice("coap://127.0.0.1", "probe", thermometer(), clock=ManualClock(0))
+    with pytest.raises(ValueRefused):
+        device.set_value(TEMPERATURE, "warm")
+    assert device.value(TEMPERATURE) == 21.5
+
+
+def test_links_are_written_as_devices_write_them() -> None:
+    resources = [
+        DeviceResource("/3303/0/5700", 1.5),
+        DeviceResource("/3/0/0", 'a "b"', observable=False),
+        DeviceResource("/3200/0/5500", True, auto_observed_token=513),
+    ]
+    style = LinkStyle(of="instances", root='</>;rt="oma.lwm2m";ct=110', object_versions={3: "1.1"}, has_quotes=False)
+    assert style.write(resources) == '</>;rt="oma.lwm2m";ct=110,</3>;ver=1.1,</3/0>,</3200/0>,</3303/0>'
+    published = LinkStyle(publishes_values=True, has_quotes=False).write(resources)
+    assert published == (r'</3/0/0>;v="a \"b\"",</3200/0/5500>;obs;aobs=513;v="1",</3303/0/5700>;obs;v="1.5"')
+
+
+def test_an_address_of_a_server():
+    for url, address in {
+        "coap://192.0.2.1": ServerAddress("192.0.2.1", 5683),
+        "coaps://mirror.example": ServerAddress("mirror.example", 5684, is_secure=True),
+        "coap://[::1]:7/": ServerAddress("::1", 7),
+    }.items():
+        assert ServerAddress.parse(url) == address == ServerAddress.parse(str(address))
+
+
+def _mutated(chance: random.Random) -> bytes:
+    """A request with some bytes changed, cut off or put in."""
+    request = bytearray.fromhex("41 01 0001 aa  60 54 33333033 01 30 04 35373030 60 ff 31")
+    request[2:4] = chance.randbytes(2)
+    for _ in range(chance.randrange(4)):
+        request[chance.randrange(len(request))] = chance.randrange(256)
+    return bytes(request[: chance.randrange(1, len(request) + 1)]) + chance.randbytes(chance.choice((0, 0, 3, 40)))
+
+
+async def test_whatever_comes_the_device_goes_on(server, device, caplog):
+    chance = random.Random(7)
+    for number in range(300):
+        server.send(_mutated(chance))
+        server.send(b"\x40\x00" + number.to_bytes(2, "big"))
+        while await server.next() != b"\x70\x00" + number.to_bytes(2, "big"):
+            pass
+    device.observations.forget()
+    answer = await ask(server, GET, TEMPERATURE, accept=0, token=b"\x99")
+    while answer.token != b"\x99":
+        answer = Message.decode(await server.next())
+    assert answer.payload == b"21.5"
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(server):
+    written: list[Any] = []
+    package = DeviceResource(FIRMWARE, b"", writable=True, on_write=written.append)
+    async with registered(server, resources=[package]) as device:
+        for size, exponent in ((0, 0), (16, 0), (17, 0), (300, 2), (3072, 6), (5000, 5)):
+            body, block = random.Random(size).randbytes(size), 16 << exponent
+            for begin in range(0, max(size, 1), block):
+                last = begin + block >= size
+                place = (begin // block, not last, exponent)
+                part = {"payload": body[begin : begin + block], "content_format": 42, "block1": place}
+                answer = await ask(server, PUT, FIRMWARE, **part)
+                assert (answer.code.dotted, answer.opt.block1[0]) == ("2.04" if last else "2.31", place[0])
+            assert device.value(FIRMWARE) == written.pop() == body
+            read, more = b"", True
+            while more:
+                place = (len(read) // block, False, exponent)
+                answer = await ask(server, GET, FIRMWARE, accept=42, block2=place)
+                read += answer.payload
+                more = answer.opt.block2 is not None and answer.opt.block2.more
+            assert read == body
+        gap = await ask(server, PUT, FIRMWARE, payload=b"x" * 1024, content_format=42, block1=(1, True, 6))
+        assert (gap.code.dotted, device.value(FIRMWARE), written) == ("4.08", body, [])

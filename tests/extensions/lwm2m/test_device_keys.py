@@ -1,0 +1,261 @@
+"""Pre-shared keys of real devices: made once, moved, revoked, beside a running server; no secret is shown again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from unittest.mock import Mock
+
+import pytest
+from operator_commands import done, refused, refused_in_one_line
+
+from mirror_server.devices.link import Registration
+from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.device_keys import DeviceKeyRefused
+from mirror_server.extensions.lwm2m.identities import Identities
+from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
+from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
+from mirror_server.hooks import Extensions, open_database, read_settings
+from mirror_server.services import Services
+from mirror_server.store import maintenance
+from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
+
+BEGIN = 1_800_000_000_000
+NAME = "urn:imei:490154203237518"
+LONGEST_IDENTITY = "i" * 32
+
+
+@pytest.fixture
+def services(url: str) -> Iterator[Services]:
+    with closing(Services(read_settings(database_url=url))) as running:
+        running.start()
+        yield running
+
+
+@pytest.fixture
+def identities(database: Database) -> Identities:
+    return Identities(database)
+
+
+def secret_in(output: str) -> str:
+    found = re.search(r"^Key +([0-9a-f]{32})$", output, re.MULTILINE)
+    assert found, output
+    return found[1]
+
+
+def register(services: Services, endpoint_name: str) -> str:
+    return services.devices.registered(Registration(endpoint_name, "test", False, 3600, (), "lwm2m")).result(60)
+
+
+def ended(identities: Identities) -> set[str]:
+    return asyncio.run(identities.ended())
+
+
+def stored(database: Database, name: str) -> DeviceKey | None:
+    return database.look(lambda session: stored_keys.find(session, name))
+
+
+def names_with_a_key(database: Database) -> list[str]:
+    return [key.endpoint_name for key in database.look(stored_keys.list_all)]
+
+
+def new_key(database: Database, identities: Identities) -> bytes:
+    """Give the device a key, and let it come by it."""
+    key = device_keys.add(database, NAME, None, BEGIN)
+    assert identities.secret(NAME) == key.secret
+    return key.secret
+
+
+def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url, database, identities):
+    made = done(url, "devices", "add", NAME)
+    secret = secret_in(made)
+    assert f"mirror-device --server coaps://127.0.0.1:5684 --name {NAME}" in made
+    assert f"export MIRROR_DEVICE_PSK={secret}" in made
+    assert identities.secret(NAME).hex() == secret
+    key = stored(database, NAME)
+    assert (key.endpoint_name, key.identity) == (NAME, NAME)
+    assert secret not in repr(key)
+    listed = done(url, "devices", "list")
+    assert listed.startswith(f"{NAME}\t{NAME}\t20")
+    assert secret not in listed
+
+
+def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for_a_shell(url, identities):
+    one, other = done(url, "devices", "add", "one", "--identity", "sim-1"), done(url, "devices", "add", "other")
+    assert secret_in(one) != secret_in(other)
+    assert "--name one --identity sim-1" in one
+    assert identities.secret("sim-1").hex() == secret_in(one)
+    assert identities.secret("one") is None
+    assert "--name 'a $(b)' --identity 'c d'" in done(url, "devices", "add", "a $(b)", "--identity", "c d")
+
+
+def test_what_cannot_be_a_device_is_refused_with_what_to_do(url, database):
+    done(url, "devices", "add", "known")
+    for arguments, reason in (
+        (["known"], "'known' has a key already, which is not shown again; for another one 'mirror-server devices"),
+        (["new", "--identity", "known"], "the identity 'known' is that of 'known'; give another one with --identity"),
+        (["a\x1b[2J"], "an endpoint name has at least one letter, and none that cannot be seen"),
+        ([" "], "an endpoint name has at least one letter"),
+        (["a", "--identity", "b\n"], "an identity has at least one letter, and none that cannot be seen"),
+        (["ä" * 17], "has 34 bytes, and DTLS here takes 32 at most; give the device a shorter one with --identity"),
+        (["n" * 253, "--identity", "short"], "an endpoint name has 252 bytes at most, not 253"),
+    ):
+        told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
+        assert told.rstrip("\n").isprintable()
+        assert names_with_a_key(database) == ["known"]
+
+
+def test_the_longest_names_are_taken(database):
+    assert device_keys.add(database, "n" * 252, LONGEST_IDENTITY, BEGIN).identity == LONGEST_IDENTITY
+
+
+def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
+    def add(number: int) -> bool:
+        try:
+            with closing(open_database(url)) as own:
+                device_keys.add(own, "both", f"identity-{number}", BEGIN)
+        except DeviceKeyRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(add, range(2))) == [False, True]
+
+
+@pytest.mark.parametrize("command", [["revoke", "nobody"], ["rename", "nobody", "somebody"]])
+def test_a_device_without_a_key_is_named_with_what_shows_the_others(url, database, command):
+    told = "no device 'nobody' has a key; 'mirror-server devices list' shows those that are there"
+    refused(url, "devices", *command, told=told)
+
+
+@pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
+def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, identities, change):
+    for name in (NAME, "bystander"):
+        done(url, "devices", "add", name)
+    assert ended(identities) == set()
+    assert identities.secret(NAME)
+    assert identities.secret("bystander")
+    assert ended(identities) == ended(identities) == set()
+    done(url, "devices", *change)
+    assert ended(identities) == {NAME}
+    assert ended(identities) == set()
+    assert (identities.secret(NAME) is not None) is (change[0] == "rename")
+
+
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused("sqlite:///mirorr.db", "devices", "revoke", "d", told="there is no database mirorr.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shakes_hands_first", [False, True])
+def test_a_session_of_a_revoked_key_does_not_go_on_with_the_new_one(database, identities, shakes_hands_first):
+    new_key(database, identities)
+    assert ended(identities) == set()
+    device_keys.revoke(database, NAME)
+    new = device_keys.add(database, NAME, None, BEGIN)
+    if shakes_hands_first:
+        assert identities.secret(NAME) == new.secret
+    assert ended(identities) == {NAME}
+    assert identities.secret(NAME) == new.secret
+    assert ended(identities) == set()
+
+
+def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(database, identities, monkeypatch):
+    read = database.read
+
+    def read_behind_a_handshake():
+        assert identities.secret(NAME) == new.secret
+        return read()
+
+    new_key(database, identities)
+    device_keys.revoke(database, NAME)
+    new = device_keys.add(database, NAME, None, BEGIN)
+    with monkeypatch.context() as slow:
+        slow.setattr(database, "read", read_behind_a_handshake)
+        assert ended(identities) == {NAME}
+    device_keys.revoke(database, NAME)
+    assert ended(identities) == {NAME}, "the session that came between goes on"
+
+
+def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(
+    database, identities, monkeypatch, caplog
+):
+    secret = new_key(database, identities)
+    device_keys.revoke(database, NAME)
+    with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
+        for name in ("look", "read"):
+            down.setattr(database, name, Mock(side_effect=StorageFailed("gone")))
+        assert identities.secret(NAME) is None
+        assert ended(identities) == set()
+    assert secret.hex() not in caplog.text
+    assert ended(identities) == {NAME}
+
+
+def test_unknown_identities_are_not_held_in_memory(identities):
+    for number in range(100):
+        assert identities.secret(f"nobody-{number}") is None
+    assert not identities._in_use
+
+
+def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
+    device_id = register(services, "old")
+    key = device_keys.add(services.database, "old", "identity", BEGIN)
+    assert done(url, "devices", "rename", "old", "new") == "renamed old to new\n"
+    found = stored(services.database, "new")
+    assert (found.identity, found.secret) == ("identity", key.secret)
+    assert register(services, "new") == device_id
+    again = device_keys.add(services.database, "old", None, BEGIN)
+    assert again.secret != key.secret
+    assert register(services, "old") != device_id
+
+
+def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services):
+    old, new = register(services, "old"), register(services, "new")
+    device_keys.add(services.database, "old", None, BEGIN)
+    told = "nothing was renamed: it has no device of the old name, or one of the new name too"
+    assert told in done(url, "devices", "rename", "old", "new")
+    assert (register(services, "old"), register(services, "new")) == (old, new)
+
+
+def test_a_name_that_cannot_be_had_changes_nothing(database):
+    keys = [device_keys.add(database, name, None, BEGIN) for name in ("old", "taken")]
+    for new_name, reason in (
+        ("taken", "'taken' has a key of its own; revoke that one first, or take another name"),
+        ("old", "'old' has a key of its own"),
+        ("a\tb", "none that cannot be seen"),
+    ):
+        with pytest.raises(DeviceKeyRefused, match=re.escape(reason)):
+            device_keys.rename(database, "old", new_name)
+        assert [stored(database, name) for name in ("old", "taken")] == keys
+
+
+def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
+    device_id = register(services, "here")
+    for name in ("here", "other"):
+        device_keys.add(services.database, name, None, BEGIN)
+    identities = Identities(services.database)
+    assert identities.secret("here")
+    assert ended(identities) == set()
+    rows = services.database.write(lambda session: maintenance.erase_device(session, device_id, Extensions().storages))
+    assert rows["device_keys"] == 1
+    assert ended(identities) == {"here"}
+    assert names_with_a_key(services.database) == ["other"]
+
+
+@pytest.mark.sqlite
+def test_no_key_is_put_where_others_can_read_it(tmp_path):
+    path = tmp_path / "a mirror.db"
+    url = f"sqlite:///{path}"
+    done(url, "devices", "add", "first")
+    with closing(open_database(url)):
+        for exposed in (path, path.with_name(f"{path.name}-wal")):
+            exposed.chmod(0o640)
+            refused(url, "devices", "add", "second", told=f"first: chmod 600 '{exposed}'\n")
+            exposed.chmod(0o600)
+        done(url, "devices", "add", "second")

@@ -1,0 +1,98 @@
+"""The query of a registration and of its update."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror_server.extensions.lwm2m.registration import (
+    RegistrationParameters,
+    RegistrationRefused,
+    UpdateParameters,
+    read_registration,
+    read_update,
+)
+
+
+def test_bindings_with_udp_are_taken():
+    queue_modes = {"U": False, "UQ": True, "UQS": True, "US": False, "UT": False, "TQU": True}
+    for binding, queue_mode in queue_modes.items():
+        told = read_registration(["ep=a", f"b={binding}"])
+        assert (told.binding, told.queue_mode) == (binding, queue_mode)
+    # In 1.1 queue mode is a flag of its own.
+    for flag in ("Q", "Q="):
+        assert read_registration(["ep=a", "lwm2m=1.1", "b=U", flag]).queue_mode
+
+
+def test_what_cannot_be_is_refused_with_the_field_and_the_cure():
+    lifetimes = ("0", "", "-1", "1.5", "4294967296", "9" * 400, "x", "\u0661")
+    for reason, queries in {
+        "ep is missing": [[]],
+        "ep='' is no name": [["ep="], ["ep"]],
+        "1 to 64 printable": [["ep=" + "a" * 65], ["ep=a\nb"], ["ep=\x1b[2J"], ["ep=a\u202eb"], ["ep=\udcff"]],
+        "et=": [["ep=a", "et=\x00"]],
+        "ep is given twice": [["ep=a", "ep=a"]],
+        "lt is given twice": [["ep=a", "lt=1", "lt=2"]],
+        "whole seconds from 1": [["ep=a", f"lt={lifetime}"] for lifetime in lifetimes],
+        "b=S is SMS": [["ep=a", "b=S"]],
+        "b=TQ is TCP": [["ep=a", "b=TQ"]],
+        "b=N is non-IP": [["ep=a", "b=N"]],
+        "no transport": [["ep=a", "b=Q"]],
+        "no binding": [["ep=a", f"b={binding}"] for binding in ("", "u", "UU", "\x00")],
+        "give Q alone": [["ep=a", "Q=maybe"]],
+    }.items():
+        for query in queries:
+            with pytest.raises(RegistrationRefused, match=reason) as refusal:
+                read_registration(query)
+            assert refusal.value.code == "4.00"
+            assert refusal.value.reason.isprintable()
+            assert len(refusal.value.reason) < 200
+
+
+def test_an_update_changes_what_it_tells():
+    registered = read_registration(["ep=a", "lt=60", "b=U"])
+    assert read_update(["ep=a", "et=x", "lwm2m=9"]) == UpdateParameters()
+    assert registered.updated(read_update([])) == registered
+    assert registered.updated(read_update(["lt=120", "ep=other", "x"])).lifetime_seconds == 120
+    assert registered.updated(read_update(["lt=120", "ep=other"])).endpoint_name == "a"
+    sleeping = registered.updated(read_update(["b=UQ"]))
+    assert (sleeping.queue_mode, sleeping.binding, sleeping.lifetime_seconds) == (True, "UQ", 60)
+    assert not sleeping.updated(read_update(["b=U"])).queue_mode
+    # In 1.1 a binding does not end queue mode.
+    assert read_registration(["ep=a", "lwm2m=1.1", "b=U", "Q"]).updated(read_update(["b=UT"])).queue_mode
+    assert read_registration(["ep=a", "lwm2m=1.1"]).updated(read_update(["Q"])).queue_mode
+    for query in (["lt=0"], ["b=S"], ["Q=1"], ["lt=1", "lt=1"]):
+        with pytest.raises(RegistrationRefused) as refusal:
+            read_update(query)
+        assert refusal.value.code == "4.00"
+
+
+keys = st.sampled_from(["ep", "lt", "b", "Q", "lwm2m", "et", "x", ""])
+values = st.text() | st.sampled_from(["U", "UQ", "1.0", "60", "my-sensor"])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.builds("{}={}".format, keys, values) | st.text()))
+def test_nothing_but_the_one_error_is_raised(query):
+    for read in (read_registration, read_update):
+        refusals = []
+        try:
+            read(query)
+        except RegistrationRefused as exc:
+            refusals.append(exc)
+        assert all(exc.reason.isprintable() and exc.code in {"4.00", "4.12"} for exc in refusals)
+
+
+def test_the_name_alone_is_enough_and_other_parameters_are_passed_over():
+    assert read_registration(["ep=my-sensor"]) == RegistrationParameters("my-sensor", "", 86_400, "1.0", "U", False)
+    known = ["b=UQ", "lwm2m=1.0.0", "ep=urn:imei:é=1", "lt=300", "et=Weather station"]
+    unknown = ["d=home", "sms=123", "x", "x=1", "=", ""]
+    told = RegistrationParameters("urn:imei:é=1", "Weather station", 300, "1.0", "UQ", True)
+    assert read_registration([*known, *unknown, *unknown]) == told
+
+
+def test_versions_that_are_spoken_and_those_that_are_not():
+    assert [read_registration(["ep=a", f"lwm2m={told}"]).version for told in ("1.0", "1.1")] == ["1.0", "1.1"]
+    for version in ("1.2", "2.0", "1", "", "1.1.", "1.0beta", "0.9", "1.10", "\x00"):
+        with pytest.raises(RegistrationRefused, match="is not spoken here") as refusal:
+            read_registration([f"lwm2m={version}"])
+        assert refusal.value.code == "4.12"

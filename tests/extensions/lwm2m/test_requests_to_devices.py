@@ -1,0 +1,182 @@
+"""What applications ask of devices as CoAP has it, and how answers end commands."""
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
+
+from mirror_sdk.values import decode
+from mirror_sdk.values.codecs import CONTENT_FORMATS
+from mirror_server.devices.link import Content, Outcome
+from mirror_server.extensions.lwm2m.exchange import Response
+from mirror_server.extensions.lwm2m.requests import (
+    NotSendable,
+    Sent,
+    accepts,
+    attributes,
+    execution,
+    outcome,
+    shown,
+    structured_formats,
+    writes,
+)
+
+DIMMER, SWITCH = "/3311/0/5851", "/3311/0/5850"
+PACKAGE, OLD, NEW = "/5/0/0", (11542,), (11542, 110, 112)
+
+
+def test_each_code_ends_a_command():
+    for expected, codes in {
+        Outcome.DONE: ("2.01", "2.02", "2.04", "2.05"),
+        Outcome.BAD_VALUE: ("4.00",),
+        Outcome.NOT_FOUND: ("4.04",),
+        Outcome.METHOD_NOT_ALLOWED: ("4.05",),
+        Outcome.UNSUPPORTED_CONTENT_TYPE: ("4.06", "4.15"),
+        Outcome.PRECONDITION_FAILED: ("4.12",),
+        Outcome.TOO_LARGE: ("4.13",),
+        Outcome.REJECTED: ("4.01", "4.02", "4.03", "4.08", "4.29", "5.00", "5.01", "5.03", "5.05", "7.31"),
+    }.items():
+        for code in codes:
+            assert outcome(Response(code)) is expected, code
+
+
+def test_what_a_device_says_to_a_refusal_is_shown_without_doing_harm():
+    assert shown(Response("5.01")) == "5.01"
+    assert shown(Response("2.05", b"secret")) == "2.05"
+    assert shown(Response("4.00", b"no\x1b[2J\xff\r\nx")) == r"4.00 'no\x1b[2J\\xff\r\nx'"
+    assert len(shown(Response("4.00", b"\xff" * 5000))) < 250
+
+
+def test_the_formats_that_hold_any_value():
+    for version, told, formats in (
+        ("1.0", {}, (11542,)),
+        ("1.0", {110}, (11542, 110)),
+        ("1.1", {}, (11542, 110, 112)),
+        ("1.0", {1542, 1543}, (1542,)),
+        ("1.0", {1542, 11542}, (11542,)),
+    ):
+        assert structured_formats(version, told) == formats, (version, told)
+
+
+def test_what_a_read_accepts():
+    for path, wished, numbers in (
+        (TEMPERATURE, None, (0, *NEW)),
+        (TEMPERATURE, "*/*", (0, *NEW)),
+        (UNDECLARED, None, (0, *NEW)),
+        (PACKAGE, None, (42, 0, *NEW)),
+        ("/3/0/7", None, NEW),
+        ("/3/0", None, NEW),
+        ("/3", None, NEW),
+        (TEMPERATURE, "text/plain; charset=utf-8", (0,)),
+        ("/3/0", "application/senml+json", (110,)),
+        (TEMPERATURE, "application/vnd.oma.lwm2m+tlv", (11542,)),
+        (TEMPERATURE, "application/json", (50,)),
+    ):
+        assert accepts(path, wished, NEW) == numbers, (path, wished)
+    # A client from before 1.0 is asked with its own number.
+    assert accepts("/3/0", "application/vnd.oma.lwm2m+tlv", (1542,)) == (1542,)
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain; charset=latin-1", "", "\x00", "image/png"])
+def test_a_content_type_without_a_number_cannot_be_sent(content_type):
+    for ask in (
+        lambda: accepts(TEMPERATURE, content_type, NEW),
+        lambda: writes(TEMPERATURE, Content(b"1", content_type), NEW),
+        lambda: execution(Content(b"1", content_type), NEW),
+    ):
+        with pytest.raises(NotSendable, match="CoAP has no number") as refusal:
+            ask()
+        assert refusal.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+        assert refusal.value.reason.isprintable()
+
+
+def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
+    assert writes(SWITCH, Content(b"1"), NEW) == (
+        Sent(b"1", 0),
+        Sent(bytes.fromhex("e116da01"), 11542),
+        Sent(b'[{"n":"/3311/0/5850","vb":true}]', 110),
+        Sent(cbor2.dumps([{0: SWITCH, 4: True}]), 112),
+    )
+    assert [sent.content_format for sent in writes(DIMMER, Content(b"55"), OLD)] == [0, 11542]
+    for payload, number in writes(DIMMER, Content(b"55"), NEW):
+        assert decode(payload, CONTENT_FORMATS[number], DIMMER).python == 55
+    for content_type in ("text/plain", "application/octet-stream"):
+        with pytest.raises(NotSendable, match="holds no object instance") as refusal:
+            writes("/3303/0", Content(b"1", content_type), NEW)
+        assert refusal.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+
+
+def test_bytes_go_as_bytes_also_where_they_came_as_base64():
+    assert writes(PACKAGE, Content(b"\x00\x01", "application/octet-stream"), OLD) == (
+        Sent(b"\x00\x01", 42),
+        Sent(bytes.fromhex("c2000001"), 11542),
+    )
+    assert writes(PACKAGE, Content(b"AAE="), OLD)[:2] == (Sent(b"\x00\x01", 42), Sent(b"AAE=", 0))
+    assert writes(PACKAGE, Content(b"no base64!"), OLD) == (Sent(b"no base64!", 0),)
+
+
+def test_what_has_no_other_form_is_sent_as_it_is_alone():
+    for path, payload, content_type, number in (
+        (SWITCH, b"true", "text/plain", 0),
+        (DIMMER, b"101", "text/plain", 0),
+        (UNDECLARED, b"1", "text/plain", 0),
+        ("/3/0/4", b"1", "text/plain", 0),
+        (SWITCH, b"\x01", "application/octet-stream", 42),
+        (UNDECLARED, b'{"a":1}', "application/json", 50),
+        (SET_POINT, cbor2.dumps(20.5), "application/cbor", 60),
+        ("/3303/0", bytes.fromhex("c10101"), "application/vnd.oma.lwm2m+tlv", 11542),
+        ("/3303/0", b"[]", "application/senml+json", 110),
+    ):
+        assert writes(path, Content(payload, content_type), NEW) == (Sent(payload, number),), (path, payload)
+
+
+def test_an_argument_is_text_and_none_has_no_format():
+    assert execution(Content(b"0='5'"), OLD) == Sent(b"0='5'", 0)
+    assert execution(Content(b""), OLD) == Sent(b"", None)
+    assert execution(Content(b"", "application/octet-stream"), OLD) == Sent(b"", None)
+
+
+def test_notification_attributes():
+    taken = "pmin=5&pmax=120", "pmin=0", "pmax=1", "gt=30.5&lt=-1&st=0.5", "pmin", "epmin=1&epmax=2", "pmin&pmax=1"
+    for query in taken:
+        assert "&".join(attributes(query)) == query
+    no_values = "", "-1", "1.5", "9" * 10, "\x1b[2J"
+    for reason, queries in {
+        "'' is no notification attribute; pmin, pmax": ["", "pmin=5&"],
+        "'con' is no": ["pmin=5&con=1"],
+        "pmin is given twice": ["pmin=5&pmin=6"],
+        "no value for it": ["gt=nan", *(f"pmin={value}" for value in no_values)],
+        "pmax=4 is below pmin": ["pmin=5&pmax=4"],
+        "pmax=0": ["pmax=0"],
+        "epmax=4 is below epmin": ["epmin=5&epmax=4"],
+    }.items():
+        for query in queries:
+            with pytest.raises(NotSendable, match=reason) as refusal:
+                attributes(query)
+            assert refusal.value.outcome is Outcome.BAD_VALUE
+            assert refusal.value.reason.isprintable()
+
+
+content_types = st.sampled_from([*CONTENT_FORMATS.values(), "text/plain; charset=utf-8", "*/*", "a/b"]) | st.text()
+paths = st.sampled_from([TEMPERATURE, DIMMER, SWITCH, UNDECLARED, PACKAGE, "/3/0/4", "/3303/0", "/3303", "/"])
+
+
+@settings(max_examples=40)
+@given(paths, st.binary() | st.sampled_from([b"1", b"20.5", b"AAE="]), content_types, st.text("pminaxgtls=&019.-"))
+def test_nothing_but_the_one_error_is_raised(path, payload, content_type, query):
+    given = Content(payload, content_type)
+    reasons = []
+    for ask in (
+        lambda: writes(path, given, NEW),
+        lambda: accepts(path, content_type, NEW),
+        lambda: execution(given, NEW),
+        lambda: attributes(query),
+        lambda: attributes(content_type),
+    ):
+        try:
+            ask()
+        except NotSendable as exc:
+            reasons.append(exc.reason)
+    reasons.append(shown(Response("4.00", payload)))
+    assert all(reason.isprintable() and len(reason) < 500 for reason in reasons)

@@ -1,0 +1,105 @@
+"""A server that is a bare UDP socket, and devices that it registered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mirror_server.clock import ManualClock
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, Transmission
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource
+
+LIMIT_SECONDS = 60
+ACK_CREATED = bytes.fromhex("64 41")
+"""An acknowledgement, version 1, with a token of 4 bytes, 2.01."""
+
+
+class UdpServer(asyncio.DatagramProtocol):
+    """A server that does nothing by itself."""
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        self.peer: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.peer = addr
+        self.arrived.put_nowait(data)
+
+    @property
+    def port(self) -> int:
+        return self.transport.get_extra_info("sockname")[1]
+
+    @property
+    def url(self) -> str:
+        return f"coap://127.0.0.1:{self.port}"
+
+    async def next(self) -> bytes:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return await self.arrived.get()
+
+    def send(self, text: str | bytes) -> None:
+        self.transport.sendto(bytes.fromhex(text) if isinstance(text, str) else text, self.peer)
+
+    async def ask(self, text: str) -> str:
+        """Send a datagram, and wait for the one that comes back; both in hex digits."""
+        self.send(text)
+        return (await self.next()).hex(" ")
+
+
+@asynccontextmanager
+async def udp_server(host: str = "127.0.0.1") -> AsyncIterator[UdpServer]:
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(UdpServer, local_addr=(host, 0))
+    try:
+        yield server
+    finally:
+        transport.close()
+        await asyncio.sleep(0)
+
+
+def thermometer() -> list[DeviceResource]:
+    return [
+        DeviceResource("/3/0/4", on_execute=lambda argument: None),
+        DeviceResource("/3303/0/5700", 21.5),
+        DeviceResource("/3311/0/5850", False, writable=True),
+        DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
+    ]
+
+
+def speak(device: LwM2MDevice, transmission: Transmission | None) -> None:
+    """Let a device that is registered be in a hurry: before, it would repeat itself on a machine that is slow."""
+    if transmission is not None:
+        device._transmission, device._open_socket()._tuning = transmission, transmission.tuning
+
+
+Registering = tuple[LwM2MDevice, asyncio.Task[None], bytes]
+
+
+@asynccontextmanager
+async def registering(server: UdpServer, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Registering]:
+    """A device, and its registration that waits for a response to this request."""
+    options = {"clock": ManualClock(1_000_000), "resources": thermometer()} | options
+    device = LwM2MDevice(f"coap://{host}:{server.port}", "probe", options.pop("resources"), **options)
+    try:
+        task = asyncio.create_task(device.register())
+        yield device, task, await server.next()
+    finally:
+        await device.close()
+
+
+@asynccontextmanager
+async def registered(
+    server: UdpServer, location: str = "82 7264 02 6131", transmission: Transmission | None = None, **options: Any
+) -> AsyncIterator[LwM2MDevice]:
+    """A device whose registration the server took, by itself as ``/rd/a1``; it speaks as told from then on."""
+    async with registering(server, **options) as (device, task, request):
+        # Location-Path is option 8.
+        server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
+        await task
+        speak(device, transmission)
+        yield device
