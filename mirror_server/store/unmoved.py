@@ -25,6 +25,5 @@ STORAGES = (
         newest_instant=directory_maintenance.newest_instant,
     ),
     Storage(branch=_branch("lwm2m"), erase=_erase_real_device),
-    of_table(_branch("simulator"), "simulated_devices", "device_id"),
     of_table(_branch("streams"), "websockets", "app_id"),
 )

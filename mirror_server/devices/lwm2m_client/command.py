@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mirror_server.clock import SystemClock
-from mirror_server.devices.simulator.kinds import KINDS_BY_NAME
+from mirror_server.extensions.simulator.kinds import KINDS_BY_NAME
 from mirror_server.standard_input import stop_with_stdin
 
 if TYPE_CHECKING:

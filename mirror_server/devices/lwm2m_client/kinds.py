@@ -9,8 +9,8 @@ from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
 from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
-from mirror_server.devices.simulator.device import device_of_kind
-from mirror_server.devices.simulator.kinds import KINDS_BY_NAME, ResourceRule
+from mirror_server.extensions.simulator.device import device_of_kind
+from mirror_server.extensions.simulator.kinds import KINDS_BY_NAME, ResourceRule
 
 _FIRST_TOKEN = 0x0100
 

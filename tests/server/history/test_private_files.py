@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from histories import DAY, NOW
 
 from mirror_server.cli import main
-from mirror_server.cli.demo_key import kept_key
 from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.simulator.demo_key import kept_key
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.services import Services
 

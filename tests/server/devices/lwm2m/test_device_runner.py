@@ -23,7 +23,7 @@ from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationR
 from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceFleet, DeviceOptions
 from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
-from mirror_server.devices.simulator.kinds import KINDS
+from mirror_server.extensions.simulator.kinds import KINDS
 
 pytestmark = pytest.mark.anyio
 

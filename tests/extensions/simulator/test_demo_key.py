@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server.cli import demo_key
-from mirror_server.cli.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.core.errors import Refusal
+from mirror_server.extensions.simulator import demo_key
+from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
