@@ -73,6 +73,15 @@ def test_the_second_start_has_the_key_of_the_first_one(demo, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "key" in path.name] == ["mirror.db.key"]
 
 
+def test_its_file_is_for_its_owner_alone_whatever_the_umask(demo):
+    before = os.umask(0)
+    try:
+        demo.start()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(demo.file.stat().st_mode) == 0o600
+
+
 def test_a_new_database_takes_over_the_key_that_is_there(demo, tmp_path):
     key = demo.start().key
     (tmp_path / "other").mkdir()
