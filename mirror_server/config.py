@@ -167,18 +167,6 @@ class Settings:
         option="--database",
         metavar="URL",
     )
-    simulate: int | None = setting(
-        None,
-        "Have N simulated devices, and the bench to play them with. Without it there are none.",
-        type=click.IntRange(min=0),
-        metavar="N",
-    )
-    seed: int = setting(
-        0,
-        "What the simulated devices are made from; the same seed gives the same devices and values.",
-        type=int,
-        commands=(*SERVE, "demo"),
-    )
     manual_clock: bool = setting(
         False,
         "With 'manual' time stands still until it is advanced through the bench: in Python"
@@ -188,12 +176,6 @@ class Settings:
         default="system",
         callback=_is_manual,
         commands=(*SERVE, "demo"),
-    )
-    pace: float = setting(
-        0,
-        "How many seconds of a manual clock pass by themselves each second.",
-        type=click.FloatRange(min=0),
-        commands=("demo",),
     )
     answer_timeout_seconds: float = setting(
         120,

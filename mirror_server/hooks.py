@@ -86,7 +86,10 @@ def check_settings(settings: Settings) -> None:
 
 @specifies
 def in_common(settings: Settings) -> str:  # type: ignore[empty-body]
-    """What of the settings all processes on one database must have in common, as ``, with --simulate``."""
+    """What of the settings all processes on one database must have in common, as ``with --simulate``.
+
+    What begins with a comma stands behind what is said of the clock; nothing is said where it is empty.
+    """
 
 
 @specifies
@@ -186,6 +189,11 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
     :func:`mirror_server.description.parts.described` to be in the description of the interface.
     """
+
+
+@specifies
+def undescribed(settings: Settings) -> Sequence[str]:  # type: ignore[empty-body]
+    """Beginnings of paths that the description of the interface leaves out: with these settings nothing is there."""
 
 
 @specifies

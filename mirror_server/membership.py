@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -29,20 +30,20 @@ class Membership(Coordinator):
     Args:
         settings: What the operator set.
         database: What the processes share.
-        in_common: What else all processes must have in common.
+        in_common: What extensions say that all processes must have in common.
 
     Raises:
         DatabaseError: Processes that cannot work together with this one serve the database.
     """
 
-    def __init__(self, settings: Settings, database: Database, in_common: str) -> None:
+    def __init__(self, settings: Settings, database: Database, in_common: Sequence[str]) -> None:
         self._settings = settings
         self._database = database
         self.leadership = Leadership(
             cast("PostgresBackend", database.backend).election(),
             shown(settings.database_url),
             database,
-            options=_in_common(settings) + in_common,
+            options=_in_common(settings, in_common),
             is_alone=settings.manual_clock,
         )
 
@@ -87,8 +88,9 @@ class Membership(Coordinator):
         self.leadership.close()
 
 
-def _in_common(settings: Settings) -> str:
+def _in_common(settings: Settings, of_extensions: Sequence[str]) -> str:
     """What all processes on one database must have in common."""
-    bench = "without --simulate" if settings.simulate is None else "with --simulate"
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
-    return f"{bench} and {clock}"
+    more = [each for each in of_extensions if each.startswith(",")]
+    first = [each for each in of_extensions if each and each not in more]
+    return " and ".join([*first, clock]) + "".join(more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -20,21 +20,18 @@ from mirror_server.core.measurements import Measurement
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
-from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.hooks import Extensions, extends
+from mirror_server.hooks import Extensions
 from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
-from mirror_server.service.bench import Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.directory import DirectoryService, registration_changed
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
-from mirror_server.service.pacing import Pacing
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.slots import Slots
 from mirror_server.service.snapshots import SnapshotService
@@ -87,7 +84,7 @@ class Services:
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url, self.extensions.storages)
             undo.callback(self.database.close)
-            in_common = "".join(self.extensions.hook.in_common(settings=settings))
+            in_common = self.extensions.hook.in_common(settings=settings)
             self.coordinator = _coordinator(location.coordinator, settings, self.database, in_common)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
@@ -118,7 +115,6 @@ class Services:
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
         self.connections = ConnectionService(self.devices, self.backends)
-        self.bench = self._add_bench()
         self._dispatcher = self._make_dispatcher()
         self._handle_signals()
         self.coordinator.join(self, self.clock)
@@ -148,8 +144,15 @@ class Services:
         return list(chain(*self.extensions.hook.announcements(services=self, url=url, key=key)))
 
     def part(self, kind: type[T]) -> T:
-        """What an extension built for this server, by its class."""
-        return next(part for part in self._parts if isinstance(part, kind))
+        """What an extension built for this server, by its class.
+
+        Raises:
+            LookupError: None did.
+        """
+        for part in self._parts:
+            if isinstance(part, kind):
+                return part
+        raise LookupError(f"no extension built a {kind.__name__}")
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -352,55 +355,12 @@ class Services:
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 
-    def _add_bench(self) -> Bench | None:
-        count = self.settings.simulate
-        if count is None:
-            return None
-        store = StoredSimulation(self.database)
-        simulator = Simulator(events=self.devices, store=store, clock=self.clock, seed=self.settings.seed)
-        bench = Bench(simulator=simulator, clock=self.clock, database=self.database, advanced=self.clock_advanced)
-        pacing = Pacing(bench, self.settings.pace)
-        self.backends.add(simulator)
-        self._parts.append(SimulatedDevices(simulator, count, bench, pacing))
-        return bench
 
-
-class SimulatedDevices:
-    """Connects the simulated devices with the life of the server."""
-
-    def __init__(self, simulator: Simulator, count: int, bench: Bench, pacing: Pacing) -> None:
-        self._simulator = simulator
-        self._count = count
-        self._bench = bench
-        self._pacing = pacing
-
-    @extends
-    def connect_devices(self) -> None:
-        """Have them go on."""
-        self._simulator.start(self._count)
-
-    @extends
-    def disconnect_devices(self) -> None:
-        """Have them stand still."""
-        self._simulator.stop()
-
-    @extends
-    def started(self) -> None:
-        """Let time pass by itself."""
-        self._pacing.start()
-
-    @extends
-    def stop(self) -> None:
-        """End it."""
-        self._pacing.close()
-        self._bench.close()
-
-
-def _coordinator(name: str | None, settings: Settings, database: Database, in_common: str) -> Coordinator:
+def _coordinator(name: str | None, settings: Settings, database: Database, in_common: Sequence[str]) -> Coordinator:
     """How this process takes part where several may serve the database."""
     if name is None:
         return Coordinator()
-    kind: Callable[[Settings, Database, str], Coordinator] = pkgutil.resolve_name(name)
+    kind: Callable[[Settings, Database, Sequence[str]], Coordinator] = pkgutil.resolve_name(name)
     return kind(settings, database, in_common)
 
 

@@ -33,13 +33,13 @@ ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 SAME_ON_EVERY_DATABASE = (
     # Decisions and simulated devices in memory.
     "server/core/test_pure_decisions.py",
-    "server/devices/test_device_models.py",
-    "server/devices/test_simulator_bench.py",
-    "server/devices/test_simulator_commands.py",
-    "server/devices/test_simulator_outbox.py",
-    "server/devices/test_simulator_restart.py",
-    "server/devices/test_simulator_rhythms.py",
-    "server/devices/test_simulator_rooms.py",
+    "extensions/simulator/test_device_models.py",
+    "extensions/simulator/test_simulator_bench.py",
+    "extensions/simulator/test_simulator_commands.py",
+    "extensions/simulator/test_simulator_outbox.py",
+    "extensions/simulator/test_simulator_restart.py",
+    "extensions/simulator/test_simulator_rhythms.py",
+    "extensions/simulator/test_simulator_rooms.py",
     # Sockets, codecs, and what is decided of real devices.
     "extensions/lwm2m/test_coap.py",
     "extensions/lwm2m/test_coap_hostile.py",

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from mirror_server.core.instants import to_datetime
+from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.hooks import read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
@@ -105,9 +106,7 @@ class InProcessServer:
 
     def add_devices(self, count: int, seed: int) -> list[str]:
         """Add simulated devices of a seed; gives their ids."""
-        if self._services.bench is None:
-            raise RuntimeError("this server has no bench")
-        added = self._services.bench.run(lambda bench: bench.simulator.add_seeded(count, seed))
+        added = self._services.part(Bench).run(lambda bench: bench.simulator.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 
     def send(self, request: httpx.Request) -> httpx.Response:

@@ -15,7 +15,7 @@ _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],
     "mirror_server.cli.help_command": ["help"],
     "mirror_server.cli.key_commands": ["keys"],
-    "mirror_server.cli.serve_commands": ["demo", "run"],
+    "mirror_server.cli.serve_commands": ["run"],
 }
 for _added in of_all("commands"):
     _MODULES.update(_added)

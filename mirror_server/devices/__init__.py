@@ -1,1 +1,1 @@
-"""The device side: the interface every device connection has, and the simulated devices."""
+"""The device side: the interface every device connection has, and real devices."""

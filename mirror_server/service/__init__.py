@@ -1,5 +1,5 @@
 """The operations of the service, each one pure decision, one transaction, and effects when that is on disk.
 
-Beside them stand what happens because time passes (``housekeeping``, ``pacing``), what bounds them (``slots``) and what
-saves them work (``lru_cache``).
+Beside them stand what happens because time passes (``housekeeping``), what bounds them (``slots``) and what saves them
+work (``lru_cache``).
 """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Iterable
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import keys
@@ -36,31 +35,6 @@ def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) 
     stored = _stored(key, name, scopes, at)
     database.write(lambda session: keys.insert(session, stored))
     return key
-
-
-class Standing(Enum):
-    """What a database says of a key."""
-
-    UNKNOWN = auto()
-    IN_USE = auto()
-    RENEWED = auto()
-    REVOKED = auto()
-
-
-def standing(database: Database, key: str) -> Standing:
-    """How a key stands; one that is good for an overlap only has been renewed.
-
-    Raises:
-        ValueError: It has not the form of a key.
-    """
-    key_id, secret = parts_of(key)
-    with database.read() as session:
-        stored = keys.find(session, key_id)
-    if stored is None:
-        return Standing.UNKNOWN
-    if stored.revoked_at is not None:
-        return Standing.REVOKED
-    return Standing.IN_USE if hmac.compare_digest(stored.secret_hash, hash_of(secret)) else Standing.RENEWED
 
 
 def reissue(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:

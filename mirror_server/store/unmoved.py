@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirror_server.store import directory_maintenance
 from mirror_server.store.schema import MIGRATIONS, Branch
-from mirror_server.store.storage import Storage, of_table
+from mirror_server.store.storage import Storage
 
 
 def _branch(name: str) -> Branch:
@@ -18,5 +18,4 @@ STORAGES = (
         erase=directory_maintenance.erase,
         newest_instant=directory_maintenance.newest_instant,
     ),
-    of_table(_branch("simulator"), "simulated_devices", "device_id"),
 )

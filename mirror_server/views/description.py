@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
 from mirror_server.description.parts import Answer, Route, described, object_like
 from mirror_server.views.answers import make_conditional
-from mirror_server.views.bench import PREFIX as BENCH_PREFIX
 from mirror_server.views.notifications import DELIVERY
 from mirror_server.views.requests import requires, services
 
@@ -25,8 +25,9 @@ routes = Blueprint("description", __name__)
 @described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
     """This description."""
-    has_bench = services().bench is not None
-    there = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
+    parts = services()
+    absent = tuple(chain(*parts.extensions.hook.undescribed(settings=parts.settings)))
+    there = (route for route in each_route(current_app) if not route.path.startswith(absent))
     answer = Response(_document(tuple(there)), content_type="application/json")
     make_conditional(answer)
     return answer

@@ -25,7 +25,6 @@ from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
-    bench,
     description,
     device_directory,
     device_requests,
@@ -245,7 +244,6 @@ def create_app(services: Services) -> MirrorApp:
         subscriptions,
         notifications,
         access_keys,
-        bench,
         description,
     ):
         app.register_blueprint(part.routes)

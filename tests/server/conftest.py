@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server.core.instants import Instant
-from mirror_server.hooks import open_database, read_settings
+from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -196,33 +197,6 @@ class Server:
         return self.call(key, "GET", "/v2/notification/channel").json
 
 
-class SimulatedServer(Server):
-    """A server with simulated devices, which its bench plays."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        super().__init__(folder, **{"simulate": 0, **settings})
-
-    def advance(self, key: str, seconds: float) -> None:
-        assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
-
-    def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
-        body = {"endpoint_name": name, "resources": list(resources or (USUAL_RESOURCE,)), **more}
-        answer = self.call(key, "POST", "/sim/v1/devices", json=body)
-        assert answer.status_code == 201, answer.get_data()
-        device_id: str = answer.json["id"]
-        return device_id
-
-    def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
-        url = f"/sim/v1/devices/{device_id}/resources{path}"
-        assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
-
-    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
-        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
-
-    def registration(self, key: str, device_id: str, method: str) -> None:
-        assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     """Asynchronous tests run on an event loop of asyncio, one for each test."""
@@ -272,13 +246,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def simulated_server(tmp_path: Path) -> Iterator[SimulatedServer]:
-    running = SimulatedServer(tmp_path)
-    yield running
-    running.services.close()
-
-
-@pytest.fixture
 def key(server: Server) -> str:
     return server.key()
 
@@ -303,7 +270,7 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     def make(**settings: Any) -> Server:
         folder = tmp_path / f"other-{len(made)}"
         folder.mkdir()
-        made.append((Server if settings.get("simulate") is None else SimulatedServer)(folder, **settings))
+        made.append(Server(folder, **settings))
         return made[-1]
 
     yield make
@@ -403,16 +370,9 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
 
 
 @pytest.fixture(scope="module")
-def shared_simulated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedServer]:
-    """The same with simulated devices."""
-    running = SimulatedServer(tmp_path_factory.mktemp("simulated"), keep_history_seconds=7 * 86_400)
-    yield running
-    running.services.close()
-
-
-@pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests of a module that change nothing they share."""
-    running = Server(tmp_path_factory.mktemp("shared"), keep_history_seconds=7 * 86_400)
+    more = chain.from_iterable(each.items() for each in of_all("demo_settings"))
+    running = Server(tmp_path_factory.mktemp("shared"), **dict(more))
     yield running
     running.services.close()

@@ -50,7 +50,7 @@ def test_without_aiocoap_the_extra_is_named(monkeypatch):
 
 def test_without_the_simulated_devices_whose_kinds_it_is_of_the_cure_is_told():
     program = (
-        "import sys; sys.modules['mirror_server.devices.simulator'] = None\n"
+        "import sys; sys.modules['mirror_server.extensions.simulator'] = None\n"
         "from mirror_server.extensions.lwm2m.device.command import main; main()"
     )
     for kind in ([], ["--kind", "mixed"]):

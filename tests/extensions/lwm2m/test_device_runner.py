@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
-pytest.importorskip("mirror_server.devices.simulator", reason="its kinds are those of the simulated devices")
+pytest.importorskip("mirror_server.extensions.simulator", reason="its kinds are those of the simulated devices")
 
 from aiocoap import Message
 from coap_device import until
@@ -19,12 +19,12 @@ from udp_server import UdpServer, speak
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
-from mirror_server.devices.simulator.kinds import KINDS
 from mirror_server.extensions.lwm2m.device.coap_socket import Transmission
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
 from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
 from mirror_server.extensions.lwm2m.device.runner import DeviceRunner
+from mirror_server.extensions.simulator.kinds import KINDS
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from histories import DAY, NOW
+from histories import DAY
 
 from mirror_server.cli import main
-from mirror_server.cli.demo_key import kept_key
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.services import Services
@@ -37,8 +36,7 @@ def test_files_of_a_database_and_of_its_commands_are_private(folder):
     keeping = {"keep_history_seconds": DAY, "history_archive": str(folder / "archive")}
     services = Services(read_settings(database_url=database_url, **keeping))
     services.start()
-    with closing(open_database(database_url)) as database:
-        kept_key(database, folder / "mirror.db", NOW)
+    with closing(open_database(database_url)):
         for arguments in (
             ("backup", str(folder / "backup.db"), "--database", database_url),
             ("restore", str(folder / "backup.db"), "--database", f"sqlite:///{folder / 'restored.db'}"),
@@ -46,7 +44,7 @@ def test_files_of_a_database_and_of_its_commands_are_private(folder):
         ):
             assert CliRunner().invoke(main, arguments).exit_code == 0
         beside = {path.name.removeprefix("mirror.db") for path in folder.glob("mirror.db?*")}
-        assert {"-wal", "-shm", ".lock", ".key"} <= beside
+        assert {"-wal", "-shm", ".lock"} <= beside
         assert exposed(folder) == {}
     services.close()
     assert exposed(folder) == {}

@@ -16,9 +16,10 @@ from mirror_server.cluster.forwarding import Call
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
-from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
@@ -159,7 +160,7 @@ def device(open_services):
     resource = SimulatedResource(
         path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
     )
-    device_id = services.bench.simulator.add("d", "", False, [resource])
+    device_id = services.part(Bench).simulator.add("d", "", False, [resource])
     assert services.database.settle(60)
     return services, app_id, device_id
 
@@ -168,26 +169,26 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     first, app_id, device_id = device
     second = open_services()
     go_on = stop_reconnecting(first)
-    wait_for(lambda: second.is_leader() and second.bench.simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.part(Bench).simulator.list_states())
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
-    first.bench.simulator.set_value(device_id, PATH, value="old")
+    first.part(Bench).simulator.set_value(device_id, PATH, value="old")
     with pytest.raises(NotLeader):
         first.database.insist(lambda session: None).result(60)
     assert first.database.settle(60)
-    second.bench.simulator.set_value(device_id, PATH, value="new")
+    second.part(Bench).simulator.set_value(device_id, PATH, value="new")
     assert second.database.settle(60)
     with first.database.read() as session:
         assert stored_resources.of_device(session, device_id)[0].reported_value == b"new"
 
     go_on.set()
-    wait_for(lambda: not first.is_leader() and not first.bench.simulator.list_states())
+    wait_for(lambda: not first.is_leader() and not first.part(Bench).simulator.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
     first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(60)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
-    assert second.bench.simulator.list_states()[0].resources[0].value == "1"
+    assert second.part(Bench).simulator.list_states()[0].resources[0].value == "1"
     second.close()
-    wait_for(lambda: first.is_leader() and first.bench.simulator.list_states())
-    assert first.bench.simulator.list_states()[0].resources[0].value == "1"
+    wait_for(lambda: first.is_leader() and first.part(Bench).simulator.list_states())
+    assert first.part(Bench).simulator.list_states()[0].resources[0].value == "1"
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
     with first.database.read() as session:
@@ -198,7 +199,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     first, app_id, device_id = device
     first.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert first.database.settle(60)
-    first.bench.simulator.set_value(device_id, PATH, value="1")
+    first.part(Bench).simulator.set_value(device_id, PATH, value="1")
     assert first.database.settle(60)
     second = open_services()
 
@@ -211,10 +212,10 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     before = seen()
     assert [kind for _, kind, _ in before[-1]] == ["registrations", "notifications", "notifications"]
     first.close()
-    wait_for(lambda: second.is_leader() and second.bench.simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.part(Bench).simulator.list_states())
     assert second.database.settle(60)
     assert seen() == before
-    second.bench.simulator.set_value(device_id, PATH, value="2")
+    second.part(Bench).simulator.set_value(device_id, PATH, value="2")
     assert second.database.settle(60)
     assert len(seen()[-1]) == len(before[-1]) + 1
 
@@ -222,7 +223,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
     token = services.coordinator.leadership._election.token
-    services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
+    services.part(Bench).simulator.set_behaviour(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
     services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()

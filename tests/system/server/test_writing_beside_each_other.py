@@ -20,11 +20,12 @@ from devices_on_loopback import until as wait_for
 from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.core.commands import CommandRequest
-from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
@@ -376,7 +377,7 @@ def add_devices(services: Services, number: int) -> list[str]:
     resource = SimulatedResource(
         path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
     )
-    added = [services.bench.simulator.add(f"lamp-{at}", "", False, [resource]) for at in range(number)]
+    added = [services.part(Bench).simulator.add(f"lamp-{at}", "", False, [resource]) for at in range(number)]
     assert services.database.settle(60)
     return added
 

@@ -11,8 +11,8 @@ from mirror_server.core.instants import Instant
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 
 if TYPE_CHECKING:
-    from mirror_server.devices.simulator.kinds import DeviceKind, ResourceRule
     from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
+    from mirror_server.extensions.simulator.kinds import DeviceKind, ResourceRule
 
 NO_KINDS = (
     "what this device measures is of the simulated devices, which are not there; install them anew:"
@@ -26,7 +26,7 @@ _FIRST_TOKEN = 0x0100
 def kinds_by_name() -> Mapping[str, DeviceKind]:
     """The kinds of the simulated devices; none where there are no simulated devices."""
     try:
-        from mirror_server.devices.simulator.kinds import KINDS_BY_NAME  # noqa: PLC0415 - another extension
+        from mirror_server.extensions.simulator.kinds import KINDS_BY_NAME  # noqa: PLC0415 - another extension
     except ModuleNotFoundError:
         return {}
     return KINDS_BY_NAME
@@ -62,7 +62,7 @@ class ModelledDevice:
         kinds = kinds_by_name()
         if not kinds:
             raise ImportError(NO_KINDS)
-        from mirror_server.devices.simulator.device import device_of_kind  # noqa: PLC0415 - another extension
+        from mirror_server.extensions.simulator.device import device_of_kind  # noqa: PLC0415 - another extension
 
         self._now = now
         self._executed = executed

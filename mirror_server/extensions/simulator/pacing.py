@@ -6,7 +6,7 @@ import threading
 import time
 
 from mirror_server.core.errors import Refusal
-from mirror_server.service.bench import Bench
+from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.store.failures import StorageFailed
 
 _TICK_SECONDS = 1.0

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Observation, Observe, Outcome
-from mirror_server.devices.simulator.commands import changes_device, respond
-from mirror_server.devices.simulator.device import SimulatedDevice
-from mirror_server.devices.simulator.outbox import Outbox
-from mirror_server.devices.simulator.running_device import RunningDevice
+from mirror_server.extensions.simulator.answering import changes_device, respond
+from mirror_server.extensions.simulator.device import SimulatedDevice
+from mirror_server.extensions.simulator.outbox import Outbox
+from mirror_server.extensions.simulator.running_device import RunningDevice
 
 
 class LastObserved(NamedTuple):

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from mirror_server.service.bench import CLOCK_ENDS_AT
-from mirror_server.service.pacing import Pacing
+from mirror_server.extensions.simulator.bench import CLOCK_ENDS_AT, Bench
+from mirror_server.extensions.simulator.pacing import Pacing
 from mirror_server.store import devices, settings
 
 DAY_SECONDS = 24 * 3600
@@ -68,9 +68,9 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
 
 
 def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
-    monkeypatch.setattr("mirror_server.service.pacing._TICK_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.extensions.simulator.pacing._TICK_SECONDS", 0)
     refusals = []
-    run = late.services.bench.run
+    run = late.services.part(Bench).run
 
     def watched(act):
         future = run(act)
@@ -79,8 +79,8 @@ def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
             pacing._closed.set()
         return future
 
-    monkeypatch.setattr(late.services.bench, "run", watched)
-    pacing = Pacing(late.services.bench, pace=1e12)
+    monkeypatch.setattr(late.services.part(Bench), "run", watched)
+    pacing = Pacing(late.services.part(Bench), pace=1e12)
     pacing.start()
     pacing._thread.join(60)
     assert all(refusals)

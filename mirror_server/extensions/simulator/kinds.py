@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mirror_server.devices.simulator import models
-from mirror_server.devices.simulator.models import Model
+from mirror_server.extensions.simulator import models
+from mirror_server.extensions.simulator.models import Model
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)

@@ -1,10 +1,11 @@
-"""A simulator with a manual clock, and a service that writes down what it hears."""
+"""A server with simulated devices, and a simulator alone with a service that writes down what it hears."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from service_diary import ServiceDiary
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe
-from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.simulator.fleet import LastObserved
-from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.extensions.simulator.fleet import LastObserved
+from mirror_server.extensions.simulator.simulator import Simulator
+from mirror_server.extensions.simulator.states import SimulatedResource, SimulatedState
+from tests.server.conftest import USUAL_RESOURCE, Server
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 
@@ -134,3 +136,45 @@ def world() -> World:
 @pytest.fixture
 def new_world() -> type[World]:
     return World
+
+
+class SimulatedServer(Server):
+    """A server with simulated devices, which its bench plays."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, **{"simulate": 0, **settings})
+
+    def advance(self, key: str, seconds: float) -> None:
+        assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
+
+    def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
+        body = {"endpoint_name": name, "resources": list(resources or (USUAL_RESOURCE,)), **more}
+        answer = self.call(key, "POST", "/sim/v1/devices", json=body)
+        assert answer.status_code == 201, answer.get_data()
+        device_id: str = answer.json["id"]
+        return device_id
+
+    def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
+        url = f"/sim/v1/devices/{device_id}/resources{path}"
+        assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
+
+    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
+        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
+
+    def registration(self, key: str, device_id: str, method: str) -> None:
+        assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204
+
+
+@pytest.fixture
+def simulated_server(tmp_path: Path) -> Iterator[SimulatedServer]:
+    running = SimulatedServer(tmp_path)
+    yield running
+    running.services.close()
+
+
+@pytest.fixture(scope="module")
+def shared_simulated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedServer]:
+    """One server for all tests of a module that change nothing they share."""
+    running = SimulatedServer(tmp_path_factory.mktemp("simulated"))
+    yield running
+    running.services.close()

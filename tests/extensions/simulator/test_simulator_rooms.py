@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from resource_paths import SET_POINT, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observe, Outcome, Write
-from mirror_server.devices.simulator import models
-from mirror_server.devices.simulator.device import SimulatedDevice, seeded_device
+from mirror_server.extensions.simulator import models
+from mirror_server.extensions.simulator.device import SimulatedDevice, seeded_device
 
 THERMOSTAT = 5
 MINUTE, HOUR = 60_000, 3_600_000

@@ -17,7 +17,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.devices.simulator.device import Resource, SimulatedDevice
+from mirror_server.extensions.simulator.device import Resource, SimulatedDevice
 
 _TEXT = "text/plain"
 _BYTES = "application/octet-stream"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server.cli import demo_key
-from mirror_server.cli.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.core.errors import Refusal
+from mirror_server.extensions.simulator import demo_key
+from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
@@ -71,6 +71,15 @@ def test_the_second_start_has_the_key_of_the_first_one(demo, tmp_path):
     assert (str(demo.file) in first.note, first.problem) == (True, "")
     assert len(demo.all_keys()) == 1
     assert [path.name for path in tmp_path.iterdir() if "key" in path.name] == ["mirror.db.key"]
+
+
+def test_its_file_is_for_its_owner_alone_whatever_the_umask(demo):
+    before = os.umask(0)
+    try:
+        demo.start()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(demo.file.stat().st_mode) == 0o600
 
 
 def test_a_new_database_takes_over_the_key_that_is_there(demo, tmp_path):

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from mirror_sdk.wire.bench import AnswerMode
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import IntroducedResource, Registration
-from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
-from mirror_server.devices.simulator.models import Setting, draw, heated_temperature, room_celsius
+from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
+from mirror_server.extensions.simulator.models import Setting, draw, heated_temperature, room_celsius
+from mirror_server.extensions.simulator.states import SimulatedResource, SimulatedState
 
 BACKEND = "simulated"
 """The name of the simulator as a backend."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mirror_server.clock import Timer
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Answer, Content, Observation
-from mirror_server.devices.simulator.device import CONTACT_SECONDS, Reading, Resource, SimulatedDevice
+from mirror_server.extensions.simulator.device import CONTACT_SECONDS, Reading, Resource, SimulatedDevice
 
 AWAKE_SECONDS = 10
 

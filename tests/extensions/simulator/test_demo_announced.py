@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from mirror_server.cli import serve_commands
+from mirror_server.extensions.simulator import demo
 from mirror_server.hooks import extends, read_settings
 from mirror_server.services import Services
 
@@ -19,11 +19,11 @@ class RealDevices:
 def test_it_says_where_devices_and_clients_come_in_and_what_a_history_takes_where_none_is_kept(
     kept_seconds, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(serve_commands, "_demo_key", lambda *_: ("ak_1", None, None))
+    monkeypatch.setattr(demo, "_demo_key", lambda *_: ("ak_1", None, None))
     settings = read_settings(database_url=f"sqlite:///{tmp_path}/demo.db", keep_history_seconds=kept_seconds)
     with closing(Services(settings)) as services:
         services.extensions.add(RealDevices())
-        serve_commands._announce_demo(None, None, "http://127.0.0.1:8080", services)
+        demo._announce_demo(None, None, "http://127.0.0.1:8080", services)
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "# Real devices: coap://127.0.0.1:5683"
     assert told[1:3] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]

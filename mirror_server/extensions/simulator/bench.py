@@ -11,11 +11,12 @@ from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourc
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
-from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, UnknownSimulatedDevice
-from mirror_server.devices.simulator.device import BACKEND
-from mirror_server.devices.simulator.fleet import LastObserved
-from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.store import devices, settings, simulated_devices
+from mirror_server.extensions.simulator import store
+from mirror_server.extensions.simulator.device import BACKEND
+from mirror_server.extensions.simulator.fleet import LastObserved
+from mirror_server.extensions.simulator.simulator import Simulator
+from mirror_server.extensions.simulator.states import BenchRefused, SimulatedResource, UnknownSimulatedDevice
+from mirror_server.store import devices, settings
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -150,24 +151,24 @@ class StoredSimulation:
         self._database = database
 
     def load(self) -> dict[str, str]:
-        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
         with self._database.read() as session:
-            return simulated_devices.load(session)
+            return store.load(session)
 
     def last_observed(self) -> list[LastObserved]:
-        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
         with self._database.read() as session:
-            rows = simulated_devices.last_observed(session)
+            rows = store.last_observed(session)
         return [
             LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
             for device_id, path, value, heard_at in rows
         ]
 
     def save(self, documents: Mapping[str, str]) -> None:
-        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
         self._database.insist_together(_put_documents, [*documents.items()], touched=tuple(documents))
 
 
 def _put_documents(session: Session, documents: Iterable[tuple[str, str]]) -> None:
     """Store documents of simulated devices; of several of one device the last."""
-    simulated_devices.save(session, dict(documents))
+    store.save(session, dict(documents))

@@ -5,15 +5,18 @@ Only a hash of a key is in the database, so the key itself stands in a file of i
 
 from __future__ import annotations
 
+import hmac
 import os
 import stat
 import tempfile
+from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
+from mirror_server.store import keys as stored_keys
 from mirror_server.store.database import Database
 
 NAME = "mirror-server demo"
@@ -25,6 +28,15 @@ _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOC
 
 class KeyFileError(Exception):
     """The file with the key is not to be used; the message says why and what to do."""
+
+
+class _Standing(Enum):
+    """What a database says of a key."""
+
+    UNKNOWN = auto()
+    IN_USE = auto()
+    RENEWED = auto()
+    REVOKED = auto()
 
 
 class DemoKey(NamedTuple):
@@ -53,15 +65,31 @@ def kept_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
     kept = _read(file)
     if kept is None:
         return _keep(file, keys.reissue(database, NAME, tuple(Scope), at))
-    match keys.standing(database, kept):
-        case keys.Standing.UNKNOWN:
+    match _standing(database, kept):
+        case _Standing.UNKNOWN:
             keys.adopt(database, kept, NAME, tuple(Scope), at)
-        case keys.Standing.REVOKED:
+        case _Standing.REVOKED:
             return _keep(file, keys.create(database, NAME, tuple(Scope), at), f"the key in {file} was revoked")
-        case keys.Standing.RENEWED:
+        case _Standing.RENEWED:
             renewed = keys.renew(database, keys.parts_of(kept)[0], _OVERLAP_SECONDS, at)
             return _keep(file, renewed, f"the key in {file} was renewed elsewhere")
     return DemoKey(kept, note=_kept_in(file))
+
+
+def _standing(database: Database, key: str) -> _Standing:
+    """How a key stands; one that is good for an overlap only has been renewed.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    key_id, secret = keys.parts_of(key)
+    with database.read() as session:
+        stored = stored_keys.find(session, key_id)
+    if stored is None:
+        return _Standing.UNKNOWN
+    if stored.revoked_at is not None:
+        return _Standing.REVOKED
+    return _Standing.IN_USE if hmac.compare_digest(stored.secret_hash, keys.hash_of(secret)) else _Standing.RENEWED
 
 
 def key_file(database_path: Path) -> Path:

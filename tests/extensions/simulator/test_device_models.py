@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_server.core.instants import from_datetime
-from mirror_server.devices.simulator import models
-from mirror_server.devices.simulator.kinds import KINDS, number_within, whole_number_within
+from mirror_server.extensions.simulator import models
+from mirror_server.extensions.simulator.kinds import KINDS, number_within, whole_number_within
 
 _MINUTE = 60_000
 _DAY = 24 * 60 * _MINUTE

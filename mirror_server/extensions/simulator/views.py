@@ -19,7 +19,7 @@ from mirror_sdk.wire.bench import (
 )
 from mirror_server.core.errors import Refusal
 from mirror_server.description.parts import Answer, described, json_of
-from mirror_server.service.bench import Bench
+from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
@@ -162,10 +162,11 @@ def advance_clock() -> Response:
 
 
 def _bench() -> Bench:
-    bench = services().bench
-    if bench is None:
-        raise Refusal(404, "this server has no simulated devices; start it with --simulate N (0 will do)")
-    return bench
+    try:
+        return services().part(Bench)
+    except LookupError:
+        message = "this server has no simulated devices; start it with --simulate N (0 will do)"
+        raise Refusal(404, message) from None
 
 
 def _clock(bench: Bench) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from wrong_bodies import UNREADABLE, WRONG_TYPES
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
 from mirror_server.devices.link import Registration
+from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.store import maintenance
 
@@ -199,7 +200,7 @@ def test_without_simulation_every_route_of_the_bench_is_404_that_says_how_to_get
 
 @pytest.mark.parametrize("held", ["before", "after"])
 def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
-    database, simulator = server.services.database, server.services.bench.simulator
+    database, simulator = server.services.database, server.services.part(Bench).simulator
     go_on = threading.Event()
     set_value = simulator.set_value
 
@@ -207,7 +208,7 @@ def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, devic
         set_value(*arguments, **flags)
         database.insist(lambda _: go_on.wait(60))
 
-    monkeypatch.setattr("mirror_server.service.bench._STORE_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_server.extensions.simulator.bench._STORE_SECONDS", 0.05)
     if held == "before":
         database.insist(lambda _: go_on.wait(60))
     else:
@@ -289,7 +290,7 @@ def test_a_device_has_a_connection_while_the_server_simulates(server, key, devic
         return found.get("protocol"), found["reachable"], found["lifetime_seconds"]
 
     assert connection() == ("simulated", True, 86400)
-    server.settings = replace(server.settings, simulate=None)
+    server.settings = replace(server.settings, extensions=())
     server.restart()
     assert connection() == (None, False, 86400)
 

@@ -13,13 +13,7 @@ from mirror_sdk.wire.bench import AnswerMode
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
-from mirror_server.devices.simulator.bench import (
-    BenchRefused,
-    SimulatedResource,
-    SimulatedState,
-    UnknownSimulatedDevice,
-)
-from mirror_server.devices.simulator.device import (
+from mirror_server.extensions.simulator.device import (
     BACKEND,
     Resource,
     SimulatedDevice,
@@ -27,8 +21,14 @@ from mirror_server.devices.simulator.device import (
     bench_resource,
     seeded_device,
 )
-from mirror_server.devices.simulator.fleet import Fleet, SimulatorStore, Turn
-from mirror_server.devices.simulator.running_device import RunningDevice, Sent
+from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
+from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.extensions.simulator.states import (
+    BenchRefused,
+    SimulatedResource,
+    SimulatedState,
+    UnknownSimulatedDevice,
+)
 
 
 class Simulator:

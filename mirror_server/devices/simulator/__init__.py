@@ -1,1 +1,0 @@
-"""Simulated devices: what they measure, how they answer, and a manual clock to play them by."""

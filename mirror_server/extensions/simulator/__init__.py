@@ -1,0 +1,81 @@
+"""Simulated devices: what they measure, how they answer, and the bench at ``/sim/v1`` to play them with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirror_server.extensions.simulator.settings import SimulatorSettings
+from mirror_server.hooks import extends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flask import Blueprint
+
+    from mirror_server.config import Settings
+    from mirror_server.services import Services
+    from mirror_server.store.storage import Storage
+
+
+@extends
+def settings() -> type:
+    """How many there are, and how their time passes."""
+    return SimulatorSettings
+
+
+@extends
+def commands() -> dict[str, Sequence[str]]:
+    """A server with some, for trying things out."""
+    return {"mirror_server.extensions.simulator.demo": ["demo"]}
+
+
+@extends
+def storage() -> Storage:
+    """Their states."""
+    from mirror_server.store.schema import Branch
+    from mirror_server.store.storage import of_table
+
+    return of_table(Branch("simulator", Path(__file__).parent / "migrations"), "simulated_devices", "device_id")
+
+
+@extends
+def in_common(settings: Settings) -> str:
+    """All processes have some, or none."""
+    return "without --simulate" if settings.of(SimulatorSettings).simulate is None else "with --simulate"
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """The devices and their bench, where there are any."""
+    chosen = services.settings.of(SimulatorSettings)
+    if chosen.simulate is None:
+        return []
+    from mirror_server.extensions.simulator.bench import Bench, StoredSimulation
+    from mirror_server.extensions.simulator.pacing import Pacing
+    from mirror_server.extensions.simulator.simulated_devices import SimulatedDevices
+    from mirror_server.extensions.simulator.simulator import Simulator
+
+    store = StoredSimulation(services.database)
+    simulator = Simulator(events=services.devices, store=store, clock=services.clock, seed=chosen.seed)
+    services.backends.add(simulator)
+    bench = Bench(
+        simulator=simulator, clock=services.clock, database=services.database, advanced=services.clock_advanced
+    )
+    return [bench, SimulatedDevices(simulator, chosen.simulate, bench, Pacing(bench, chosen.pace))]
+
+
+@extends
+def blueprints() -> list[Blueprint]:
+    """The bench; without devices each of its routes is a 404 that says how to get some."""
+    from mirror_server.extensions.simulator.views import routes
+
+    return [routes]
+
+
+@extends
+def undescribed(settings: Settings) -> Sequence[str]:
+    """A bench that is not there."""
+    from mirror_server.extensions.simulator.views import PREFIX
+
+    return [PREFIX] if settings.of(SimulatorSettings).simulate is None else []

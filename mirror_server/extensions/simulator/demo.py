@@ -1,0 +1,155 @@
+"""The command ``mirror-server demo``. What serves is loaded when it is called."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirror_sdk._visible import visible
+from mirror_server.cli import main
+from mirror_server.cli.serve_commands import log_format_option, port_option, serve_until_stopped
+from mirror_server.clock import wall_time
+from mirror_server.config import LogFormat, Settings, options_of
+from mirror_server.extensions.simulator import demo_key
+from mirror_server.extensions.simulator.demo_key import DemoKey
+from mirror_server.hooks import of_all, read_settings
+from mirror_server.logging_format import configure
+from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.service import keys as access_keys
+from mirror_server.service.keys import Scope
+from mirror_server.standard_input import stop_with_stdin
+from mirror_server.store.database import Database, location_of
+
+if TYPE_CHECKING:
+    from mirror_server.services import Services
+
+_NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
+
+
+def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
+    if key is not None:
+        try:
+            access_keys.parts_of(key)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return key
+
+
+@main.command()
+@port_option
+@click.option(
+    "--devices", type=click.IntRange(min=0), default=12, show_default=True, help="How many simulated devices to have."
+)
+@click.option(
+    "--database",
+    "database_url",
+    metavar="URL",
+    help="Keep the state there, sqlite:///FILE, and the key in FILE.key. Without it, both are lost at the end.",
+)
+@options_of("demo", Settings, *of_all("settings"))
+@click.option(
+    "--key",
+    callback=_check_key,
+    envvar="MIRROR_DEMO_KEY",
+    show_envvar=True,
+    help="The access key to have instead of a fresh or kept one; it is not printed.",
+)
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
+@log_format_option
+def demo(
+    port: int,
+    devices: int,
+    database_url: str | None,
+    key: str | None,
+    log_format: LogFormat,
+    *,
+    follows_stdin: bool,
+    **settings: Any,
+) -> None:
+    """Run with simulated devices, a temporary database and a fresh key, for trying things out.
+
+    What happens in the last seven days is kept, where the extra 'history' is installed.
+
+    Prints the two lines that tell programs where to go, and a link for a browser:
+
+    \b
+      export API_HOST=...
+      export API_KEY=...
+      # In a browser: ...
+
+    With --database sqlite:///FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings
+    go on with it after the next start. To have another key, remove that file.
+    """  # noqa: D301 - click wants the character, not its escape
+    # Loads what serves, which a signal that raises must not interrupt.
+    import mirror_server.web.serve  # noqa: F401, PLC0415
+
+    # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    configure(log_format)
+    logging.getLogger("mirror_server").setLevel(logging.WARNING)
+    if settings["pace"] and not settings["manual_clock"]:
+        raise click.UsageError("--pace is for a manual clock; add --clock manual")
+    if follows_stdin:
+        stop_with_stdin()
+    with _demo_database(database_url) as url:
+        made = read_settings(
+            **settings,
+            database_url=url,
+            simulate=devices,
+            callback_networks=LOOPBACK,
+            **dict(chain.from_iterable(each.items() for each in of_all("demo_settings"))),
+        )
+        serve_until_stopped(made, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
+
+
+@contextmanager
+def _demo_database(url: str | None) -> Iterator[str]:
+    """The database that was named, or one that is removed at the end."""
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
+        yield f"sqlite:///{Path(folder) / 'mirror.db'}"
+
+
+def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
+    for line in services.extensions.hook.devices_come_to():
+        click.echo(f"# {line}")
+    if given_key is not None:
+        access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
+        click.echo(f"export API_HOST={url}")
+        return
+    key, note, problem = _demo_key(services.database, database_url)
+    click.echo(f"export API_HOST={url}")
+    click.echo(f"export API_KEY={key}")
+    for line in services.announcements(url, key):
+        click.echo(f"# {line}")
+    if note:
+        click.echo(f"# {visible(note)}")
+    if problem:
+        click.echo(f"Warning: {visible(problem)}", err=True)
+
+
+def _demo_key(database: Database, url: str | None) -> DemoKey:
+    location = None if url is None else location_of(url)
+    if location is not None and location.is_file:
+        try:
+            return demo_key.kept_key(database, location.file(), wall_time())
+        except demo_key.KeyFileError as error:
+            raise click.ClickException(visible(str(error))) from error
+    key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())
+    return DemoKey(key, _NOT_KEPT if url else "")
