@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_server.store import device_keys, directory_maintenance
+from mirror_server.store import device_keys
 from mirror_server.store.schema import MIGRATIONS, Branch
 from mirror_server.store.session import Session
 from mirror_server.store.storage import Storage, of_table
@@ -18,12 +18,6 @@ def _erase_real_device(session: Session, device_id: str, name: str | None) -> di
 
 
 STORAGES = (
-    Storage(
-        branch=_branch("directory"),
-        violations=directory_maintenance.VIOLATIONS,
-        erase=directory_maintenance.erase,
-        newest_instant=directory_maintenance.newest_instant,
-    ),
     Storage(branch=_branch("lwm2m"), erase=_erase_real_device),
     of_table(_branch("simulator"), "simulated_devices", "device_id"),
     of_table(_branch("streams"), "websockets", "app_id"),

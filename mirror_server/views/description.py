@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
-from mirror_server.description.parts import Answer, Route, described, object_like
+from mirror_server.description.parts import Answer, Parameter, Route, described, object_like
 from mirror_server.views.answers import make_conditional
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
 from mirror_server.views.notifications import DELIVERY
@@ -25,19 +25,19 @@ routes = Blueprint("description", __name__)
 @described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
     """This description."""
-    has_bench = services().bench is not None
+    has_bench, device_filters = services().bench is not None, services().extensions.collected("device_filters")
     there = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
-    answer = Response(_document(tuple(there)), content_type="application/json")
+    answer = Response(_document(tuple(there), device_filters), content_type="application/json")
     make_conditional(answer)
     return answer
 
 
 @lru_cache(maxsize=2)
-def _document(described: tuple[Route, ...]) -> bytes:
+def _document(described: tuple[Route, ...], device_filters: tuple[Callable[[], Sequence[Parameter]], ...]) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    return orjson.dumps(describe(described, DELIVERY))
+    return orjson.dumps(describe(described, DELIVERY, [one for filters in device_filters for one in filters()]))
 
 
 def each_route(app: Flask) -> Iterator[Route]:

@@ -27,10 +27,8 @@ from mirror_server.views import (
     access_keys,
     bench,
     description,
-    device_directory,
     device_requests,
     devices,
-    directory,
     notifications,
     operation,
     snapshots,
@@ -239,8 +237,6 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp(services)
     for part in (
         devices,
-        device_directory,
-        directory,
         snapshots,
         device_requests,
         subscriptions,

@@ -16,6 +16,7 @@ from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused, Transmission
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
+from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.service import device_keys
 from mirror_server.services import Services
 from mirror_server.store import device_keys as stored_keys
@@ -127,7 +128,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     update(site, device)
     ids = {each.endpoint_name: each.device_id for each in site.listed()}
     assert ids["new"] == former.device_id != ids["old"]
-    connection = site.services.connections.connection
+    connection = site.services.part(DirectoryService).connection
     until(lambda: all(connection(device_id).is_reachable for device_id in ids.values()))
     # Whoever of the two ends its registration, ends its own alone.
     site.side.run(device.deregister())
@@ -139,7 +140,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     assert site.names() == {"old", "new"}
     # A restart finds both by what is stored.
     site.server.restart()
-    connection = site.services.connections.connection
+    connection = site.services.part(DirectoryService).connection
     assert {connection(device_id).connection.protocol for device_id in ids.values()} == {"coaps"}
 
 
