@@ -268,9 +268,7 @@ def size(database: Database) -> str | None:
 
 
 @specifies(firstresult=True)
-def device_conditions(  # type: ignore[empty-body]
-    given: Sequence[tuple[str, str]], own: Collection[str]
-) -> Sequence[Condition] | None:
+def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
     """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
 
     Args:

@@ -98,5 +98,6 @@ def _run(connection: Connection, branches: Iterable[Branch], name: str) -> None:
 
 if __name__ == "__main__":
     for found in Path(__file__).parent.parent.rglob("migrations/**/schema.sql"):
-        branch = schema.CORE if found == schema.CORE.script else Branch(found.parent.name, found.parent)
-        found.write_text(script(branch), encoding="utf-8")
+        folder = found.parent
+        name = folder.parent.name if folder.name == "migrations" else folder.name
+        found.write_text(script(schema.CORE if name == "store" else Branch(name, folder)), encoding="utf-8")

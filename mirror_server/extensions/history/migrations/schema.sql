@@ -1,11 +1,11 @@
 -- The newest schema of a SQLite file, made from the migrations beside it by
 --     python -m mirror_server.store.migrate
 -- which is to be run again after any change of a migration.
-CREATE TABLE alembic_version_migrations (
+CREATE TABLE alembic_version_history (
   version_num VARCHAR(32) NOT NULL,
-  CONSTRAINT alembic_version_migrations_pkc PRIMARY KEY (version_num)
+  CONSTRAINT alembic_version_history_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version_migrations" VALUES('0001');
+INSERT INTO "alembic_version_history" VALUES('0001');
 CREATE TABLE history (
   revision INTEGER NOT NULL,
   received_at BIGINT NOT NULL,
