@@ -197,19 +197,6 @@ class Settings:
         "How much of notifications is kept for one application; the oldest go first.",
         type=click.IntRange(min=10_000),
     )
-    keep_device_events_seconds: float = setting(
-        30 * 24 * 3600,
-        "Keep the list of registrations, their updates and ends for so long: 30d, 12h.",
-        option="--keep-device-events",
-        metavar="TIME",
-        default="30d",
-        callback=read_kept_time,
-    )
-    max_device_events: int = setting(
-        1_000_000,
-        "How many entries that list has at most; the oldest go first, once an hour.",
-        type=click.IntRange(min=1000),
-    )
     callback_networks: tuple[Network, ...] = setting(
         (),
         "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
+    from mirror_server.description.parts import Parameter
     from mirror_server.services import Services
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
+    from mirror_server.store.devices import DeviceRow
     from mirror_server.store.maintenance import Violation
     from mirror_server.store.session import Session
     from mirror_server.store.storage import Storage
@@ -279,6 +281,31 @@ def size(database: Database) -> str | None:
 
 
 @specifies(firstresult=True)
+def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
+    """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
+
+    Args:
+        given: The parameters that the view does not know itself; at least one.
+        own: Those that it knows, to name them to who wrote one that is not known.
+    """
+
+
+@specifies
+def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
+    """What :func:`device_conditions` reads, in the description of the interface."""
+
+
+@specifies
+def describe_devices(  # type: ignore[empty-body]
+    session: Session, devices: Sequence[DeviceRow]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
+
+    Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
 def snapshot_at(
     instant: Instant,
     conditions: Sequence[Condition],
@@ -335,9 +362,7 @@ class Extensions:
     @property
     def storages(self) -> list[Storage]:
         """What they store, in the order of their names."""
-        from mirror_server.store.unmoved import STORAGES  # noqa: PLC0415
-
-        return [*STORAGES, *reversed(self.hook.storage())]
+        return list(reversed(self.hook.storage()))
 
     @property
     def names(self) -> list[str]:

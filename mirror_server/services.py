@@ -27,9 +27,7 @@ from mirror_server.notifications.outbound import AddressPolicy
 from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
-from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
-from mirror_server.service.directory import DirectoryService, registration_changed
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.readiness import Readiness
@@ -88,7 +86,7 @@ class Services:
             self.coordinator = _coordinator(location.coordinator, settings, self.database, in_common)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        self._listeners = Listeners(registration_changed=[registration_changed])
+        self._listeners = Listeners()
         self.log = self._make_log()
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
@@ -103,18 +101,11 @@ class Services:
             listeners=self._listeners,
         )
         self.devices = self._make_devices()
-        self.directory = DirectoryService(
-            self.database,
-            self.clock,
-            keep_events_seconds=settings.keep_device_events_seconds,
-            max_events=settings.max_device_events,
-        )
         self.readiness = Readiness(self.database)
         self.download_slots = Slots.of_downloads(settings.poll_share)
         self.snapshots = SnapshotService(self.database, self.clock, self.download_slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
-        self.connections = ConnectionService(self.devices, self.backends)
         self._dispatcher = self._make_dispatcher()
         self._handle_signals()
         self.coordinator.join(self, self.clock)
@@ -134,6 +125,7 @@ class Services:
         for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
             getattr(self._listeners, hook).extend(self.extensions.collected(hook))
         self.devices.on_resumed.extend(self.extensions.collected("resumed"))
+        self.devices.on_described.extend(self.extensions.collected("describe_devices"))
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Metrics as they are now: of who serves, and of extensions."""
@@ -341,7 +333,7 @@ class Services:
             delete_devices=self.devices.delete_silent_since,
             forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
-            every_round=[self.directory.every_round, self._every_hour],
+            every_hour=self._every_hour,
         )
 
     def _make_dispatcher(self) -> Dispatcher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import chain
@@ -78,17 +78,18 @@ _ERROR_MEANINGS = {
 }
 
 
-def describe(described: Iterable[Route], delivery: Operation) -> dict[str, Any]:
+def describe(described: Iterable[Route], delivery: Operation, device_filters: Sequence[Parameter]) -> dict[str, Any]:
     """The OpenAPI document of a server.
 
     Args:
         described: All it answers to.
         delivery: What it sends to a webhook.
+        device_filters: Parameters of each operation that selects devices.
     """
     described = list(described)
     paths: dict[str, Any] = {}
     for route in described:
-        paths.setdefault(route.path, {})[route.method] = _of_route(route)
+        paths.setdefault(route.path, {})[route.method] = _of_route(route, device_filters)
     operations = [*(route.operation for route in described), delivery]
     schemas = _schemas(operations)
     for name in _refused_extras(operations[:-1], schemas):
@@ -144,8 +145,9 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _parameters(route: Route) -> list[Schema]:
-    given = (*route.query, *route.operation.parameters)
+def _parameters(route: Route, device_filters: Sequence[Parameter]) -> list[Schema]:
+    selecting = device_filters if route.operation.selects_devices else ()
+    given = (*route.query, *route.operation.parameters, *selecting)
     return [
         *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(route.path)),
         *({"name": one.name, "in": one.place} | one.to_openapi() for one in given),
@@ -175,10 +177,10 @@ def _operation(operation: Operation) -> Schema:
     return described
 
 
-def _of_route(route: Route) -> Schema:
+def _of_route(route: Route, device_filters: Sequence[Parameter]) -> Schema:
     described = _operation(route.operation)
     described["responses"] |= _errors(route)
-    if parameters := _parameters(route):
+    if parameters := _parameters(route, device_filters):
         described["parameters"] = parameters
     if (other_name := routes.unversioned(route.path)) is not None:
         described["x-unversioned"] = other_name

@@ -115,6 +115,7 @@ class Operation:
         meaning: What is to be known besides.
         answers: Those that are no errors.
         parameters: Of headers, and of a query that the view checks itself.
+        selects_devices: Whether the view takes other parameters of the query for conditions on devices.
         body: What it takes.
         takes_no_body: Whether the body may be left out.
         errors: Codes of the errors of its own; those of every operation are added.
@@ -127,6 +128,7 @@ class Operation:
     meaning: str
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
+    selects_devices: bool = False
     body: Content | None = None
     takes_no_body: bool = False
     errors: tuple[int, ...] = ()
@@ -137,6 +139,7 @@ def described(
     group: str,
     *answers: Answer,
     parameters: tuple[Parameter, ...] = (),
+    selects_devices: bool = False,
     body: Content | None = None,
     takes_no_body: bool = False,
     errors: tuple[int, ...] = (),
@@ -157,6 +160,7 @@ def described(
             meaning=meaning,
             answers=answers,
             parameters=parameters,
+            selects_devices=selects_devices,
             body=body,
             takes_no_body=takes_no_body,
             errors=errors,

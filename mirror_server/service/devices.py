@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
@@ -21,20 +22,12 @@ from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import (
-    descriptions,
-    devices,
-    logs,
-    revisions,
-    statistics,
-    subscriptions,
-)
 from mirror_server.store import device_objects as stored_objects
+from mirror_server.store import devices, logs, revisions, statistics, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.descriptions import NO_DESCRIPTION, Description
 from mirror_server.store.device_objects import DeviceObject
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.known_hearings import Hearing
@@ -67,10 +60,10 @@ Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
 
 
 class Described(NamedTuple):
-    """A device of the directory, and what was said of it."""
+    """A device of the directory, and what extensions tell of it."""
 
     device: DeviceRow
-    description: Description
+    members: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -112,6 +105,7 @@ class DeviceService:
     Attributes:
         on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
             could not; before any registration ends.
+        on_described: Called in the transaction that reads devices of the directory, for more members of them, by id.
     """
 
     def __init__(
@@ -136,6 +130,7 @@ class DeviceService:
         self._subscriptions = subscriptions
         self._contact = contact
         self.on_resumed: list[Callable[[Session, Instant], None]] = []
+        self.on_described: list[Callable[[Session, Sequence[DeviceRow]], Mapping[str, Mapping[str, Any]]]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
@@ -226,13 +221,13 @@ class DeviceService:
         return seen[1]
 
     def described(self, device_id: str) -> Described:
-        """A device of the directory, with what was said of it.
+        """A device of the directory, with what extensions tell of it.
 
         Raises:
             Refusal: There is no such device (404).
         """
         with self._database.read() as session:
-            return Described(known(session, device_id), descriptions.of_device(session, device_id))
+            return self._described(session, [known(session, device_id)])[0]
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
@@ -262,9 +257,11 @@ class DeviceService:
         """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
-            told = descriptions.of_devices(session, [row.device_id for row in rows])
-            found = [Described(row, told.get(row.device_id, NO_DESCRIPTION)) for row in rows]
-            return found, devices.count(session, conditions) if count else None
+            return self._described(session, rows), devices.count(session, conditions) if count else None
+
+    def _described(self, session: Session, rows: Sequence[DeviceRow]) -> list[Described]:
+        told = [describe(session, rows) for describe in self.on_described]
+        return [Described(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows]
 
     def recent_count(self) -> int:
         """How many devices the directory had some seconds ago."""

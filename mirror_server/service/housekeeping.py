@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
@@ -59,7 +59,7 @@ class Housekeeping:
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
-        every_round: Called every hour with the present instant, to have extensions delete what they kept long enough.
+        every_hour: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Housekeeping:
         delete_devices: Callable[[Session, Instant], None],
         forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
-        every_round: Sequence[Callable[[Instant], None]],
+        every_hour: Callable[[Instant], None],
     ) -> None:
         self._database = database
         self._clock = clock
@@ -81,7 +81,7 @@ class Housekeeping:
         self._delete_devices = delete_devices
         self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
-        self._every_round = every_round
+        self._every_hour = every_hour
         self._next_round: Timer | None = None
         self.commands = Deadline(clock, self.look_at_commands)
         self.registrations = Deadline(clock, self.look_at_registrations)
@@ -132,6 +132,5 @@ class Housekeeping:
             self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
-        for listener in self._every_round:
-            listener(now)
+        self._every_hour(now)
         self._next_round = self._clock.call_at(after_seconds(self._clock.now(), _ROUND_SECONDS), self._round)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
-from mirror_server.description.parts import Answer, Route, described, object_like
+from mirror_server.description.parts import Answer, Parameter, Route, described, object_like
 from mirror_server.views.answers import make_conditional
 from mirror_server.views.notifications import DELIVERY
 from mirror_server.views.requests import requires, services
@@ -28,17 +28,18 @@ def get_description() -> Response:
     parts = services()
     absent = tuple(chain(*parts.extensions.hook.undescribed(settings=parts.settings)))
     there = (route for route in each_route(current_app) if not route.path.startswith(absent))
-    answer = Response(_document(tuple(there)), content_type="application/json")
+    device_filters = parts.extensions.collected("device_filters")
+    answer = Response(_document(tuple(there), device_filters), content_type="application/json")
     make_conditional(answer)
     return answer
 
 
 @lru_cache(maxsize=2)
-def _document(described: tuple[Route, ...]) -> bytes:
+def _document(described: tuple[Route, ...], device_filters: tuple[Callable[[], Sequence[Parameter]], ...]) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    return orjson.dumps(describe(described, DELIVERY))
+    return orjson.dumps(describe(described, DELIVERY, [one for filters in device_filters for one in filters()]))
 
 
 def each_route(app: Flask) -> Iterator[Route]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
@@ -22,19 +23,18 @@ from mirror_server.description.parts import (
     described,
     json_of,
 )
-from mirror_server.service.devices import EncodedObject, TooManyResources
+from mirror_server.service.devices import Described, EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
-from mirror_server.views.selection import DEVICE_FILTERS, query_conditions
+from mirror_server.views.selection import query_conditions
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
 
-_LIST = (*list_parameters("devices", "device"), *DEVICE_FILTERS)
 _OF_RESOURCES = tuple(
     Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
     for name in ("cacheOnly", "noResp")
@@ -112,16 +112,14 @@ def acknowledge_failed_write(device_id: str) -> Response:
 
 @routes.get("/v3/devices")
 @requires(Scope.READ, query=None)
-@described("Directory", Answer(200, "A page.", json_of(DevicePage, "a later page")), parameters=_LIST)
+@described(
+    "Directory",
+    Answer(200, "A page.", json_of(DevicePage, "a later page")),
+    parameters=list_parameters("devices", "device"),
+    selects_devices=True,
+)
 def list_devices() -> Response:
-    """The devices, page by page.
-
-    A filter is a parameter of its own (``state__eq=registered`` or ``state=registered``) or stands in ``filter``; each
-    may be there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there
-    is none of that name. ``custom_attributes__NAME`` filters by a custom attribute; a device without it has an empty
-    one. Fields that the public API has of its other services (:data:`~mirror_sdk.wire.directory.NOT_KEPT`) are taken,
-    and empty of every device.
-    """
+    """The devices, page by page."""
     paging = query_paging()
     conditions = query_conditions(PARAMETERS)
     parts = services()
@@ -130,7 +128,7 @@ def list_devices() -> Response:
         rows, total = parts.devices.page(
             conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
         )
-        return page_answer(paging, [serialize.device(row) for row in rows], total)
+        return page_answer(paging, [_device(row) for row in rows], total)
 
     rows = parts.devices.recent_count()
     return when_page_read(paging, conditions, rows, read)
@@ -141,7 +139,11 @@ def list_devices() -> Response:
 @described("Directory", Answer(200, "The device.", json_of(Device, "registered")))
 def get_device(device_id: str) -> Response:
     """A device as the directory lists it."""
-    return json_answer(serialize.device(services().devices.described(device_id)))
+    return json_answer(_device(services().devices.described(device_id)))
+
+
+def _device(found: Described) -> dict[str, Any]:
+    return serialize.device(found.device) | found.members
 
 
 @routes.get("/v2/endpoints/<device_id>")

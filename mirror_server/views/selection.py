@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from flask import request
 
@@ -11,10 +11,8 @@ from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
 from mirror_server.description.parts import TEXT, Parameter
 from mirror_server.store.conditions import Condition
-from mirror_server.views.filters import filter_parameters, read_filters
+from mirror_server.views.requests import check_query, services
 
-DEVICE_FILTERS = filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight")
-"""Of all that selects devices as the directory does."""
 PATTERNS = Parameter(
     "path",
     "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given several"
@@ -25,13 +23,18 @@ PATTERNS = Parameter(
 
 
 def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
-    """The conditions in the query of the request; every parameter that is not in ``own`` is taken for a filter.
+    """The conditions on devices in the query of the request, which are in the parameters that are not in ``own``.
 
     Raises:
-        Refusal: See :func:`mirror_server.views.filters.read_filters`.
+        Refusal: A parameter is none, or its value cannot be one (400).
     """
     given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
-    return tuple(read_filters(given, own=own))
+    if not given:
+        return ()
+    found: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=given, own=own)
+    if found is None:
+        check_query(own)
+    return tuple(found or ())
 
 
 def query_patterns() -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
-from mirror_server.service.devices import Described
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns
@@ -122,23 +121,20 @@ def _members_of(part: Part) -> _Members:
 _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
-def device(found: Described) -> dict[str, Any]:
+def device(row: DeviceRow) -> dict[str, Any]:
     """A device of the directory."""
-    row, told = found
-    description = {} if told.description is None else {"description": told.description}
     return {
         "object": "device",
         "id": row.device_id,
-        "name": row.endpoint_name if told.name is None else told.name,
-        **description,
+        "name": row.endpoint_name,
         "endpoint_name": row.endpoint_name,
         "endpoint_type": row.endpoint_type,
         "state": "registered" if row.registered else "deregistered",
         "created_at": timestamp(row.created_at),
         "updated_at": timestamp(row.updated_at),
-        "etag": timestamp(max(row.updated_at, told.updated_at or 0)),
+        "etag": timestamp(row.updated_at),
         "bootstrapped_timestamp": timestamp(row.created_at),
-        "custom_attributes": told.attributes,
+        "custom_attributes": {},
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
     }

@@ -37,7 +37,7 @@ from mirror_server.views.answers import when_read
 from mirror_server.views.download import Download
 from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
-from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
+from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
 from mirror_server.views.snapshot_example import FORMS
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
@@ -72,7 +72,8 @@ routes = Blueprint("snapshots", __name__)
 @described(
     "Mirror",
     Answer(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
-    parameters=(*_PARAMETERS, *DEVICE_FILTERS),
+    parameters=_PARAMETERS,
+    selects_devices=True,
     errors=(404, 406),
     is_extension=True,
 )
@@ -114,7 +115,8 @@ def get_snapshot() -> Response:
 @described(
     "Mirror",
     Answer(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
-    parameters=(_DEVICES_PER_RANGE, *DEVICE_FILTERS),
+    parameters=(_DEVICES_PER_RANGE,),
+    selects_devices=True,
     is_extension=True,
 )
 def get_device_ranges() -> Response:

@@ -26,10 +26,8 @@ from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
     description,
-    device_directory,
     device_requests,
     devices,
-    directory,
     notifications,
     operation,
     snapshots,
@@ -237,8 +235,6 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp(services)
     for part in (
         devices,
-        device_directory,
-        directory,
         snapshots,
         device_requests,
         subscriptions,

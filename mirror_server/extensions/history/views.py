@@ -37,7 +37,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
-from mirror_server.views.selection import DEVICE_FILTERS, PATTERNS, query_conditions, query_patterns
+from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
 from mirror_server.views.serialize import timestamp
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ routes = Blueprint("history", __name__)
 @described(
     "Mirror",
     Answer(200, "The rows, as they are read.", *FORMS),
-    parameters=(*_PARAMETERS, *DEVICE_FILTERS),
+    parameters=_PARAMETERS,
+    selects_devices=True,
     errors=(404, 406),
     is_extension=True,
 )

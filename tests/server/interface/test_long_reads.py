@@ -12,8 +12,8 @@ from device_resources import setting
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.core.errors import Refusal
+from mirror_server.extensions.directory.store import descriptions
 from mirror_server.service import long_reads
-from mirror_server.store import descriptions
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import databases
 from click.testing import CliRunner, Result
 
 from mirror_server.cli import main
@@ -35,3 +38,20 @@ def refused_in_one_line(url: str, *arguments: object, told: str) -> str:
     assert ended.output.startswith("Error: ")
     assert ended.output.count("\n") == 1
     return ended.output
+
+
+def stored_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("mirror.db*")))
+
+
+def is_nothing_left(folder: Path, *told: str) -> bool:
+    """Whether none of these words is in the files of a database that is one of files."""
+    return databases.ON_POSTGRESQL or not any(each.encode() in stored_bytes(folder) for each in told)
+
+
+def erased_rows(url: str, device_id: str) -> dict[str, int]:
+    """The rows of a device that were erased, by their tables."""
+    receipt = json.loads(done(url, "erase", device_id, "--yes"))
+    assert receipt["device_id"] == device_id
+    refused(url, "erase", device_id, "--yes", told="nothing is stored")
+    return receipt["rows"]

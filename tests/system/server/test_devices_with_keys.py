@@ -12,6 +12,7 @@ from devices_on_loopback import DeviceSide, until
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
+from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused, Transmission
@@ -128,7 +129,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     update(site, device)
     ids = {each.endpoint_name: each.device_id for each in site.listed()}
     assert ids["new"] == former.device_id != ids["old"]
-    connection = site.services.connections.connection
+    connection = site.services.part(DirectoryService).connection
     until(lambda: all(connection(device_id).is_reachable for device_id in ids.values()))
     # Whoever of the two ends its registration, ends its own alone.
     site.side.run(device.deregister())
@@ -140,7 +141,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     assert site.names() == {"old", "new"}
     # A restart finds both by what is stored.
     site.server.restart()
-    connection = site.services.connections.connection
+    connection = site.services.part(DirectoryService).connection
     assert {connection(device_id).connection.protocol for device_id in ids.values()} == {"coaps"}
 
 

@@ -20,6 +20,7 @@ from devices_on_loopback import until as wait_for
 from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.core.commands import CommandRequest
+from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
@@ -432,7 +433,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
             each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", if_match=row.desired_revision or 0))
             for at, each in enumerate(services)
         ]
-        queries = [each.directory.save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
+        queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
         rules = [
             each.subscriptions.put_rules(
                 app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', apply_now=False, was_seen=tag.__eq__

@@ -3,8 +3,8 @@
 import pytest
 
 from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQuery, DeviceQueryPage
-from mirror_server.store import device_queries
-from mirror_server.store.device_queries import DeviceQueryRow
+from mirror_server.extensions.directory.store import device_queries
+from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 
 QUERIES = "/v3/device-queries"
 LIGHTS = {"name": "Lights", "query": "state=registered&endpoint_type=Light"}

@@ -10,14 +10,14 @@ from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.description.parts import Answer, described, json_of
-from mirror_server.service import connections
-from mirror_server.service.devices import Described
+from mirror_server.extensions.directory.described import Described
+from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
+from mirror_server.extensions.directory.service import DeviceConnection as Found
+from mirror_server.extensions.directory.service import DirectoryService
+from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.keys import Scope
-from mirror_server.store.descriptions import Description
-from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.requests import app_id, leader_only, read_body, requires, services
-from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 from mirror_server.views.serialize import timestamp
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
@@ -73,7 +73,7 @@ def get_device_connection(device_id: str) -> Response:
     By which protocols, whether a request would reach it now, and when it was last heard. Where its messages come from
     is told to a key with the scope ``admin`` only.
     """
-    found = services().connections.connection(device_id)
+    found = services().part(DirectoryService).connection(device_id)
     return json_answer(connection_content(found, with_address=Scope.ADMIN in g.scopes))
 
 
@@ -86,12 +86,12 @@ def get_device_contacts(device_id: str) -> Response:
     Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
     by it.
     """
-    heard_at = services().directory.contacts(app_id(), device_id)
+    heard_at = services().part(DirectoryService).contacts(app_id(), device_id)
     told = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
     return json_answer(told)
 
 
-def connection_content(found: connections.DeviceConnection, *, with_address: bool) -> dict[str, Any]:
+def connection_content(found: Found, *, with_address: bool) -> dict[str, Any]:
     """How a device is connected, as far as that is known; its address where asked for."""
     told: dict[str, Any] = {"object": "device-connection", "device_id": found.device.device_id}
     if found.connection is not None:
@@ -108,8 +108,8 @@ def connection_content(found: connections.DeviceConnection, *, with_address: boo
 def _describe(device_id: str) -> Response:
     refuse_if_match()
     sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
-    stored = services().directory.describe(device_id, lambda found: _changed(found, sent))
-    return when_stored(stored, lambda found: json_answer(serialize.device(found)))
+    stored = services().part(DirectoryService).describe(device_id, lambda found: _changed(found, sent))
+    return when_stored(stored, lambda found: json_answer(found.to_json()))
 
 
 def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
@@ -119,7 +119,7 @@ def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
         Refusal: What was sent besides is not what the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
-    require_unchanged(others, serialize.device(found), _WHOSE)
+    require_unchanged(others, found.to_json(), _WHOSE)
     told = found.description
     if "name" in sent:
         # It is what the device is called without a name of its own, and what it goes on to be called by.

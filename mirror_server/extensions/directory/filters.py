@@ -11,7 +11,7 @@ from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KE
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.description.parts import FLAG, INSTANT, TEXT, Parameter, Schema, words
-from mirror_server.store import descriptions
+from mirror_server.extensions.directory.store import descriptions
 from mirror_server.store.conditions import Condition
 from mirror_server.views.requests import read_instant
 
@@ -111,15 +111,16 @@ DIRECTORY = Fields(
 _SCHEMAS: dict[ReadValue | None, Schema] = {read_moment: INSTANT, read_truth: FLAG, _read_state: words(*STATES)}
 
 
-def filter_parameters(what: str, example: str, fields: Fields = DIRECTORY) -> tuple[Parameter, ...]:
+def filter_parameters(what: str, example: str, fields: Fields, more: str = "") -> tuple[Parameter, ...]:
     """The filters of a list in its description.
 
     Args:
         what: What it is a list of: ``devices``.
         example: Of what ``filter`` takes.
         fields: By what can be filtered.
+        more: What is to be known besides.
     """
-    together = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.", TEXT)
+    together = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.{more}", TEXT)
     return together, *(_described(name, operator, what, fields) for name in fields.columns for operator in _COMPARISONS)
 
 
@@ -131,6 +132,19 @@ def _described(name: str, operator: str, what: str, fields: Fields) -> Parameter
     _, meaning = _COMPARISONS[operator]
     is_extension = operator in _OWN_OPERATORS
     return Parameter(f"{name}__{operator}", f"Only {what} whose `{name}` is {meaning}.", schema, is_extension)
+
+
+DEVICE_FILTERS = filter_parameters(
+    "devices",
+    "state%3Dregistered%26endpoint_type%3DLight",
+    DIRECTORY,
+    " A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands here; each may be"
+    " there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there is"
+    " none of that name. `custom_attributes__NAME` filters by a custom attribute; a device without it has an empty one."
+    f" Fields that the public API has of its other services ({', '.join(f'`{name}`' for name in NOT_KEPT)}) are taken,"
+    " and empty of every device.",
+)
+"""Of all that selects devices as the directory does."""
 
 
 def read_filters(

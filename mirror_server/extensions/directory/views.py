@@ -19,14 +19,16 @@ from mirror_sdk.wire.device_queries import (
 )
 from mirror_server.core.errors import Refusal
 from mirror_server.description.parts import TEXT, Answer, described, json_of
+from mirror_server.extensions.directory.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
+from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
+from mirror_server.extensions.directory.service import DirectoryService
+from mirror_server.extensions.directory.settings import DirectorySettings
+from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
+from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.store.device_events import KINDS, DeviceEventRow
-from mirror_server.store.device_queries import DeviceQueryRow
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
-from mirror_server.views.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import read_body, requires, services
-from mirror_server.views.sent_back import refuse_if_match, require_unchanged
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -109,7 +111,7 @@ def list_device_queries() -> Response:
     """
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
-    directory = services().directory
+    directory = services().part(DirectoryService)
 
     def read() -> Response:
         rows, total = directory.queries(
@@ -135,7 +137,7 @@ def post_device_query() -> Response:
     """
     body = read_body(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
-    stored = services().directory.save_query(body.name, body.query)
+    stored = services().part(DirectoryService).save_query(body.name, body.query)
     return when_stored(stored, lambda row: json_answer(_query(row), 201))
 
 
@@ -144,7 +146,7 @@ def post_device_query() -> Response:
 @described("Directory", Answer(200, "The query.", _QUERY))
 def get_device_query(query_id: str) -> Response:
     """A saved filter of the directory."""
-    return json_answer(_query(services().directory.query(query_id)))
+    return json_answer(_query(services().part(DirectoryService).query(query_id)))
 
 
 @routes.put("/v3/device-queries/<query_id>")
@@ -171,7 +173,7 @@ def patch_device_query(query_id: str) -> Response:
 @described("Directory", Answer(204, "It is there no more."))
 def delete_device_query(query_id: str) -> Response:
     """Delete a saved filter."""
-    return when_stored(services().directory.delete_query(query_id), lambda _: empty_answer())
+    return when_stored(services().part(DirectoryService).delete_query(query_id), lambda _: empty_answer())
 
 
 @routes.get("/v3/device-events")
@@ -215,7 +217,7 @@ def _events() -> Response:
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_EVENTS, own=PARAMETERS)
     after = None if paging.after is None else _event_number("after", paging.after)
-    directory = services().directory
+    directory = services().part(DirectoryService)
 
     def read() -> Response:
         rows, total = directory.events(
@@ -223,11 +225,11 @@ def _events() -> Response:
         )
         return page_answer(paging, [_event_content(row) for row in rows], total)
 
-    return when_page_read(paging, conditions, services().settings.max_device_events, read)
+    return when_page_read(paging, conditions, services().settings.of(DirectorySettings).max_device_events, read)
 
 
 def _event(event_id: str) -> Response:
-    row = services().directory.event(_read_event_id("id", event_id))
+    row = services().part(DirectoryService).event(_read_event_id("id", event_id))
     if row is None:
         message = f"no device event with the id {event_id!r}; GET /v3/device-events lists those that are kept"
         raise Refusal(404, message)
@@ -258,7 +260,7 @@ def _change(query_id: str) -> Response:
     sent = read_body(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])
-    stored = services().directory.change_query(query_id, lambda row: _changed(row, sent))
+    stored = services().part(DirectoryService).change_query(query_id, lambda row: _changed(row, sent))
     return when_stored(stored, lambda row: json_answer(_query(row)))
 
 

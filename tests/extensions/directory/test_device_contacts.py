@@ -9,7 +9,7 @@ import pytest
 from device_resources import sensor, setting
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_server.service import directory
+from mirror_server.extensions.directory import service as directory
 from mirror_server.service.keys import Scope
 
 RESOURCES = (sensor(TEMPERATURE, auto_observable=True), setting(LEVEL, "1"))

@@ -1,24 +1,30 @@
-"""The directory besides its list: descriptions, contacts, saved queries and device events. Source: wire.md 6 and 9."""
+"""What the directory has besides the list of devices. Source: wire.md 6 and 9."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mirror_sdk.wire.device_queries import MAX_QUERIES
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.service.devices import Described, known
-from mirror_server.store import contacts, descriptions, device_events, device_queries
+from mirror_server.devices.backends import DeviceBackends
+from mirror_server.devices.link import Connection
+from mirror_server.extensions.directory.described import Described
+from mirror_server.extensions.directory.settings import DirectorySettings
+from mirror_server.extensions.directory.store import contacts, descriptions, device_events, device_queries
+from mirror_server.extensions.directory.store.descriptions import Description
+from mirror_server.extensions.directory.store.device_events import DeviceEventRow
+from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
+from mirror_server.hooks import extends
+from mirror_server.service.devices import DeviceService, known
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.descriptions import Description
-from mirror_server.store.device_events import DeviceEventRow
-from mirror_server.store.device_queries import DeviceQueryRow
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 
 _RANDOM_BYTES = 10
@@ -28,21 +34,39 @@ _ROWS_FOR_CONTACTS = 2000
 _MOST_CONTACTS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceConnection:
+    """A device of the directory, how it is connected where its backend knows it, and whether a command would arrive."""
+
+    device: DeviceRow
+    connection: Connection | None
+    is_reachable: bool
+
+
 class DirectoryService:
-    """Descriptions and contacts of devices, saved queries and device events. All applications share them.
+    """Descriptions, connections and contacts of devices, saved queries and device events. All applications share them.
 
     Args:
         database: Where they are.
         clock: Domain time.
-        keep_events_seconds: How long device events are kept.
-        max_events: How many of them are left at most when old ones are deleted.
+        devices: The devices.
+        backends: The ways to them.
+        settings: How long device events are kept, and how many.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, keep_events_seconds: float, max_events: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        devices: DeviceService,
+        backends: DeviceBackends,
+        settings: DirectorySettings,
+    ) -> None:
         self._database = database
         self._clock = clock
-        self._keep_events_seconds = keep_events_seconds
-        self._max_events = max_events
+        self._devices = devices
+        self._backends = backends
+        self._settings = settings
 
     def describe(self, device_id: str, change: Callable[[Described], Description]) -> Future[Described]:
         """Store what is said of a device; the future raises a Refusal where it is not known (404).
@@ -61,6 +85,16 @@ class DirectoryService:
             return Described(known(session, device_id), descriptions.of_device(session, device_id))
 
         return self._database.submit(work)
+
+    def connection(self, device_id: str) -> DeviceConnection:
+        """How a device is connected.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        device = self._devices.device(device_id)
+        is_reachable = bool(device.registered) and self._backends.is_reachable(device_id)
+        return DeviceConnection(device, self._backends.describe(device_id), is_reachable)
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
         """When values that a device sent were told to an application lately, the oldest first.
@@ -146,26 +180,29 @@ class DirectoryService:
             rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_events.count(session, conditions) if count else None
 
-    def every_round(self, now: Instant) -> None:
+    @extends
+    def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
+        """Store a device event for each registration that began, was updated or ended."""
+        for each in batch:
+            device_id = each.device.device_id
+            device_events.add(session, each.revision, device_id, each.kind, each.at, state_change=each.state_change)
+
+    @extends
+    def every_hour(self, now: Instant) -> None:
         """Delete device events that were kept long enough, and those that are too many."""
-        self._drop_events(after_seconds(now, -self._keep_events_seconds))
+        self._drop_events(after_seconds(now, -self._settings.keep_device_events_seconds))
 
     def _drop_events(self, before: Instant) -> None:
         """A part at a time: one piece of work holds up all others."""
 
         def work(session: Session) -> None:
-            dropped = device_events.drop(session, before=before, keep=self._max_events, most=_EVENTS_AT_ONCE)
+            dropped = device_events.drop(
+                session, before=before, keep=self._settings.max_device_events, most=_EVENTS_AT_ONCE
+            )
             if dropped == _EVENTS_AT_ONCE:
                 session.after_commit(lambda: self._drop_events(before))
 
         self._database.insist(work)
-
-
-def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
-    """Store a device event for each registration that began, was updated or ended."""
-    for each in batch:
-        device_id = each.device.device_id
-        device_events.add(session, each.revision, device_id, each.kind, each.at, state_change=each.state_change)
 
 
 def _known(session: Session, query_id: str) -> DeviceQueryRow:

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from mirror_sdk.wire.device_events import DeviceEventPage
 from mirror_server.cli import main
 from mirror_server.devices.link import NotRegistered
-from mirror_server.store import device_events
+from mirror_server.extensions.directory.store import device_events
 
 EVENTS = "/v3/device-events"
 

@@ -4,8 +4,8 @@ from devices_in_memory import DevicesInMemory
 
 from mirror_sdk.wire.directory import DeviceConnection
 from mirror_server.devices.link import Connection
-from mirror_server.service.connections import DeviceConnection as Found
-from mirror_server.views.device_directory import connection_content
+from mirror_server.extensions.directory.device_views import connection_content
+from mirror_server.extensions.directory.service import DeviceConnection as Found
 
 ADDRESS = "[2001:db8::1]:40000"
 BEGIN = "2026-01-05T08:00:00.000Z"

@@ -1,0 +1,85 @@
+"""The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_server.extensions.directory.settings import DirectorySettings
+from mirror_server.hooks import extends
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from flask import Blueprint
+
+    from mirror_server.description.parts import Parameter
+    from mirror_server.services import Services
+    from mirror_server.store.conditions import Condition
+    from mirror_server.store.devices import DeviceRow
+    from mirror_server.store.session import Session
+    from mirror_server.store.storage import Storage
+
+
+@extends
+def settings() -> type:
+    """How long device events are kept, and how many."""
+    return DirectorySettings
+
+
+@extends
+def storage() -> Storage:
+    """Its tables."""
+    from mirror_server.extensions.directory.store import maintenance
+    from mirror_server.store.schema import Branch
+    from mirror_server.store.storage import Storage
+
+    return Storage(
+        branch=Branch("directory", Path(__file__).parent / "migrations"),
+        violations=maintenance.VIOLATIONS,
+        erase=maintenance.erase,
+        newest_instant=maintenance.newest_instant,
+    )
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """What answers its routes, and writes and deletes device events."""
+    from mirror_server.extensions.directory.service import DirectoryService
+
+    chosen = services.settings.of(DirectorySettings)
+    return [DirectoryService(services.database, services.clock, services.devices, services.backends, chosen)]
+
+
+@extends
+def blueprints() -> list[Blueprint]:
+    """Its routes."""
+    from mirror_server.extensions.directory import device_views, views
+
+    return [device_views.routes, views.routes]
+
+
+@extends
+def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
+    """Any parameter is taken for a filter."""
+    from mirror_server.extensions.directory.filters import read_filters
+
+    return read_filters(given, own=own)
+
+
+@extends
+def device_filters() -> Sequence[Parameter]:
+    """All filters."""
+    from mirror_server.extensions.directory.filters import DEVICE_FILTERS
+
+    return DEVICE_FILTERS
+
+
+@extends
+def describe_devices(session: Session, devices: Sequence[DeviceRow]) -> Mapping[str, Mapping[str, Any]]:
+    """What people say of them."""
+    from mirror_server.extensions.directory.described import members
+    from mirror_server.extensions.directory.store import descriptions
+
+    told = descriptions.of_devices(session, [device.device_id for device in devices])
+    return {device.device_id: members(device, told[device.device_id]) for device in devices if device.device_id in told}

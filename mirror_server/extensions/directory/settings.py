@@ -1,0 +1,28 @@
+"""The settings of the directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from mirror_server.config import read_kept_time, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectorySettings:
+    """How long device events are kept, and how many."""
+
+    keep_device_events_seconds: float = setting(
+        30 * 24 * 3600,
+        "Keep the list of registrations, their updates and ends for so long: 30d, 12h.",
+        option="--keep-device-events",
+        metavar="TIME",
+        default="30d",
+        callback=read_kept_time,
+    )
+    max_device_events: int = setting(
+        1_000_000,
+        "How many entries that list has at most; the oldest go first, once an hour.",
+        type=click.IntRange(min=1000),
+    )

@@ -1,0 +1,89 @@
+"""What an operator's commands do with what people say of devices, saved queries and device events."""
+
+import databases
+import pytest
+from operator_commands import done, erased_rows, is_nothing_left, refused
+
+from mirror_server.extensions.directory.service import DirectoryService
+from mirror_server.extensions.directory.store.descriptions import Description
+
+EVENTS = "/v3/device-events"
+SECRET = "the-user-sleeps-at-21-degrees"
+
+
+@pytest.fixture
+def described(server, key):
+    """Two devices of which something is said, of the first one a secret."""
+    device_ids = [server.add_device(key, name) for name in ("light-1", "light-2")]
+    for device_id, said in zip(device_ids, (SECRET, "plain"), strict=True):
+        told = {"name": f"{said}-name", "description": f"{said}-description", "custom_attributes": {"of": said}}
+        assert server.call(key, "PUT", f"/v3/devices/{device_id}", json=told).status_code == 200
+        server.registration(key, device_id, "PUT")
+    return device_ids
+
+
+@pytest.mark.sqlite
+def test_erasing_leaves_nothing_that_was_said_of_the_device(server, key, described, tmp_path):
+    erased, kept = described
+    rows = erased_rows(server.settings.database_url, erased)
+    assert (rows["device_descriptions"], rows["device_attributes"], rows["device_events"]) == (1, 1, 2)
+    assert server.call(key, "GET", f"/v3/devices/{kept}").json["custom_attributes"] == {"of": "plain"}
+    assert {event["device_id"] for event in server.call(key, "GET", EVENTS).json["data"]} == {kept}
+    assert is_nothing_left(tmp_path, SECRET, erased)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("UPDATE device_events SET kind = 4", "a device event is of no known kind"),
+        ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
+        ("DELETE FROM device_descriptions", "a device has attributes"),
+    ],
+)
+@pytest.mark.usefixtures("described")
+def test_check_finds_what_is_wrong(server, damage, told):
+    url = server.settings.database_url
+    done(url, "check")
+    databases.execute(url, damage)
+    refused(url, "check", told=told)
+
+
+def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(server, key, tmp_path):
+    services, url, name = server.services, server.settings.database_url, "light-1"
+    erased, kept = (server.add_device(key, each) for each in (name, "light-2"))
+    of_both = {"floor": "second"}
+    for device_id, told in (
+        (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
+        (kept, Description("Lamp", "", of_both)),
+    ):
+        services.part(DirectoryService).describe(device_id, lambda _, told=told: told).result(60)
+    queries = {
+        "what she said": "description=Ms+Ray%2C+room+12",
+        "her own": "custom_attributes__tenant__in=Ray,Roe",
+        "with her": "state=registered&custom_attributes__tenant=Ray",
+        "her floor": "custom_attributes__floor=second",
+        "another member": "custom_attributes__floor=Ray",
+        f"all but {erased}": "state=registered",
+        f"{name}: like it": "endpoint_type=Lamp",
+        "Lamp of Ms Ray": "state=registered",
+        "Lamp of Ms Raymond": "state=registered",
+        "by id": f"id={erased}",
+        "by name": f"state=registered&endpoint_name__neq={name}",
+        "among others": f"state=registered&id__in={kept},{erased}&custom_attributes__room=%C3%B6",
+        "of another": f"id={kept}",
+        "of an empty value": "description=",
+    }
+    for label, query in queries.items():
+        services.part(DirectoryService).save_query(label, query).result(60)
+    assert erased_rows(url, erased)["device_queries"] == 9
+    rows, _ = services.part(DirectoryService).queries((), after=None, descending=False, limit=20, count=False)
+    of_others = ("her floor", "another member", "Lamp of Ms Raymond", "of another", "of an empty value")
+    assert {row.name.replace(row.query_id, "ID"): row.query for row in rows} == {
+        **{label: queries[label] for label in of_others},
+        "her own": "custom_attributes__tenant__in=Roe",
+        "all but (ID)": "state=registered",
+        "(ID): like it": "endpoint_type=Lamp",
+        "(ID)": "state=registered",
+        "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
+    }
+    assert is_nothing_left(tmp_path, erased, "room 12")
