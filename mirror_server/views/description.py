@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Any
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
@@ -27,17 +28,21 @@ def get_description() -> Response:
     """This description."""
     has_bench = services().bench is not None
     there = (route for route in each_route(current_app) if has_bench or not route.path.startswith(BENCH_PREFIX))
-    answer = Response(_document(tuple(there)), content_type="application/json")
+    content = _document(tuple(there), services().extensions.collected("interface_described"))
+    answer = Response(content, content_type="application/json")
     make_conditional(answer)
     return answer
 
 
 @lru_cache(maxsize=2)
-def _document(described: tuple[Route, ...]) -> bytes:
+def _document(described: tuple[Route, ...], complete: tuple[Callable[[dict[str, Any]], None], ...]) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    return orjson.dumps(describe(described, DELIVERY))
+    document = describe(described, DELIVERY)
+    for add in complete:
+        add(document)
+    return orjson.dumps(document)
 
 
 def each_route(app: Flask) -> Iterator[Route]:

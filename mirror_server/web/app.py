@@ -33,7 +33,6 @@ from mirror_server.views import (
     directory,
     notifications,
     operation,
-    snapshots,
     streams,
     subscriptions,
 )
@@ -241,7 +240,6 @@ def create_app(services: Services) -> MirrorApp:
         devices,
         device_directory,
         directory,
-        snapshots,
         device_requests,
         subscriptions,
         notifications,

@@ -29,15 +29,15 @@ from measuring import Figure, Samples, alternate, at_least, at_most, median, rat
 from run_settings import Run, get
 from serving import mirror
 
-from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService, OpenPast
+from mirror_server.extensions.snapshots.arrow import arrow_stream
+from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import open_database
 from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition
 

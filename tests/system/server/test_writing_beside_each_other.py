@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from devices_on_loopback import until as wait_for
 
-from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.simulator.bench import SimulatedResource
@@ -25,11 +24,12 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.snapshots.arrow import arrow_stream
+from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.services import Services
 from mirror_server.store import device_objects, devices, logs, revisions, settings
 from mirror_server.store import resources as stored_resources
